@@ -1,0 +1,58 @@
+"""Token-to-token maps of Transformer layers, feed-forward block included, on TransformerLens.
+
+    import tl_ffblock as ffb
+
+    maps = ffb.contribution_maps(model, "She loves math rather than engaging in")
+    maps["AtbLnFf", 3]  # [query, key]
+
+Names are loaded when first used, so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tl_ffblock.bridge.capture import capture
+    from tl_ffblock.contributions import contribution_maps, decompose
+    from tl_ffblock.decompose import Decomposition
+    from tl_ffblock.errors import FFBlockError
+    from tl_ffblock.maps import ContributionMaps
+    from tl_ffblock.measures import amplification, contextualization_change
+    from tl_ffblock.models import load_model
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ContributionMaps": "maps",
+    "Decomposition": "decompose",
+    "FFBlockError": "errors",
+    "amplification": "measures",
+    "capture": "bridge.capture",
+    "contextualization_change": "measures",
+    "contribution_maps": "contributions",
+    "decompose": "contributions",
+    "load_model": "models",
+}
+
+__all__ = [
+    "ContributionMaps",
+    "Decomposition",
+    "FFBlockError",
+    "__version__",
+    "amplification",
+    "capture",
+    "contextualization_change",
+    "contribution_maps",
+    "decompose",
+    "load_model",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,172 @@
+"""Integrated Gradients through an activation function, in closed form.
+
+The parts p_j of a pre-activation s = sum_j p_j share the output g(s) by Integrated Gradients on the
+straight path from zero (eq. 12-14 of Kobayashi et al. 2024; Sundararajan et al. 2017). With a zero
+baseline the path integral has a closed form, so no quadrature over the parts is needed:
+
+* one factor, out = g(s):            IG_j = p_j r(s),  r(s) = (g(s) - g(0)) / s,  r(0) = g'(0)
+* two factors, out = g(a) u (gated): IG_j = u_j A(a) + a_j u B(a),
+  A(a) = integral_0^1 g(t a) dt,  B(a) = (g(a) - A(a)) / a,  B(0) = g'(0) / 2
+
+r, A and B are scalars per (position, neuron), never per part. g(0) is the bias' share. Completeness
+of the gated form holds whatever the error of A, since u A + a u B = u g(a) identically.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.errors import UnsupportedModelError
+
+Elementwise = Callable[[Tensor], Tensor]
+
+# Beyond |a| = 40 every gate here is 0 or 1 to 1e-17, so g continues as 0 or as its own power.
+_SATURATED = 40.0
+# Gauss-Legendre nodes for 1e-12 on |a| <= 40 (gelu tanh, the worst of the family, needs 50).
+_NODES = 56
+# Below this the secant loses digits and the midpoint derivative, error s^2 / 24, is exact to them.
+_SMALL = 1e-3
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An elementwise activation g with the coefficients of its path integral."""
+
+    name: str
+    function: Elementwise
+    """g itself."""
+    gate: Elementwise | None = None
+    """g(s) / s where g has the form s * gate(s) and gate saturates at 0 and 1; r(s) needs no division then."""
+
+    def __call__(self, s: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return self.function(s)
+
+    def at_zero(self, like: Tensor) -> Float[Tensor, ""]:
+        """g(0), the share of the baseline."""
+        return self.function(torch.zeros((), dtype=like.dtype, device=like.device))
+
+    def slope(self, s: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """r(s) = (g(s) - g(0)) / s with its limit g'(0) at zero."""
+        if self.gate is not None:
+            return self.gate(s)
+        small = s.abs() < _SMALL
+        safe = torch.where(small, torch.ones_like(s), s)
+        return torch.where(small, self._derivative(s / 2), (self.function(s) - self.at_zero(s)) / safe)
+
+    def mean_and_rest(self, a: Float[Tensor, "*shape"]) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
+        """A(a) and B(a) of the gated form."""
+        mean = self._path_mean(a)
+        small = a.abs() < _SMALL
+        safe = torch.where(small, torch.ones_like(a), a)
+        # B(a) = integral_0^1 t g'(ta) dt = g'(0)/2 + a g''(0)/3 + ... = g'(2a/3)/2 + O(a^2)
+        return mean, torch.where(small, self._derivative(a * 2 / 3) / 2, (self.function(a) - mean) / safe)
+
+    def _path_mean(self, a: Tensor) -> Tensor:
+        if self.name == "relu":
+            return a.clamp(min=0) / 2
+        if self.name == "relu2":
+            return a.clamp(min=0).square() / 3
+        if self.gate is None:
+            return _quadrature(self.function, a)
+        inner = a.clamp(-_SATURATED, _SATURATED)
+        mean = _quadrature(self.function, inner)
+        # Beyond saturation the antiderivative grows as that of g(t) = t on the right and stays on the left.
+        beyond = (inner * mean + (a.square() - inner.square()) / 2 * (a > 0)) / torch.where(a == 0, 1, a)
+        return torch.where(a == inner, mean, beyond)
+
+    def _derivative(self, s: Tensor) -> Tensor:
+        with torch.enable_grad():
+            at = s.detach().clone().requires_grad_()
+            (slope,) = torch.autograd.grad(self.function(at).sum(), at)
+        return slope
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How the players of the pre-activations share the activation's output: `p * on_pre (+ q * on_linear)`.
+
+    p are the parts of `pre`, q those of `pre_linear` (gated feed-forward only); `baseline` is the
+    output at zero, which no player brings.
+    """
+
+    on_pre: Float[Tensor, "*shape"]
+    on_linear: Float[Tensor, "*shape"] | None
+    baseline: Float[Tensor, ""]
+
+
+def integrated_gradients(
+    activation: Activation, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
+) -> Shares:
+    """The closed form: r(s) without gate; B(a) u on the gate's parts and A(a) on the linear ones with it."""
+    if pre_linear is None:
+        return Shares(activation.slope(pre), None, activation.at_zero(pre))
+    mean, rest = activation.mean_and_rest(pre)
+    return Shares(pre_linear * rest, mean, torch.zeros((), dtype=pre.dtype, device=pre.device))
+
+
+@lru_cache
+def _gauss_legendre() -> tuple[tuple[float, float], ...]:
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return tuple(((n + 1) / 2, w / 2) for n, w in zip(nodes.tolist(), weights.tolist(), strict=True))
+
+
+def _quadrature(function: Elementwise, a: Tensor) -> Tensor:
+    """integral_0^1 g(t a) dt."""
+    total = torch.zeros_like(a)
+    for node, weight in _gauss_legendre():
+        total += weight * function(node * a)
+    return total
+
+
+def _erf_gate(s: Tensor) -> Tensor:
+    return 0.5 * torch.erfc(-s / math.sqrt(2))
+
+
+def _tanh_gate(s: Tensor) -> Tensor:
+    # (1 + tanh z) / 2 = sigmoid(2 z)
+    return torch.sigmoid(2 * math.sqrt(2 / math.pi) * (s + 0.044715 * s**3))
+
+
+KNOWN: tuple[Activation, ...] = (
+    Activation("relu", torch.relu, lambda s: (s > 0).to(s.dtype)),
+    Activation("relu2", lambda s: torch.relu(s).square(), torch.relu),
+    Activation("gelu", lambda s: s * _erf_gate(s), _erf_gate),
+    Activation("gelu_tanh", lambda s: s * _tanh_gate(s), _tanh_gate),
+    Activation("silu", lambda s: s * torch.sigmoid(s), torch.sigmoid),
+    Activation("quick_gelu", lambda s: s * torch.sigmoid(1.702 * s), lambda s: torch.sigmoid(1.702 * s)),
+)
+
+
+@torch.no_grad()
+def recognise(function: Elementwise, where: str) -> Activation:
+    """The closed form of a model's own activation, found by its values, not by its name.
+
+    A function that equals none of the known ones to 1e-6 on a grid over [-12, 12] is used as it
+    is, with divided differences and quadrature in place of the closed form.
+
+    Raises:
+        UnsupportedModelError: if the function is not elementwise (its output at one neuron depends
+            on another), since its path integral is another one then.
+    """
+    grid = torch.linspace(-12, 12, 241, dtype=torch.float64)
+    try:
+        values = function(grid.clone())
+        alone = torch.stack([function(x.clone().reshape(1)) for x in grid]).reshape(-1)
+    except Exception as error:
+        raise UnsupportedModelError(f"{where}: the activation {function!r} cannot be evaluated on its own: {error}") from error
+    if values.shape != grid.shape or not torch.allclose(values, alone, atol=1e-6):
+        raise UnsupportedModelError(
+            f"{where}: the activation {function!r} is not elementwise, its Integrated Gradients have no closed form. "
+            f"Supported: any elementwise activation ({', '.join(a.name for a in KNOWN)} in closed form)."
+        )
+    for activation in KNOWN:
+        if torch.allclose(values.double(), activation(grid), rtol=0, atol=1e-6):
+            return activation
+    name = getattr(function, "__name__", type(function).__name__)
+    return Activation(name, function)

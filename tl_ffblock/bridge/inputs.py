@@ -1,0 +1,124 @@
+"""Text and tensors -> batches of tokens, their labels, and the forward pass."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from tl_ffblock.bridge.families import Model
+from tl_ffblock.errors import InputError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences that run together."""
+
+    tokens: Int[Tensor, "batch pos"]
+    mask: Bool[Tensor, "batch pos"] | None = None
+    """True at real tokens; None where there is no padding."""
+
+    def real(self, index: int) -> Int[Tensor, " pos"] | None:
+        """The unpadded positions of a sequence; None means all."""
+        return None if self.mask is None else self.mask[index].nonzero()[:, 0]
+
+    def sequence(self, index: int) -> Int[Tensor, " pos"]:
+        """The real tokens of a sequence."""
+        return self.tokens[index] if self.mask is None else self.tokens[index][self.mask[index]]
+
+
+def prepare(model: Model, given: Any, attention_mask: Tensor | None) -> list[Batch]:
+    """What the user gave -> batches to run: a text alone, a tensor as it is.
+
+    Texts of a list run one by one: nothing is padded, and no pair of tokens is computed in vain.
+
+    Raises:
+        InputError: for empty, too long or malformed input.
+    """
+    if isinstance(given, Tensor):
+        return [_from_tensor(model, given, attention_mask)]
+    if attention_mask is not None:
+        raise InputError("attention_mask goes with a token tensor; texts are never padded here.")
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
+        raise InputError(f"input is {_kind(given)}; expected a text, a list of texts, or a token tensor [pos] or [batch, pos].")
+    return [_from_text(model, text) for text in texts]
+
+
+def is_single(given: Any) -> bool:
+    """Whether the input is one sequence, so that the answer is one result and not a list."""
+    return isinstance(given, str) or (isinstance(given, Tensor) and given.ndim == 1)
+
+
+def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
+    """The tokens as text; without tokenizer their ids."""
+    tokenizer = getattr(model.lens, "tokenizer", None)
+    if tokenizer is None:
+        return tuple(str(token) for token in tokens.tolist())
+    if model.api == "HookedEncoder":
+        return tuple(tokenizer.convert_ids_to_tokens(tokens.tolist()))
+    return tuple(model.lens.to_str_tokens(tokens))
+
+
+def run(model: Model, batch: Batch) -> None:
+    """One forward pass, without gradients."""
+    device = next(model.lens.parameters()).device
+    tokens = batch.tokens.to(device)
+    name = "one_zero_attention_mask" if model.api == "HookedEncoder" else "attention_mask"
+    mask = {} if batch.mask is None else {name: batch.mask.to(device).long()}
+    with torch.no_grad():
+        model.lens(tokens, **mask)
+
+
+def _from_text(model: Model, text: str) -> Batch:
+    if not text.strip():
+        raise InputError("input is an empty text; give at least one word.")
+    if getattr(model.lens, "tokenizer", None) is None:
+        raise InputError(f"{model.name} has no tokenizer: give token ids as a tensor, [pos] or [batch, pos], instead of text.")
+    if model.api == "HookedEncoder":
+        tokens = model.lens.tokenizer(text, return_tensors="pt")["input_ids"]
+    else:
+        tokens = model.lens.to_tokens(text, truncate=False)
+    return Batch(_checked(model, tokens.cpu()))
+
+
+def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) -> Batch:
+    if tokens.ndim not in (1, 2) or tokens.is_floating_point() or tokens.dtype == torch.bool:
+        raise InputError(
+            f"input is a tensor of shape {tuple(tokens.shape)} and dtype {tokens.dtype}; expected integer token ids, "
+            "[pos] or [batch, pos]."
+        )
+    batch = tokens.detach().cpu().long().reshape(-1, tokens.shape[-1])
+    if attention_mask is None:
+        return Batch(_checked(model, batch))
+    mask = attention_mask.detach().cpu().reshape(-1, attention_mask.shape[-1])
+    if mask.shape != batch.shape or not torch.isin(mask, torch.tensor([0, 1], dtype=mask.dtype)).all():
+        raise InputError(
+            f"attention_mask has shape {tuple(attention_mask.shape)} and values {mask.unique().tolist()[:5]}; expected zeros "
+            f"and ones of the input's shape {tuple(tokens.shape)}."
+        )
+    mask = mask.bool()
+    if not mask.any(dim=1).all():
+        raise InputError(f"attention_mask hides every token of sequence {int((~mask.any(dim=1)).nonzero()[0])}.")
+    return Batch(_checked(model, batch), None if mask.all() else mask)
+
+
+def _checked(model: Model, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
+    cfg = model.lens.cfg
+    if tokens.numel() == 0:
+        raise InputError("input has no tokens; give at least one.")
+    n_ctx, d_vocab = getattr(cfg, "n_ctx", None), getattr(cfg, "d_vocab", None)
+    if n_ctx and tokens.shape[1] > n_ctx:
+        raise InputError(f"input has {tokens.shape[1]} tokens, {model.name} reads at most {n_ctx}: shorten or split it.")
+    low, high = int(tokens.min()), int(tokens.max())
+    if low < 0 or (d_vocab and d_vocab > 0 and high >= d_vocab):
+        raise InputError(f"input has token id {low if low < 0 else high}; {model.name} knows ids 0 to {d_vocab - 1}.")
+    return tokens
+
+
+def _kind(given: Any) -> str:
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return f"an empty {type(given).__name__}" if not given else f"a {type(given).__name__} of {type(given[0]).__name__}"
+    return f"a {type(given).__name__}"

@@ -1,0 +1,44 @@
+"""The library's own errors: each is an `FFBlockError` and the built-in a caller would guess."""
+
+
+class FFBlockError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class InputError(FFBlockError, ValueError):
+    """An argument or an input text cannot be used as given."""
+
+
+class ScopeKeyError(FFBlockError, KeyError):
+    """A result holds no such scope or layer."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class UnsupportedModelError(FFBlockError, NotImplementedError):
+    """The model, or the way it was loaded, cannot be decomposed exactly."""
+
+
+class ModelLoadError(FFBlockError, OSError):
+    """A model cannot be found or loaded."""
+
+
+class IdentityError(FFBlockError, RuntimeError):
+    """A captured tensor is not what the block's own weights say it is."""
+
+
+class CompletenessError(FFBlockError, ArithmeticError):
+    """Parts and bias do not sum to the model's own tensor."""
+
+
+class CaptureError(FFBlockError, RuntimeError):
+    """A forward pass did not deliver the tensors that were to be captured."""
+
+
+class MapFileError(FFBlockError, ValueError):
+    """A saved map file is damaged, of another version, or not ours."""
+
+
+class ProcessedWeightsWarning(UserWarning):
+    """The model's weights were folded or centred: norms are then of the processed model."""

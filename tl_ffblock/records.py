@@ -1,0 +1,158 @@
+"""What one layer is and what one run of it was: frozen dataclasses of tensors, no model, no hooks.
+
+`Block` holds a layer's weights in one convention for every family; `LayerRecord` the few tensors of
+a run from which everything else follows. Axis names: `head query key d d_head d_mlp`; `d` is d_model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tl_ffblock.activations import Activation
+from tl_ffblock.scopes import Order
+
+
+@dataclass(frozen=True)
+class Norm:
+    """LayerNorm or RMSNorm: `gain * (x - mean(x)) / scale(x) + shift`, no mean for RMSNorm."""
+
+    gain: Float[Tensor, " d"]
+    shift: Float[Tensor, " d"]
+    eps: float
+    centred: bool
+
+    def scale(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead 1"]:
+        """The denominator: sqrt(var + eps), for RMSNorm sqrt(mean(x^2) + eps)."""
+        x = x - x.mean(dim=-1, keepdim=True) if self.centred else x
+        return (x.square().mean(dim=-1, keepdim=True) + self.eps).sqrt()
+
+    def linear(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
+        """The part that is linear in x: centre and multiply by the gain, without the scale."""
+        return (x - x.mean(dim=-1, keepdim=True) if self.centred else x) * self.gain
+
+    def __call__(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
+        return self.linear(x) / self.scale(x) + self.shift
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """What turns values into attention output."""
+
+    w_o: Float[Tensor, "head d_head d"]
+    b_o: Float[Tensor, " d"]
+    value_constant: Float[Tensor, "head d_head"]
+    """The part of every value that no token brings: b_V, and the beta of the norm before through W_V."""
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """`g(x W_in + b_in) W_out + b_out`, or gated `(g(x W_gate + b_gate) * (x W_in + b_in)) W_out + b_out`."""
+
+    w_in: Float[Tensor, "d d_mlp"]
+    b_in: Float[Tensor, " d_mlp"]
+    w_out: Float[Tensor, "d_mlp d"]
+    b_out: Float[Tensor, " d"]
+    activation: Activation
+    w_gate: Float[Tensor, "d d_mlp"] | None = None
+    b_gate: Float[Tensor, " d_mlp"] | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """One layer's weights. Which norms exist depends on the order; the others are None."""
+
+    layer: int
+    order: Order
+    causal: bool
+    attention: AttentionWeights
+    feed_forward: FeedForward
+    ff_norm: Norm | None = None
+    """Norm before the feed-forward (all orders but post_ln)."""
+    attn_out_norm: Norm | None = None
+    """Norm of the attention output inside its branch (sandwich)."""
+    ff_out_norm: Norm | None = None
+    """Norm of the feed-forward output inside its branch (sandwich)."""
+    mid_norm: Norm | None = None
+    """LayerNorm after the first residual (post_ln)."""
+    out_norm: Norm | None = None
+    """post_ln: LayerNorm after the second residual; else the next layer's first norm or the final norm."""
+
+    def norm_at(self, scope: str) -> Norm:
+        """The norm whose output ends a scope."""
+        norm = {
+            "Atb": self.mid_norm,
+            "AtbLn": self.ff_norm,
+            "AtbLnFfLn": self.ff_out_norm,
+            "AtbFfResLn": self.out_norm,
+            "AtbLnFfResLn": self.out_norm,
+        }[scope]
+        assert norm is not None, scope
+        return norm
+
+
+@dataclass(frozen=True)
+class LayerRecord:
+    """One layer of one run; leading `batch` axis until `sequence` takes one out.
+
+    `whole[scope]` is the model's own tensor at the end of a scope, read from its hooks; the sum of
+    the parts is held against it.
+    """
+
+    block: Block
+    queries: Int[Tensor, "*batch query"]
+    """Positions of the rows."""
+    resid_pre: Float[Tensor, "*batch key d"]
+    pattern: Float[Tensor, "*batch head query key"]
+    value: Float[Tensor, "*batch key kv_head d_head"]
+    pre: Float[Tensor, "*batch query d_mlp"] | None
+    """Pre-activation (of the gate where there is one)."""
+    pre_linear: Float[Tensor, "*batch query d_mlp"] | None
+    post: Float[Tensor, "*batch query d_mlp"] | None
+    whole: Mapping[str, Float[Tensor, "*batch query d"]]
+    edited: bool = False
+    """Whether hooks that are not ours sat inside the block: a gap is then their effect, the remainder."""
+
+    @property
+    def layer(self) -> int:
+        """The model's number of this layer."""
+        return self.block.layer
+
+    def sequence(self, index: int, keep: Int[Tensor, " key"] | None = None) -> "LayerRecord":
+        """One sequence of the batch in the decomposition's dtype; `keep` are its real (unpadded) positions."""
+        dtype = self.block.attention.w_o.dtype
+
+        def take(tensor: Tensor) -> Tensor:
+            return tensor[index].to(dtype)
+
+        one = replace(
+            self,
+            queries=self.queries[index],
+            resid_pre=take(self.resid_pre),
+            pattern=take(self.pattern),
+            value=take(self.value),
+            whole={scope: take(tensor) for scope, tensor in self.whole.items()},
+            **{name: None if getattr(self, name) is None else take(getattr(self, name)) for name in _PER_QUERY},
+        )
+        return one if keep is None else one._without_padding(keep.to(self.queries.device))
+
+    def _without_padding(self, keep: Int[Tensor, " key"]) -> "LayerRecord":
+        real = self.rows(torch.isin(self.queries, keep))
+        return replace(
+            real,
+            queries=torch.searchsorted(keep, real.queries),
+            resid_pre=real.resid_pre[keep],
+            pattern=real.pattern[:, :, keep],
+            value=real.value[keep],
+        )
+
+    def rows(self, chosen: slice | Bool[Tensor, " query"]) -> "LayerRecord":
+        """The same sequence with some of its queries only."""
+        own = {name: None if getattr(self, name) is None else getattr(self, name)[chosen] for name in _PER_QUERY}
+        whole = {scope: tensor[chosen] for scope, tensor in self.whole.items()}
+        return replace(self, queries=self.queries[chosen], pattern=self.pattern[:, chosen], whole=whole, **own)
+
+
+_PER_QUERY = ("pre", "pre_linear", "post")

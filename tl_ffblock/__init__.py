@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.contributions import contribution_maps, decompose
-    from tl_ffblock.decompose import Decomposition
+    from tl_ffblock.decomposition import Decomposition
     from tl_ffblock.errors import FFBlockError
     from tl_ffblock.maps import ContributionMaps
     from tl_ffblock.measures import amplification, contextualization_change
@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "ContributionMaps": "maps",
-    "Decomposition": "decompose",
+    "Decomposition": "decomposition",
     "FFBlockError": "errors",
     "amplification": "measures",
     "capture": "bridge.capture",

@@ -30,8 +30,9 @@ Elementwise = Callable[[Tensor], Tensor]
 _SATURATED = 40.0
 # Gauss-Legendre nodes for 1e-12 on |a| <= 40 (gelu tanh, the worst of the family, needs 50).
 _NODES = 56
-# Below this the secant loses digits and the midpoint derivative, error s^2 / 24, is exact to them.
-_SMALL = 1e-3
+# Where no gate form is known a secant loses digits near zero; below this the mean slope is summed over a
+# few nodes instead, whose error (s / 4)^12 is far below rounding.
+_SMALL, _FEW_NODES = 0.1, 6
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,17 @@ class Activation:
     def __call__(self, s: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return self.function(s)
 
+    def output(self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None) -> Float[Tensor, "*shape"]:
+        """What goes into W_out: g(pre), gated g(pre) * pre_linear."""
+        return self(pre) if pre_linear is None else self(pre) * pre_linear
+
+    def shares(self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None) -> "Shares":
+        """The closed form: r(s) without gate; B(a) u on the gate's parts and A(a) on the linear ones with it."""
+        if pre_linear is None:
+            return Shares(self.slope(pre), None, self.at_zero(pre))
+        mean, rest = self.mean_and_rest(pre)
+        return Shares(pre_linear * rest, mean, torch.zeros((), dtype=pre.dtype, device=pre.device))
+
     def at_zero(self, like: Tensor) -> Float[Tensor, ""]:
         """g(0), the share of the baseline."""
         return self.function(torch.zeros((), dtype=like.dtype, device=like.device))
@@ -56,16 +68,19 @@ class Activation:
         if self.gate is not None:
             return self.gate(s)
         small = s.abs() < _SMALL
-        safe = torch.where(small, torch.ones_like(s), s)
-        return torch.where(small, self._derivative(s / 2), (self.function(s) - self.at_zero(s)) / safe)
+        secant = (self.function(s) - self.at_zero(s)) / torch.where(small, 1, s)
+        return torch.where(small, self._mean_slope(s, 0), secant)
 
     def mean_and_rest(self, a: Float[Tensor, "*shape"]) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
         """A(a) and B(a) of the gated form."""
         mean = self._path_mean(a)
+        if self.gate is not None:
+            zero = a == 0
+            rest = self.gate(a) - mean / torch.where(zero, 1, a)
+            return mean, torch.where(zero, self.gate(a) / 2, rest)
         small = a.abs() < _SMALL
-        safe = torch.where(small, torch.ones_like(a), a)
-        # B(a) = integral_0^1 t g'(ta) dt = g'(0)/2 + a g''(0)/3 + ... = g'(2a/3)/2 + O(a^2)
-        return mean, torch.where(small, self._derivative(a * 2 / 3) / 2, (self.function(a) - mean) / safe)
+        rest = (self.function(a) - mean) / torch.where(small, 1, a)
+        return mean, torch.where(small, self._mean_slope(a, 1), rest)
 
     def _path_mean(self, a: Tensor) -> Tensor:
         if self.name == "relu":
@@ -79,6 +94,13 @@ class Activation:
         # Beyond saturation the antiderivative grows as that of g(t) = t on the right and stays on the left.
         beyond = (inner * mean + (a.square() - inner.square()) / 2 * (a > 0)) / torch.where(a == 0, 1, a)
         return torch.where(a == inner, mean, beyond)
+
+    def _mean_slope(self, s: Tensor, power: int) -> Tensor:
+        """integral_0^1 t^power g'(t s) dt for small s: r(s) for power 0, B(s) for power 1."""
+        total = torch.zeros_like(s)
+        for node, weight in _gauss_legendre(_FEW_NODES):
+            total += weight * node**power * self._derivative(node * s)
+        return total
 
     def _derivative(self, s: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -100,26 +122,51 @@ class Shares:
     baseline: Float[Tensor, ""]
 
 
-def integrated_gradients(
-    activation: Activation, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
-) -> Shares:
-    """The closed form: r(s) without gate; B(a) u on the gate's parts and A(a) on the linear ones with it."""
-    if pre_linear is None:
-        return Shares(activation.slope(pre), None, activation.at_zero(pre))
-    mean, rest = activation.mean_and_rest(pre)
-    return Shares(pre_linear * rest, mean, torch.zeros((), dtype=pre.dtype, device=pre.device))
+@dataclass(frozen=True)
+class ClampedGate(Activation):
+    """gpt_oss: `out = g(min(a, limit)) * (clamp(u, -limit, limit) + 1)` of the two pre-activations a and u.
+
+    On the straight path the second factor moves only while `t |u| < limit`, hence up to
+    `T = min(1, limit / |u|)`: the share on u is `integral_0^T g(min(t a, limit)) dt`, the share on a what
+    completeness leaves. Output and shares are zero at the baseline, since g(0) = 0.
+    """
+
+    limit: float = 7.0
+
+    def output(self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None) -> Float[Tensor, "*shape"]:
+        assert pre_linear is not None
+        return self(pre.clamp(max=self.limit)) * (pre_linear.clamp(-self.limit, self.limit) + 1)
+
+    def shares(self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None) -> "Shares":
+        assert pre_linear is not None
+        until = (self.limit / pre_linear.abs()).clamp(max=1)
+        on_linear = until * self._clamped_mean(until * pre)
+        zero = pre == 0
+        rest = (self.output(pre, pre_linear) - on_linear * pre_linear) / torch.where(zero, 1, pre)
+        # At a = 0: g'(0) times the mean of the second factor along the path.
+        clamped = pre_linear.clamp(-self.limit, self.limit)
+        on_pre = torch.where(zero, self._derivative(torch.zeros_like(pre)) * (1 + clamped * (1 - until / 2)), rest)
+        return Shares(on_pre, on_linear, torch.zeros((), dtype=pre.dtype, device=pre.device))
+
+    def _clamped_mean(self, a: Tensor) -> Tensor:
+        """integral_0^1 g(min(t a, limit)) dt."""
+        inner = a.clamp(max=self.limit)
+        mean = self._path_mean(inner)
+        beyond = (inner * mean + (a - inner) * self(inner)) / torch.where(a == 0, 1, a)
+        return torch.where(a == inner, mean, beyond)
 
 
 @lru_cache
-def _gauss_legendre() -> tuple[tuple[float, float], ...]:
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+def _gauss_legendre(count: int) -> tuple[tuple[float, float], ...]:
+    """Nodes and weights on [0, 1]."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
     return tuple(((n + 1) / 2, w / 2) for n, w in zip(nodes.tolist(), weights.tolist(), strict=True))
 
 
 def _quadrature(function: Elementwise, a: Tensor) -> Tensor:
     """integral_0^1 g(t a) dt."""
     total = torch.zeros_like(a)
-    for node, weight in _gauss_legendre():
+    for node, weight in _gauss_legendre(_NODES):
         total += weight * function(node * a)
     return total
 

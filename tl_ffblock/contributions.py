@@ -19,7 +19,7 @@ from tl_ffblock.bridge.families import Model, identify
 from tl_ffblock.bridge.inputs import Batch, is_single, label, prepare, run
 from tl_ffblock.bridge.selfcheck import check_once
 from tl_ffblock.bridge.weights import is_processed, working_dtype
-from tl_ffblock.decompose import TOLERANCE, Decomposition, Method, Settings, ValueBias, decompose_record
+from tl_ffblock.decomposition import TOLERANCE, Decomposition, Method, Settings, ValueBias, decompose_record
 from tl_ffblock.errors import CompletenessError, InputError, ProcessedWeightsWarning
 from tl_ffblock.maps import ContributionMaps, ScopeTable
 from tl_ffblock.norms import LayerNorms, contribution_norms

@@ -4,12 +4,17 @@ Weights are read from safetensors or GGUF, never from pickles, and no remote cod
 """
 
 import importlib.util
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
-from tl_ffblock.errors import ModelLoadError
+from tl_ffblock.errors import FFBlockError, ModelLoadError
 
 DEFAULT = "minilm"
 
@@ -37,21 +42,35 @@ def load_model(name: str = DEFAULT, *, device: str = "cpu") -> Any:
 
     Args:
         name: "minilm", "smollm2", a local folder in Hugging Face format, or any name that
-            TransformerLens knows where a hub can be reached.
+            TransformerLens knows where a hub can be reached or has been (its cache is used first).
         device: Where the model runs.
 
     Raises:
-        ModelLoadError: if the model is not there, with the command that brings it.
+        ModelLoadError: if the model is not there, with the command that brings it, or cannot be read.
     """
+    try:
+        with _quiet():
+            model = _load(name)
+            return model if str(device) == "cpu" else model.to(device)
+    except FFBlockError:
+        raise
+    except Exception as error:
+        raise ModelLoadError(f"the model {name} could not be loaded: {_first_line(error)}") from error
+
+
+def _load(name: str) -> Any:
+    folder = Path(name).expanduser()
     if name in SHIPPED:
-        model = _shipped(SHIPPED[name])
-    elif Path(name).is_dir():
-        model = _folder(Path(name))
-    elif any(mark in name for mark in ("\\", "./", "~")) or name.startswith("/"):
-        raise ModelLoadError(f"there is no folder {name}. A local model is a folder with config.json and model.safetensors.")
-    else:
-        model = _named(name)
-    return model.to(device)
+        return _shipped(SHIPPED[name])
+    if folder.is_dir():
+        return _folder(folder)
+    if folder.is_file():
+        raise ModelLoadError(f"{name} is a file: expected a folder with config.json and model.safetensors.")
+    if not name or folder.is_absolute() or name.startswith(("./", "../", "~")) or "\\" in name:
+        raise ModelLoadError(
+            f"there is no folder {name!r}. A local model is a folder with config.json and model.safetensors."
+        )
+    return _named(name)
 
 
 def _shipped(shipped: Shipped) -> Any:
@@ -65,8 +84,7 @@ def _minilm(package: Path) -> Any:
     from transformers import AutoTokenizer, BertForMaskedLM
 
     folder = package / "model"
-    with _quiet():
-        model = BertForMaskedLM.from_pretrained(folder, attn_implementation="eager", use_safetensors=True)
+    model = BertForMaskedLM.from_pretrained(folder, attn_implementation="eager", use_safetensors=True)
     model.config.architectures = ["BertForMaskedLM"]
     return _boot("all-MiniLM-L6-v2", model, AutoTokenizer.from_pretrained(folder))
 
@@ -78,7 +96,7 @@ def _smollm2(package: Path) -> Any:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     file = next(package.glob("*.gguf")).name
-    with _quiet():
+    with redirect_stderr(StringIO()):  # a progress bar that has no switch
         model = AutoModelForCausalLM.from_pretrained(
             package, gguf_file=file, attn_implementation="eager", dtype=torch.float32
         )
@@ -109,11 +127,12 @@ def _hugging_face_model(folder: Path, config: Any) -> Any:
     architecture = (getattr(config, "architectures", None) or [""])[0]
     # Encoders are often saved without their language-model head; the bridge wants one, the maps do not use it.
     name = {"BertModel": "BertForMaskedLM"}.get(architecture, architecture)
-    cls = getattr(transformers, name, None)
+    cls = getattr(transformers, name, None) if name else None
     if cls is None:
-        raise ModelLoadError(f"{folder}: transformers has no architecture {architecture!r} (config.json, architectures).")
-    with _quiet():
-        model = cls.from_pretrained(folder, attn_implementation="eager", use_safetensors=True, trust_remote_code=False)
+        raise ModelLoadError(
+            f"{folder}: transformers has no architecture {architecture!r} (config.json, architectures)."
+        )
+    model = cls.from_pretrained(folder, attn_implementation="eager", use_safetensors=True, trust_remote_code=False)
     model.config.architectures = [name]
     return model
 
@@ -122,11 +141,12 @@ def _named(name: str) -> Any:
     from transformer_lens.model_bridge import TransformerBridge
 
     try:
-        model = TransformerBridge.boot_transformers(name, device="cpu")
+        with _without_waiting_for_a_hub():
+            model = TransformerBridge.boot_transformers(name, device="cpu")
     except Exception as error:
         raise ModelLoadError(
-            f"the model {name!r} could not be loaded: {str(error).splitlines()[0] if str(error) else type(error).__name__}. "
-            f"Known without a hub: {', '.join(SHIPPED)}, or a local folder; any other name needs access to the hub."
+            f"the model {name!r} could not be loaded: {_first_line(error)} Known without a hub: "
+            f"{', '.join(SHIPPED)}, or a local folder; any other name needs access to the hub."
         ) from error
     model.eval()
     return model
@@ -147,23 +167,50 @@ def _boot(name: str, model: Any, tokenizer: Any) -> Any:
     return TransformerBridge.boot_transformers(name, hf_model=model, tokenizer=tokenizer, device="cpu")
 
 
-class _quiet:
-    """Keeps transformers' load reports off the terminal (a missing head is expected here)."""
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep load reports off the terminal: a missing head is expected here, a device is not news."""
+    from transformers.utils import logging
 
-    def __enter__(self) -> None:
-        from transformers.utils import logging
-
-        self._level = logging.get_verbosity()
-        self._bar = logging.is_progress_bar_enabled()
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-
-    def __exit__(self, *_: object) -> None:
-        from transformers.utils import logging
-
-        logging.set_verbosity(self._level)
-        if self._bar:
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with redirect_stdout(StringIO()):
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def _without_waiting_for_a_hub() -> Iterator[None]:
+    """Without a network the hub's client tries for half a minute: then read its cache only."""
+    from huggingface_hub import constants
+
+    offline = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = offline or not _resolves(constants.ENDPOINT)
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = offline
+
+
+def _resolves(address: str) -> bool:
+    """Whether the host has an address, or a proxy is to find it."""
+    if getproxies():
+        return True
+    try:
+        return bool(socket.getaddrinfo(urlsplit(address).hostname, None))
+    except OSError:
+        return False
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    line = text[0] if text else type(error).__name__
+    return line if line.endswith((".", "!")) else f"{line}."
 
 
 SHIPPED = {

@@ -72,11 +72,11 @@ def attention_bias(record: LayerRecord, constant: Float[Tensor, "head d_head"]) 
     return einsum(record.pattern.sum(dim=-1), written, "head query, head d -> query d") + weights.b_o
 
 
-def residual(parts: Parts, resid: Float[Tensor, "query d"], queries: Int[Tensor, " query"]) -> Parts:
-    """Add the block's input x_i to the part of source j = i (eq. 26-27)."""
-    tokens = parts.tokens.clone()
-    tokens[torch.arange(len(queries), device=queries.device), queries] += resid
-    return replace(parts, tokens=tokens)
+def own(x: Float[Tensor, "query d"], queries: Int[Tensor, " query"], n_keys: int) -> Parts:
+    """x_i as the part of source j = i: what a residual connection brings (eq. 26-27)."""
+    tokens = x.new_zeros(len(x), n_keys, x.shape[-1])
+    tokens[torch.arange(len(x), device=x.device), queries] = x
+    return Parts(tokens, torch.zeros_like(x))
 
 
 def normalise(parts: Parts, norm: Norm, scale: Float[Tensor, "query 1"]) -> Parts:

@@ -32,11 +32,8 @@ def _one_query(activation: Activation, players: list[Float[Tensor, "player d_mlp
     from captum.attr import IntegratedGradients
 
     def output(*factors: Tensor) -> Tensor:
-        pre, *gated = (factor.sum(dim=1) for factor in factors)
-        out = activation(pre)
-        for other in gated:
-            out = out * other
-        return out.sum(dim=-1)
+        pre, *linear = (factor.sum(dim=1) for factor in factors)
+        return activation.output(pre, linear[0] if linear else None).sum(dim=-1)
 
     inputs = tuple(p.detach()[None] for p in players)
     with torch.enable_grad():

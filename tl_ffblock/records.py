@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.activations import Activation
-from tl_ffblock.scopes import Order
+from tl_ffblock.scopes import INPUT, NormName, Order
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,18 @@ class FeedForward:
     w_gate: Float[Tensor, "d d_mlp"] | None = None
     b_gate: Float[Tensor, " d_mlp"] | None = None
 
+    def pre_activations(self, x: Float[Tensor, "query d"]) -> tuple[Tensor, Tensor | None]:
+        """Pre-activation (of the gate where there is one) and linear branch, [query d_mlp]."""
+        linear = x @ self.w_in + self.b_in
+        return (linear, None) if self.w_gate is None else (x @ self.w_gate + self.b_gate, linear)
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Mixture of experts: each a feed-forward, summed with the router's weights; shared experts last."""
+
+    experts: tuple[FeedForward, ...]
+
 
 @dataclass(frozen=True)
 class Block:
@@ -68,28 +80,22 @@ class Block:
     order: Order
     causal: bool
     attention: AttentionWeights
-    feed_forward: FeedForward
+    feed_forward: FeedForward | Experts
     ff_norm: Norm | None = None
-    """Norm before the feed-forward (all orders but post_ln)."""
+    """Norm before the feed-forward (pre_ln, sandwich, parallel)."""
     attn_out_norm: Norm | None = None
-    """Norm of the attention output inside its branch (sandwich)."""
+    """Norm of the attention output inside its branch (sandwich, norm_after)."""
     ff_out_norm: Norm | None = None
-    """Norm of the feed-forward output inside its branch (sandwich)."""
+    """Norm of the feed-forward output inside its branch (sandwich, norm_after)."""
     mid_norm: Norm | None = None
     """LayerNorm after the first residual (post_ln)."""
     out_norm: Norm | None = None
     """post_ln: LayerNorm after the second residual; else the next layer's first norm or the final norm."""
 
-    def norm_at(self, scope: str) -> Norm:
-        """The norm whose output ends a scope."""
-        norm = {
-            "Atb": self.mid_norm,
-            "AtbLn": self.ff_norm,
-            "AtbLnFfLn": self.ff_out_norm,
-            "AtbFfResLn": self.out_norm,
-            "AtbLnFfResLn": self.out_norm,
-        }[scope]
-        assert norm is not None, scope
+    def norm(self, name: NormName) -> Norm:
+        """A norm that the order has."""
+        norm: Norm | None = getattr(self, name)
+        assert norm is not None, f"a {self.order} block has no {name}"
         return norm
 
 
@@ -112,13 +118,19 @@ class LayerRecord:
     pre_linear: Float[Tensor, "*batch query d_mlp"] | None
     post: Float[Tensor, "*batch query d_mlp"] | None
     whole: Mapping[str, Float[Tensor, "*batch query d"]]
+    routing: Float[Tensor, "*batch query expert"] | None = None
+    """The router's weights, zero where an expert was not chosen; frozen like the pattern."""
     edited: bool = False
-    """Whether hooks that are not ours sat inside the block: a gap is then their effect, the remainder."""
+    """Whether other hooks changed a tensor inside the block: a gap is then their effect, the remainder."""
 
     @property
     def layer(self) -> int:
         """The model's number of this layer."""
         return self.block.layer
+
+    def tensor(self, operand: str) -> Float[Tensor, "query d"]:
+        """The model's own tensor: of a scope, or the layer's input at the queries (one sequence only)."""
+        return self.resid_pre[self.queries] if operand == INPUT else self.whole[operand]
 
     def sequence(self, index: int, keep: Int[Tensor, " key"] | None = None) -> "LayerRecord":
         """One sequence of the batch in the decomposition's dtype; `keep` are its real (unpadded) positions."""
@@ -155,4 +167,4 @@ class LayerRecord:
         return replace(self, queries=self.queries[chosen], pattern=self.pattern[:, chosen], whole=whole, **own)
 
 
-_PER_QUERY = ("pre", "pre_linear", "post")
+_PER_QUERY = ("pre", "pre_linear", "post", "routing")

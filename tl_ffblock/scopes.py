@@ -1,9 +1,12 @@
-"""The scopes of each order: how far into a layer a map reaches.
+"""The orders of a layer as short programs, and the scopes they define.
 
-A layer is a chain of steps; a scope is named by the chain up to and including its last step
-(`Atb` = attention block). Comparing the scopes on both sides of a step shows what that step's
-component did to the mixing of tokens (section 3 of Kobayashi et al. 2024; section 6 for the norm
-after the layer).
+A layer is a chain of steps: attend, add, normalise, feed forward. A scope is named by the chain up to
+and including its last step (`Atb` = attention block): how far into the layer a map reaches. Comparing
+the scopes on both sides of a step shows what that step's component did to the mixing of tokens
+(section 3 of Kobayashi et al. 2024; section 6 for the norm after the layer).
+
+Everything that follows a layer reads its program here: vectors (decomposition.py), norms (norms.py) and
+the identities of the self-check.
 """
 
 from collections.abc import Sequence
@@ -12,8 +15,43 @@ from typing import Literal, TypeAlias
 
 from tl_ffblock.errors import InputError
 
-Order: TypeAlias = Literal["post_ln", "pre_ln", "sandwich", "parallel"]
+Order: TypeAlias = Literal["post_ln", "pre_ln", "sandwich", "parallel", "norm_after"]
 Component: TypeAlias = Literal["ATTN", "RES", "LN", "FF"]
+NormName: TypeAlias = Literal["ff_norm", "attn_out_norm", "ff_out_norm", "mid_norm", "out_norm"]
+
+INPUT = "resid_pre"
+"""The layer's input x, as an operand of a step."""
+
+
+@dataclass(frozen=True)
+class Attend:
+    """Attention of (normed) x, output bias included."""
+
+
+@dataclass(frozen=True)
+class Add:
+    """Sum of two vectors, each a scope or the layer's input."""
+
+    left: str
+    right: str
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """LayerNorm or RMSNorm of a scope or the layer's input."""
+
+    of: str
+    norm: NormName
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Feed-forward of a scope."""
+
+    of: str
+
+
+Operation: TypeAlias = Attend | Add | Normalise | Feed
 
 
 @dataclass(frozen=True)
@@ -25,46 +63,77 @@ class Step:
     component: Component
     """The kind of step."""
     before: str | None
-    """The scope this step starts from; None for the first step of a chain."""
+    """The scope to compare with, to see what the step did; None for the first of a chain."""
     shows: str
     """What the component is, in words for a reader of the map."""
+    operation: Operation
+    """How the scope's vector is made."""
+    public: bool = True
+    """False for a norm inside the attention branch, which the paper's scopes count to `Atb`."""
 
 
-STEPS: dict[Order, tuple[Step, ...]] = {
+_ATTEND = Step("Attn", "ATTN", None, "attention", Attend())
+_BRANCH_NORM = Step("AttnLn", "LN", "Attn", "norm after attention", Normalise("Attn", "attn_out_norm"), public=False)
+_NEXT_NORM = Step("AtbLnFfResLn", "LN", "AtbLnFfRes", "next layer's norm", Normalise("AtbLnFfRes", "out_norm"))
+_FF_NORM = Step("AtbLn", "LN", "Atb", "norm before feed-forward", Normalise("Atb", "ff_norm"))
+_FF = Step("AtbLnFf", "FF", "AtbLn", "feed-forward", Feed("AtbLn"))
+
+PROGRAMS: dict[Order, tuple[Step, ...]] = {
     "post_ln": (
-        Step("Attn", "ATTN", None, "attention"),
-        Step("AttnRes", "RES", "Attn", "residual around attention"),
-        Step("Atb", "LN", "AttnRes", "LayerNorm after attention"),
-        Step("AtbFf", "FF", "Atb", "feed-forward"),
-        Step("AtbFfRes", "RES", "AtbFf", "residual around feed-forward"),
-        Step("AtbFfResLn", "LN", "AtbFfRes", "LayerNorm after feed-forward (layer output)"),
+        _ATTEND,
+        Step("AttnRes", "RES", "Attn", "residual around attention", Add("Attn", INPUT)),
+        Step("Atb", "LN", "AttnRes", "LayerNorm after attention", Normalise("AttnRes", "mid_norm")),
+        Step("AtbFf", "FF", "Atb", "feed-forward", Feed("Atb")),
+        Step("AtbFfRes", "RES", "AtbFf", "residual around feed-forward", Add("AtbFf", "Atb")),
+        Step(
+            "AtbFfResLn",
+            "LN",
+            "AtbFfRes",
+            "LayerNorm after feed-forward (layer output)",
+            Normalise("AtbFfRes", "out_norm"),
+        ),
     ),
     "pre_ln": (
-        Step("Attn", "ATTN", None, "norm and attention"),
-        Step("Atb", "RES", "Attn", "residual around attention"),
-        Step("AtbLn", "LN", "Atb", "norm before feed-forward"),
-        Step("AtbLnFf", "FF", "AtbLn", "feed-forward"),
-        Step("AtbLnFfRes", "RES", "AtbLnFf", "residual around feed-forward (layer output)"),
-        Step("AtbLnFfResLn", "LN", "AtbLnFfRes", "next layer's norm"),
+        _ATTEND,
+        Step("Atb", "RES", "Attn", "residual around attention", Add("Attn", INPUT)),
+        _FF_NORM,
+        _FF,
+        Step("AtbLnFfRes", "RES", "AtbLnFf", "residual around feed-forward (layer output)", Add("AtbLnFf", "Atb")),
+        _NEXT_NORM,
     ),
     "sandwich": (
-        Step("Attn", "ATTN", None, "norm and attention"),
-        Step("Atb", "RES", "Attn", "norm after attention and residual"),
-        Step("AtbLn", "LN", "Atb", "norm before feed-forward"),
-        Step("AtbLnFf", "FF", "AtbLn", "feed-forward"),
-        Step("AtbLnFfLn", "LN", "AtbLnFf", "norm after feed-forward"),
-        Step("AtbLnFfRes", "RES", "AtbLnFfLn", "residual around feed-forward (layer output)"),
-        Step("AtbLnFfResLn", "LN", "AtbLnFfRes", "next layer's norm"),
+        _ATTEND,
+        _BRANCH_NORM,
+        Step("Atb", "RES", "Attn", "norm after attention and residual", Add("AttnLn", INPUT)),
+        _FF_NORM,
+        _FF,
+        Step("AtbLnFfLn", "LN", "AtbLnFf", "norm after feed-forward", Normalise("AtbLnFf", "ff_out_norm")),
+        Step("AtbLnFfRes", "RES", "AtbLnFfLn", "residual around feed-forward (layer output)", Add("AtbLnFfLn", "Atb")),
+        _NEXT_NORM,
     ),
     "parallel": (
-        Step("Attn", "ATTN", None, "norm and attention"),
-        Step("Atb", "RES", "Attn", "residual plus attention"),
-        Step("AtbLn", "LN", None, "norm of the residual before feed-forward"),
-        Step("AtbLnFf", "FF", None, "feed-forward branch (reads its own position only)"),
-        Step("AtbLnFfRes", "FF", "Atb", "feed-forward branch added (layer output)"),
-        Step("AtbLnFfResLn", "LN", "AtbLnFfRes", "next layer's norm"),
+        _ATTEND,
+        Step("Atb", "RES", "Attn", "residual plus attention", Add("Attn", INPUT)),
+        Step("AtbLn", "LN", None, "norm of the residual before feed-forward", Normalise(INPUT, "ff_norm")),
+        Step("AtbLnFf", "FF", None, "feed-forward branch (reads its own position only)", Feed("AtbLn")),
+        Step("AtbLnFfRes", "FF", "Atb", "feed-forward branch added (layer output)", Add("AtbLnFf", "Atb")),
+        _NEXT_NORM,
+    ),
+    "norm_after": (
+        _ATTEND,
+        _BRANCH_NORM,
+        Step("Atb", "RES", "Attn", "norm after attention and residual", Add("AttnLn", INPUT)),
+        Step("AtbFf", "FF", "Atb", "feed-forward", Feed("Atb")),
+        Step("AtbFfLn", "LN", "AtbFf", "norm after feed-forward", Normalise("AtbFf", "ff_out_norm")),
+        Step("AtbFfRes", "RES", "AtbFfLn", "residual around feed-forward (layer output)", Add("AtbFfLn", "Atb")),
     ),
 }
+"""Every step of a layer, in the model's order."""
+
+STEPS: dict[Order, tuple[Step, ...]] = {
+    order: tuple(step for step in program if step.public) for order, program in PROGRAMS.items()
+}
+"""The steps that end in a scope of their own."""
 
 
 def scope_names(order: Order) -> tuple[str, ...]:

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from tl_ffblock.bridge.families import Model, identify
 from tl_ffblock.bridge.sites import BEFORE_GAIN, site_names
-from tl_ffblock.bridge.weights import read_block, working_dtype
+from tl_ffblock.bridge.weights import experts_per_token, normalises_routing, read_block, working_dtype
 from tl_ffblock.errors import CaptureError, InputError, ScopeKeyError, UnsupportedModelError
-from tl_ffblock.records import LayerRecord
+from tl_ffblock.records import Block, LayerRecord
+from tl_ffblock.scopes import INPUT, PROGRAMS, Add, Normalise
 
 _PER_QUERY = ("pre", "pre_linear", "post")
 
@@ -136,6 +137,8 @@ class _LayerCollector:
     def receive(self, site: str, tensor: Tensor) -> None:
         if site == "resid_pre":
             self._tensors, self._edited = {}, False
+        elif not self._tensors:
+            return  # HookedTransformer runs the next layer's norm three times, for q, k and v
         batch, positions = (tensor if site == "resid_pre" else self._tensors["resid_pre"]).shape[:2]
         self._tensors[site] = _select(site, tensor, self._rows, (batch, positions))
         self._pending[self.layer] = set(self.names) - set(self._tensors)
@@ -151,13 +154,8 @@ class _LayerCollector:
 
 def make_record(model: Model, layer: int, tensors: Mapping[str, Tensor], rows: Tensor | None, *, edited: bool) -> LayerRecord:
     """A layer's record from its sites; a norm's output read before its gain gets it here."""
-    names, block = site_names(model, layer), read_block(model, layer, working_dtype(model))
+    block = read_block(model, layer, working_dtype(model))
     batch, positions = tensors["resid_pre"].shape[:2]
-    whole = {site.removeprefix("whole."): t for site, t in tensors.items() if site.startswith("whole.")}
-    for scope in whole:
-        if names[f"whole.{scope}"].endswith(BEFORE_GAIN):
-            norm = block.norm_at(scope)
-            whole[scope] = whole[scope].to(norm.gain.dtype) * norm.gain + norm.shift
     everything = torch.arange(positions).expand(batch, positions)
     return LayerRecord(
         block=block,
@@ -165,10 +163,49 @@ def make_record(model: Model, layer: int, tensors: Mapping[str, Tensor], rows: T
         resid_pre=tensors["resid_pre"],
         pattern=tensors["pattern"],
         value=tensors["value"],
-        whole=whole,
+        whole=_whole(model, block, tensors, rows),
+        routing=_routing(model, layer, tensors),
         edited=edited,
         **{site: tensors.get(site) for site in _PER_QUERY},
     )
+
+
+def _whole(model: Model, block: Block, tensors: Mapping[str, Tensor], rows: Tensor | None) -> dict[str, Tensor]:
+    """The model's own tensor at the end of every step."""
+    names = site_names(model, block.layer)
+    whole: dict[str, Tensor] = {}
+    for step in PROGRAMS[block.order]:
+        scope, operation = step.scope, step.operation
+        if f"whole.{scope}" not in tensors:
+            # x + attention of a parallel block is no tensor of the model
+            assert operation == Add("Attn", INPUT), scope
+            whole[scope] = whole["Attn"] + _rows_of(tensors["resid_pre"], rows)
+            continue
+        tensor = tensors[f"whole.{scope}"]
+        if names[f"whole.{scope}"].endswith(f".{BEFORE_GAIN}"):
+            if isinstance(operation, Normalise):
+                norm = block.norm(operation.norm)
+                tensor = tensor.to(norm.gain.dtype) * norm.gain + norm.shift
+            else:
+                tensor = tensor * tensors[f"scale.{scope}"]
+        whole[scope] = tensor
+    return whole
+
+
+def _routing(model: Model, layer: int, tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """The weights a router gave to its experts, [batch query expert]; the shared expert's gate last."""
+    if "router_logits" in tensors:
+        probabilities = tensors["router_logits"].float().softmax(dim=-1)
+        chosen = probabilities.topk(experts_per_token(model, layer), dim=-1).indices
+    elif "probabilities" in tensors:
+        probabilities, chosen = tensors["probabilities"], tensors["chosen"].long()
+    else:
+        return None
+    weights = probabilities.gather(-1, chosen)
+    if normalises_routing(model, layer):
+        weights = weights / weights.sum(dim=-1, keepdim=True)
+    routing = torch.zeros_like(probabilities).scatter(-1, chosen, weights)
+    return routing if "shared" not in tensors else torch.cat([routing, tensors["shared"].sigmoid()], dim=-1)
 
 
 def records_of_cache(model: Model, cache: Any, layers: tuple[int, ...], rows: Tensor | None) -> Records:
@@ -206,8 +243,12 @@ def _select(site: str, tensor: Tensor, rows: Tensor | None, size: tuple[int, int
         index = rows.to(tensor.device)[:, None, :, None].expand(-1, tensor.shape[1], -1, tensor.shape[3])
         return tensor.gather(2, index)
     tensor = tensor.reshape(*size, tensor.shape[-1])
-    if rows is None or site == "resid_pre":
-        return tensor.clone()
+    return tensor.clone() if rows is None or site == "resid_pre" else _rows_of(tensor, rows)
+
+
+def _rows_of(tensor: Tensor, rows: Tensor | None) -> Tensor:
+    if rows is None:
+        return tensor
     return tensor.gather(1, rows.to(tensor.device)[:, :, None].expand(-1, -1, tensor.shape[-1]))
 
 

@@ -3,7 +3,7 @@
 Adding a family starts here: one line in `FAMILIES` when its block is one of the known forms.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from tl_ffblock.errors import InputError, UnsupportedModelError
@@ -29,7 +29,21 @@ FAMILIES: tuple[Family, ...] = (
     Family("Llama", "pre_ln", ("LlamaForCausalLM",)),
     Family("Mistral", "pre_ln", ("MistralForCausalLM",)),
     Family("Qwen2", "pre_ln", ("Qwen2ForCausalLM",)),
+    Family("Qwen3", "pre_ln", ("Qwen3ForCausalLM",)),
+    Family("Gemma", "pre_ln", ("GemmaForCausalLM",)),
+    Family("Bloom", "pre_ln", ("BloomForCausalLM",)),
+    Family("Mixtral", "pre_ln", ("MixtralForCausalLM",)),
+    Family("Qwen-MoE", "pre_ln", ("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM")),
+    Family("gpt_oss", "pre_ln", ("GptOssForCausalLM",)),
+    Family("GPT-NeoX", "parallel", ("GPTNeoXForCausalLM",)),
+    Family("GPT-J", "parallel", ("GPTJForCausalLM",)),
+    Family("Phi", "parallel", ("PhiForCausalLM",)),
+    Family("Falcon", "parallel", ("FalconForCausalLM",)),
+    Family("Gemma-2", "sandwich", ("Gemma2ForCausalLM",)),
+    Family("Gemma-3", "sandwich", ("Gemma3ForCausalLM",)),
+    Family("OLMo-2", "norm_after", ("Olmo2ForCausalLM",)),
     Family("BERT", "post_ln", ("BertForMaskedLM",), causal=False),
+    Family("RoBERTa", "post_ln", ("RobertaForMaskedLM",), causal=False),
 )
 
 
@@ -80,11 +94,16 @@ def _family(model: Any, api: Api) -> Family:
     for family in FAMILIES:
         if architecture in family.architectures:
             _refuse_variants(model, family)
-            return family
+            return _serial(family) if family.order == "parallel" and not cfg.parallel_attn_mlp else family
     raise UnsupportedModelError(
         f"{architecture} is not supported: its maps could not be certified. Supported are {supported()}. "
         "A model of your own with the same block form can be added; see the architecture page."
     )
+
+
+def _serial(family: Family) -> Family:
+    """A family of parallel blocks whose configuration says otherwise (GPT-NeoX, use_parallel_residual=False)."""
+    return replace(family, name=f"{family.name}, serial", order="pre_ln")
 
 
 def _own_configuration(cfg: Any) -> Family:

@@ -10,21 +10,14 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from tl_ffblock.activations import Activation
 from tl_ffblock.bridge.families import Model
 from tl_ffblock.errors import IdentityError
 from tl_ffblock.parts import attend, relative_error
-from tl_ffblock.records import FeedForward, LayerRecord
+from tl_ffblock.records import Experts, FeedForward, LayerRecord
+from tl_ffblock.scopes import PROGRAMS, Add, Attend, Feed, Normalise
 
 _ROWS = 16
 _seen: WeakKeyDictionary[object, set[int]] = WeakKeyDictionary()
-
-_SUMS = {
-    "post_ln": (("AttnRes", "Attn", None), ("AtbFfRes", "AtbFf", "Atb")),
-    "pre_ln": (("Atb", "Attn", None), ("AtbLnFfRes", "AtbLnFf", "Atb")),
-}
-_FEED_FORWARD = {"post_ln": ("Atb", "AtbFf"), "pre_ln": ("AtbLn", "AtbLnFf")}
-
 
 def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
     """Check a layer's identities on a sequence's record, unless they were or a callback edits the block.
@@ -48,34 +41,43 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
 @torch.no_grad()
 def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
     """Every identity of a block with its largest relative error over the rows."""
-    whole, ff = record.whole, record.block.feed_forward
-    yield "sum over heads and keys of pattern x value W_O + b_O = attn_out", _error(
-        attend(record, value_bias="bias").total(), whole["Attn"]
-    )
-    for total, branch, stream in _SUMS[record.block.order]:
-        start = record.resid_pre[record.queries] if stream is None else whole[stream]
-        yield f"{stream or 'resid_pre'} + {branch} = {total}", _error(start + whole[branch], whole[total])
     if record.block.causal:
         later = torch.arange(record.resid_pre.shape[0], device=record.queries.device) > record.queries[:, None]
         yield "pattern is zero after the query", float((record.pattern * later).abs().max())
-    yield from _feed_forward(record, ff)
+    for step in PROGRAMS[record.block.order]:
+        whole = record.whole[step.scope]
+        match step.operation:
+            case Attend():
+                name = "sum over heads and keys of pattern x value W_O + b_O = attention output"
+                yield name, _error(attend(record, value_bias="bias").total(), whole)
+            case Add(left, right):
+                yield f"{left} + {right} = {step.scope}", _error(record.tensor(left) + record.tensor(right), whole)
+            case Normalise(of, norm):
+                yield f"{norm}({of}) = {step.scope}", _error(record.block.norm(norm)(record.tensor(of)), whole)
+            case Feed(of):
+                ff = record.block.feed_forward
+                check = _dense if isinstance(ff, FeedForward) else _experts
+                yield from check(record, ff, record.tensor(of), whole)
 
 
-def _feed_forward(record: LayerRecord, ff: FeedForward) -> Iterator[tuple[str, float]]:
-    before, after = (record.whole[scope] for scope in _FEED_FORWARD[record.block.order])
+def _dense(record: LayerRecord, ff: FeedForward, x: Tensor, whole: Tensor) -> Iterator[tuple[str, float]]:
+    pre, pre_linear = ff.pre_activations(x)
     assert record.pre is not None and record.post is not None
-    if ff.w_gate is None:
-        yield "feed-forward input W_in + b_in = pre", _error(before @ ff.w_in + ff.b_in, record.pre)
-    else:
-        assert ff.b_gate is not None and record.pre_linear is not None
-        yield "feed-forward input W_gate + b_gate = pre", _error(before @ ff.w_gate + ff.b_gate, record.pre)
-        yield "feed-forward input W_in + b_in = pre_linear", _error(before @ ff.w_in + ff.b_in, record.pre_linear)
-    yield f"{ff.activation.name}(pre) = post", _error(_post(ff.activation, record.pre, record.pre_linear), record.post)
-    yield "post W_out + b_out = mlp_out", _error(record.post @ ff.w_out + ff.b_out, after)
+    yield f"feed-forward input {'W_in + b_in' if ff.w_gate is None else 'W_gate + b_gate'} = pre", _error(pre, record.pre)
+    if pre_linear is not None:
+        assert record.pre_linear is not None
+        yield "feed-forward input W_in + b_in = pre_linear", _error(pre_linear, record.pre_linear)
+    yield f"{ff.activation.name}(pre) = post", _error(ff.activation.output(record.pre, record.pre_linear), record.post)
+    yield "post W_out + b_out = feed-forward output", _error(record.post @ ff.w_out + ff.b_out, whole)
 
 
-def _post(activation: Activation, pre: Tensor, pre_linear: Tensor | None) -> Tensor:
-    return activation(pre) if pre_linear is None else activation(pre) * pre_linear
+def _experts(record: LayerRecord, ff: Experts, x: Tensor, whole: Tensor) -> Iterator[tuple[str, float]]:
+    assert record.routing is not None
+    total = torch.zeros_like(whole)
+    for expert, weight in zip(ff.experts, record.routing.T, strict=True):
+        post = expert.activation.output(*expert.pre_activations(x))
+        total += weight[:, None] * (post @ expert.w_out + expert.b_out)
+    yield "sum over experts of router weight x expert output = feed-forward output", _error(total, whole)
 
 
 def _error(found: Tensor, expected: Tensor) -> float:

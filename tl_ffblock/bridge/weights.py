@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.activations import Activation, recognise
+from tl_ffblock.activations import Activation, ClampedGate, recognise
 from tl_ffblock.bridge.families import Model
-from tl_ffblock.bridge.sites import next_norm
+from tl_ffblock.bridge.sites import branch_norms, ff_norm, has_experts, next_norm
 from tl_ffblock.errors import UnsupportedModelError
-from tl_ffblock.records import AttentionWeights, Block, FeedForward, Norm
+from tl_ffblock.records import AttentionWeights, Block, Experts, FeedForward, Norm
 
 _ACTIVATION_ATTRIBUTES = ("act", "act_fn", "activation_fn", "gelu_impl", "activation")
 
@@ -23,20 +23,34 @@ _ACTIVATION_ATTRIBUTES = ("act", "act_fn", "activation_fn", "gelu_impl", "activa
 def read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
     """The weights of one layer in the decomposition's dtype, on their own device, detached."""
     block = model.lens.blocks[layer]
-    order = model.family.order
-    post_ln = order == "post_ln"
-    first, second = _norm(model, block.ln1, dtype), _norm(model, block.ln2, dtype)
-    after = second if post_ln else _norm(model, _module(model.lens, next_norm(model, layer)), dtype)
     return Block(
         layer=layer,
-        order=order,
+        order=model.family.order,
         causal=model.family.causal,
-        attention=_attention(block.attn, None if post_ln else first, dtype),
-        feed_forward=_feed_forward(model, layer, dtype),
-        ff_norm=None if post_ln else second,
-        mid_norm=first if post_ln else None,
-        out_norm=after,
+        attention=_attention(block.attn, _input_norm(model, block, dtype), dtype),
+        feed_forward=_experts(model, layer, dtype) if has_experts(block.mlp) else _feed_forward(model, layer, dtype),
+        **_norms(model, layer, dtype),
     )
+
+
+def _input_norm(model: Model, block: Any, dtype: torch.dtype) -> Norm | None:
+    """The norm between the layer's input and attention, whose shift is constant in every value."""
+    return None if model.family.order in ("post_ln", "norm_after") else _norm(model, block.ln1, dtype)
+
+
+def _norms(model: Model, layer: int, dtype: torch.dtype) -> dict[str, Norm]:
+    block, order = model.lens.blocks[layer], model.family.order
+    after_attention, after_ff = branch_norms(block)
+    in_branches = {"attn_out_norm": f"blocks.{layer}.{after_attention}", "ff_out_norm": f"blocks.{layer}.{after_ff}"}
+    before_ff = {"ff_norm": f"blocks.{layer}.{ff_norm(block)}", "out_norm": next_norm(model, layer)}
+    names = {
+        "post_ln": {"mid_norm": f"blocks.{layer}.ln1", "out_norm": f"blocks.{layer}.ln2"},
+        "pre_ln": before_ff,
+        "parallel": before_ff,
+        "sandwich": before_ff | in_branches,
+        "norm_after": in_branches,
+    }[order]
+    return {role: _norm(model, _module(model.lens, name), dtype) for role, name in names.items()}
 
 
 def working_dtype(model: Model) -> torch.dtype:
@@ -54,11 +68,11 @@ def is_processed(model: Model) -> bool:
         return True
     if model.api == "TransformerBridge" and not lens.compatibility_mode:
         return False
-    if model.family.order == "post_ln":
+    if model.family.order == "post_ln" or has_experts(lens.blocks[0].mlp):
         return False
     w_out = lens.blocks[0].mlp.W_out
     centred = w_out.mean(dim=-1).abs().max() < 1e-5 * w_out.abs().max()
-    gain = getattr(lens.blocks[0].ln1, "w", None)
+    gain = getattr(getattr(lens.blocks[0], "ln1", None), "w", None)
     return bool(centred) or gain is None or bool((gain == 1).all())
 
 
@@ -90,6 +104,81 @@ def _feed_forward(model: Model, layer: int, dtype: torch.dtype) -> FeedForward:
         w_gate=_tensor(mlp.W_gate, dtype) if gated else None,
         b_gate=_bias(getattr(mlp, "b_gate", None), (d_mlp,), w_in) if gated else None,
     )
+
+
+def _experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
+    mlp = model.lens.blocks[layer].mlp
+    if model.api != "TransformerBridge":
+        return Experts(tuple(_linear_expert(e.W_gate, e.W_in, e.W_out, recognise(e.act_fn, f"layer {layer}"), dtype) for e in mlp.experts))
+    original = mlp.original_component
+    experts = _inner(original.experts)
+    if hasattr(experts, "gate_up_proj_bias"):
+        routed = _interleaved_experts(experts, dtype)
+    elif hasattr(experts, "gate_up_proj"):
+        routed = _stacked_experts(experts, recognise(experts.act_fn, f"layer {layer}"), dtype)
+    else:
+        raise UnsupportedModelError(f"layer {layer}: experts of type {type(experts).__name__} are of no known form.")
+    if hasattr(original, "shared_expert"):
+        shared = _inner(original.shared_expert)
+        activation = recognise(shared.act_fn, f"layer {layer}")
+        parts = (_inner(getattr(shared, name)) for name in ("gate_proj", "up_proj", "down_proj"))
+        routed += (_linear_expert(*parts, activation, dtype),)
+    return Experts(routed)
+
+
+def normalises_routing(model: Model, layer: int) -> bool:
+    """Whether the chosen experts' weights are scaled to sum to 1 (Qwen routers may not)."""
+    mlp = model.lens.blocks[layer].mlp
+    owner = _router(mlp) if model.api == "TransformerBridge" else mlp.cfg
+    return bool(getattr(owner, "norm_topk_prob", True))
+
+
+def experts_per_token(model: Model, layer: int) -> int:
+    """How many experts a router chooses."""
+    return int(_router(model.lens.blocks[layer].mlp).top_k)
+
+
+def _router(mlp: Any) -> Any:
+    original = mlp.original_component
+    return _inner(getattr(original, "gate", getattr(original, "router", None)))
+
+
+def _linear_expert(gate: Any, up: Any, down: Any, activation: Activation, dtype: torch.dtype) -> FeedForward:
+    """An expert of three nn.Linear."""
+    w_gate, w_in, w_out = (_tensor(linear.weight, dtype).T for linear in (gate, up, down))
+    d_mlp, d_model = w_out.shape
+    b_in, b_gate = (_bias(linear.bias, (d_mlp,), w_in) for linear in (up, gate))
+    return FeedForward(w_in, b_in, w_out, _bias(down.bias, (d_model,), w_in), activation, w_gate, b_gate)
+
+
+def _stacked_experts(experts: Any, activation: Activation, dtype: torch.dtype) -> tuple[FeedForward, ...]:
+    """Mixtral, Qwen: gate_up_proj [expert 2 d_mlp d_model], the gate first; no biases."""
+    found = []
+    for gate_up, down in zip(_tensor(experts.gate_up_proj, dtype), _tensor(experts.down_proj, dtype), strict=True):
+        gate, up = gate_up.chunk(2, dim=0)
+        none = gate.new_zeros(len(gate))
+        found.append(FeedForward(up.T, none, down.T, gate.new_zeros(len(down)), activation, gate.T, none))
+    return tuple(found)
+
+
+def _interleaved_experts(experts: Any, dtype: torch.dtype) -> tuple[FeedForward, ...]:
+    """gpt_oss: gate_up_proj [expert d_model 2 d_mlp], gate and linear branch alternating, biases, both clamped."""
+    alpha, limit = float(experts.alpha), float(experts.limit)
+
+    def gate(s: Tensor) -> Tensor:
+        return torch.sigmoid(alpha * s)
+
+    activation = ClampedGate("clamped_silu", lambda s: s * gate(s), gate, limit=limit)
+    weights = (experts.gate_up_proj, experts.gate_up_proj_bias, experts.down_proj, experts.down_proj_bias)
+    return tuple(
+        FeedForward(w[:, 1::2], b[1::2], w_out, b_out, activation, w[:, ::2], b[::2])
+        for w, b, w_out, b_out in zip(*(_tensor(weight, dtype) for weight in weights), strict=True)
+    )
+
+
+def _inner(module: Any) -> Any:
+    """The Hugging Face module behind a bridge component."""
+    return getattr(module, "original_component", module)
 
 
 def _activation(model: Model, layer: int) -> Activation:

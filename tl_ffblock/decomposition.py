@@ -7,7 +7,7 @@ paper). After every step the sum of the parts can be held against the model's ow
 `norms.py` gives the norms of the same vectors without making them; this file is what tests it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.activations import integrated_gradients
 from tl_ffblock.errors import InputError, ScopeKeyError
-from tl_ffblock.parts import Parts, attend, normalise, project, reconcile, relative_error, residual, weigh
-from tl_ffblock.records import FeedForward, LayerRecord, Norm
-from tl_ffblock.scopes import Order
+from tl_ffblock.parts import Parts, attend, normalise, own, project, reconcile, relative_error, weigh
+from tl_ffblock.quadrature import captum_shares
+from tl_ffblock.records import FeedForward, LayerRecord
+from tl_ffblock.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, Operation, Order, scope_names
 
 Method: TypeAlias = Literal["exact", "captum"]
 ValueBias: TypeAlias = Literal["bias", "token"]
@@ -108,60 +108,81 @@ class Decomposition:
 
 def decompose_record(record: LayerRecord, settings: Settings) -> Decomposition:
     """All scopes of one sequence's record (without batch axis)."""
-    return Decomposition(record, dict(walk(LayerRun(record, settings))))
+    parts = dict(walk(LayerRun(record, settings)))
+    return Decomposition(record, {scope: parts[scope] for scope in scope_names(record.block.order)})
 
 
 def walk(run: "LayerRun") -> Iterator[tuple[str, Parts]]:
-    """Every scope of a layer with its parts, in the model's order."""
-    return _WALKS[run.block.order](run)
+    """Every step of a layer with the parts after it, in the model's order."""
+    done: dict[str, Parts] = {}
+    for step in PROGRAMS[run.block.order]:
+        done[step.scope] = run.settle(step.scope, run.apply(step.operation, done))
+        yield step.scope, done[step.scope]
 
 
 class LayerRun:
-    """The steps of one layer's run, each held against the model's own tensor when edits are possible."""
+    """The steps of one layer's run, on all parts of every query."""
 
     def __init__(self, record: LayerRecord, settings: Settings) -> None:
         self.record = record
         self.block = record.block
         self.settings = settings
-        self.resid = record.resid_pre[record.queries]
+
+    def apply(self, operation: Operation, done: dict[str, Parts]) -> Parts:
+        """One step."""
+
+        def operand(name: str) -> Parts:
+            return self.input() if name == INPUT else done[name]
+
+        match operation:
+            case Attend():
+                return self.attend()
+            case Add(left, right):
+                return operand(left) + operand(right)
+            case Normalise(of, name):
+                norm = self.block.norm(name)
+                return normalise(operand(of), norm, norm.scale(self.record.tensor(of)))
+            case Feed(of):
+                return self.feed_forward(operand(of), self.record.tensor(of))
 
     def settle(self, scope: str, parts: Parts) -> Parts:
         """With edits inside the block: what the edit added becomes the remainder."""
         return reconcile(parts, self.record.whole[scope], self.settings.rtol) if self.record.edited else parts
 
-    def attend(self, scope: str) -> Parts:
-        return self.settle(scope, attend(self.record, value_bias=self.settings.value_bias))
+    def attend(self) -> Parts:
+        """Attention."""
+        return attend(self.record, value_bias=self.settings.value_bias)
 
-    def residual(self, scope: str, parts: Parts) -> Parts:
-        return self.settle(scope, residual(parts, self.resid, self.record.queries))
+    def input(self) -> Parts:
+        """The layer's input, all of it its own token's."""
+        return own(self.record.tensor(INPUT), self.record.queries, self.record.resid_pre.shape[0])
 
-    def add(self, scope: str, parts: Parts, other: Parts) -> Parts:
-        return self.settle(scope, parts + other)
+    def feed_forward(self, parts: Parts, x: Float[Tensor, "query d"]) -> Parts:
+        """Feed-forward of parts whose whole is x; experts each on their own, weighed by the frozen router."""
+        ff = self.block.feed_forward
+        if isinstance(ff, FeedForward):
+            return self._dense(parts, ff, x)
+        assert self.record.routing is not None
+        out = Parts(torch.zeros_like(parts.tokens), torch.zeros_like(parts.bias))
+        for expert, weight in zip(ff.experts, self.record.routing.T, strict=True):
+            if bool(weight.any()):
+                out = out + weigh(self._dense(parts, expert, x), weight[:, None])
+        return out
 
-    def normalise(self, scope: str, parts: Parts, norm: Norm | None, before: str) -> Parts:
-        assert norm is not None, scope
-        return self.settle(scope, normalise(parts, norm, norm.scale(self.record.whole[before])))
-
-    def feed_forward(self, scope: str, parts: Parts) -> Parts:
-        return self.settle(scope, self._dense(parts, self.block.feed_forward))
-
-    def _dense(self, parts: Parts, ff: FeedForward) -> Parts:
+    def _dense(self, parts: Parts, ff: FeedForward, x: Float[Tensor, "query d"]) -> Parts:
         """Feed-forward with Integrated Gradients through its activation (eq. 12-14, 44)."""
-        pre, pre_linear = self.record.pre, self.record.pre_linear
-        assert pre is not None
+        pre, pre_linear = pre_activations(self.record, ff, x)
         if ff.w_gate is None:
-            players = self._pre_activation(parts, ff.w_in, ff.b_in, pre)
+            players = self._players(parts, ff.w_in, ff.b_in, pre)
             linear = None
         else:
             assert ff.b_gate is not None and pre_linear is not None
-            players = self._pre_activation(parts, ff.w_gate, ff.b_gate, pre)
-            linear = self._pre_activation(parts, ff.w_in, ff.b_in, pre_linear)
+            players = self._players(parts, ff.w_gate, ff.b_gate, pre)
+            linear = self._players(parts, ff.w_in, ff.b_in, pre_linear)
         if self.settings.method == "captum":
-            from tl_ffblock.quadrature import captum_shares
-
             shared = captum_shares(ff.activation, players, linear, self.settings.n_steps)
         else:
-            shares = integrated_gradients(ff.activation, pre, pre_linear)
+            shares = ff.activation.shares(pre, pre_linear)
             shared = weigh(players, shares.on_pre)
             if linear is not None:
                 assert shares.on_linear is not None
@@ -169,27 +190,13 @@ class LayerRun:
             shared = replace(shared, bias=shared.bias + shares.baseline)
         return project(shared, ff.w_out, ff.b_out)
 
-    def _pre_activation(self, parts: Parts, weight: Tensor, bias: Tensor, real: Tensor) -> Parts:
+    def _players(self, parts: Parts, weight: Tensor, bias: Tensor, real: Tensor) -> Parts:
         players = project(parts, weight, bias)
         return reconcile(players, real, self.settings.rtol) if self.record.edited else players
 
 
-def _post_ln(run: LayerRun) -> Iterator[tuple[str, Parts]]:
-    yield "Attn", (attn := run.attend("Attn"))
-    yield "AttnRes", (attn_res := run.residual("AttnRes", attn))
-    yield "Atb", (atb := run.normalise("Atb", attn_res, run.block.mid_norm, "AttnRes"))
-    yield "AtbFf", (ff := run.feed_forward("AtbFf", atb))
-    yield "AtbFfRes", (res := run.add("AtbFfRes", ff, atb))
-    yield "AtbFfResLn", run.normalise("AtbFfResLn", res, run.block.out_norm, "AtbFfRes")
-
-
-def _pre_ln(run: LayerRun) -> Iterator[tuple[str, Parts]]:
-    yield "Attn", (attn := run.attend("Attn"))
-    yield "Atb", (atb := run.residual("Atb", attn))
-    yield "AtbLn", (atb_ln := run.normalise("AtbLn", atb, run.block.ff_norm, "Atb"))
-    yield "AtbLnFf", (ff := run.feed_forward("AtbLnFf", atb_ln))
-    yield "AtbLnFfRes", (res := run.add("AtbLnFfRes", ff, atb))
-    yield "AtbLnFfResLn", run.normalise("AtbLnFfResLn", res, run.block.out_norm, "AtbLnFfRes")
-
-
-_WALKS: dict[Order, Callable[[LayerRun], Iterator[tuple[str, Parts]]]] = {"post_ln": _post_ln, "pre_ln": _pre_ln}
+def pre_activations(
+    record: LayerRecord, ff: FeedForward, x: Float[Tensor, "query d"]
+) -> tuple[Float[Tensor, "query d_mlp"], Float[Tensor, "query d_mlp"] | None]:
+    """The real run's pre-activations: captured, or of an expert recomputed from its input."""
+    return ff.pre_activations(x) if record.pre is None else (record.pre, record.pre_linear)

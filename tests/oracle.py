@@ -1,0 +1,641 @@
+"""Contribution maps straight from Hugging Face modules: slow, obvious, independent.
+
+Neither TransformerLens nor `tl_ffblock` is used, and none of the closed forms that the library rests on:
+
+1. A float64 copy of the model runs once. Hooks record the input and output of every module; the attention weights,
+   the scales of the norms and the weights of the router are those of this run. RMSNorm and softmax, which Hugging
+   Face computes in float32, are patched to float64 (rotary tables and the router's softmax stay as they are).
+2. Per layer all n * (n + 1) vectors are made, [query, key or bias, d_model], by the linear steps of the layer.
+3. Activations are split by Integrated Gradients as it is defined: the gradient of the model's own activation,
+   averaged over the straight path from zero with 200 Gauss-Legendre nodes (between the kinks, where there are any).
+4. At every scope the vectors must sum to the module's real output, to 1e-9 of its norm; the one scope without a real
+   output is `Atb` of parallel blocks, compared with input + attention output. (Without the patches of step 1, see
+   `patch_float64`, the float32 norms leave 1e-7, so the bound is 1e-5.)
+
+What cannot be told from the definition is settled so: the first residual belongs to the query's own column, the
+second one to every column; router weights, and the sigmoid that weighs the shared expert of Qwen2-MoE, are constants.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import Any, Literal
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+ValueBias = Literal["bias", "token"]
+Order = Literal["post_ln", "pre_ln", "sandwich", "parallel", "norm_after"]
+N_NODES = 200
+COMPLETENESS = 1e-9  # float64 throughout: rounding, worst seen 5e-15
+COMPLETENESS_FLOAT32 = 1e-5  # float32 inside the norms
+
+
+def oracle_maps(
+    hf_model: nn.Module, input_ids: Tensor, value_bias: ValueBias = "bias", *, patch_float64: bool = True
+) -> dict[str, Tensor]:
+    """Norms of `oracle_vectors`: "L{layer}.{scope}" -> float64 [query, key], the bias part in the last column."""
+    vectors = oracle_vectors(hf_model, input_ids, value_bias, patch_float64=patch_float64)
+    return {key: parts.norm(dim=-1) for key, parts in vectors.items()}
+
+
+def oracle_vectors(
+    hf_model: nn.Module, input_ids: Tensor, value_bias: ValueBias = "bias", *, patch_float64: bool = True
+) -> dict[str, Tensor]:
+    """The parts at every scope: "L{layer}.{scope}" -> float64 [query, key, d_model], the bias part last along key.
+
+    Args:
+        hf_model: A Hugging Face model of one of the families in `tiny` (left as it is), with or without a head.
+        input_ids: Token ids, [pos] or [1, pos].
+        value_bias: Whether the value bias, and in Pre-LN models the beta of the norm before the attention, belong to
+            the bias part or to the token.
+        patch_float64: Whether to patch to float64 what Hugging Face computes in float32 within float64 models. False
+            gives the very run of `hf_model.double()`, which a TransformerBridge over it repeats.
+
+    Raises:
+        AssertionError: if the parts at some scope do not sum to the model's own tensor.
+        NotImplementedError: for a model type or variant without an entry here.
+    """
+    steps = _decompose(_Run(hf_model, input_ids, patch_float64), value_bias)
+    return {key: parts for key, parts, _ in steps}
+
+
+def oracle_wholes(hf_model: nn.Module, input_ids: Tensor, *, patch_float64: bool = True) -> dict[str, Tensor]:
+    """The model's own tensor at every scope: "L{layer}.{scope}" -> float64 [query, d_model]."""
+    return {key: whole for key, _, whole in _decompose(_Run(hf_model, input_ids, patch_float64), "bias")}
+
+
+def completeness(parts: Tensor, whole: Tensor) -> Tensor:
+    """Distance of the sum of the parts from the whole, relative to the whole's norm, [query]."""
+    return (parts.sum(1) - whole).norm(dim=-1) / whole.norm(dim=-1)
+
+
+def _decompose(run: "_Run", value_bias: ValueBias) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Key, parts and whole at every scope of every layer, checked against each other."""
+    bound = COMPLETENESS if run.patched else COMPLETENESS_FLOAT32
+    for index in range(len(run.layers)):
+        for scope, parts, whole in _WALKS[run.paths.order](run.layer(index), value_bias):
+            key = f"L{index}.{scope}"
+            error = completeness(parts, whole).max()
+            assert error < bound, f"{key}: the parts miss the whole by {error:.1e}"
+            yield key, parts, whole
+
+
+# --- linear steps on parts [query, key or bias, d_model] --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x -> x @ weight + bias, weight [in, out]."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __call__(self, parts: Tensor) -> Tensor:
+        """Every part by the matrix, the constant to the bias part."""
+        return _add_to_bias(parts @ self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """LayerNorm (centred) or RMSNorm."""
+
+    gain: Tensor
+    bias: Tensor
+    eps: float
+    centred: bool
+
+    def linear(self, parts: Tensor, whole: Tensor) -> Tensor:
+        """Every part centred, divided by the scale of the whole vector it is a part of, times the gain; no beta."""
+        if self.centred:
+            parts = parts - parts.mean(-1, keepdim=True)
+            whole = whole - whole.mean(-1, keepdim=True)
+        return parts / (whole.square().mean(-1, keepdim=True) + self.eps).sqrt() * self.gain
+
+    def split(self, parts: Tensor, whole: Tensor) -> Tensor:
+        """The same for all parts of one vector per query, beta to the bias part."""
+        return _add_to_bias(self.linear(parts, whole[:, None]), self.bias)
+
+
+def _add_to_bias(parts: Tensor, constant: Tensor) -> Tensor:
+    """Add to the last column."""
+    return torch.cat([parts[:, :-1], parts[:, -1:] + constant.expand_as(parts[:, -1])[:, None]], dim=1)
+
+
+def _diagonal(vectors: Tensor) -> Tensor:
+    """Parts of vectors [query, d] each of which is due to its own position alone; the bias part is zero."""
+    n, width = vectors.shape
+    parts = vectors.new_zeros(n, n + 1, width)
+    parts[range(n), range(n)] = vectors
+    return parts
+
+
+# --- attention --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention with its pattern taken from the run."""
+
+    pattern: Tensor  # [head, query, key]
+    value_weight: Tensor  # [head, d_model, d_head]
+    value_bias: Tensor  # [head, d_head]
+    out_weight: Tensor  # [head, d_head, d_model]
+    out_bias: Tensor  # [d_model]
+
+    def split(self, x: Tensor, norm: Norm | None, value_bias: ValueBias) -> Tensor:
+        """Parts by source token of the attention output, for block input x [pos, d_model]."""
+        source = x if norm is None else norm.linear(x, x)
+        value = torch.einsum("jd,hde->hje", source, self.value_weight)
+        constant = self.value_bias
+        if norm is not None:
+            constant = constant + torch.einsum("d,hde->he", norm.bias, self.value_weight)
+        if value_bias == "token":
+            value = value + constant[:, None]
+            constant = torch.zeros_like(constant)
+        by_token = torch.einsum("hij,hje,hed->ijd", self.pattern, value, self.out_weight)
+        by_bias = torch.einsum("hi,he,hed->id", self.pattern.sum(-1), constant, self.out_weight) + self.out_bias
+        return torch.cat([by_token, by_bias[:, None]], dim=1)
+
+
+# --- feed-forward -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """Pre-activations (one, or gate and up), the function that joins them, the output matrix."""
+
+    branches: tuple[Affine, ...]
+    join: Callable[[Tensor], Tensor]  # [branch, ..., d_mlp] -> [..., d_mlp]
+    out: Affine
+    weight: Tensor | float = 1.0  # [query], of an expert
+    limit: float | None = None  # |pre-activation| at which `join` has a kink
+
+    def __call__(self, parts: Tensor) -> Tensor:
+        """Every part through the layer; the baseline's output and the constants go to the bias part."""
+        players = torch.stack([branch(parts) for branch in self.branches])
+        hidden = integrated_gradients(players, self.join, self.limit)
+        hidden = _add_to_bias(hidden, self.join(torch.zeros_like(players[:, :, 0])))
+        weight = torch.as_tensor(self.weight, dtype=parts.dtype)
+        return self.out(hidden) * weight.reshape(-1, 1, 1)
+
+
+def integrated_gradients(players: Tensor, join: Callable[[Tensor], Tensor], limit: float | None = None) -> Tensor:
+    """Share of each player in `join` at the sum of the players, on the straight path from zero.
+
+    Args:
+        players: [branch, query, player, unit]; a unit's output depends on its own branches only.
+        join: [branch, ..., unit] -> [..., unit].
+        limit: Where a branch reaches this absolute value the path is cut, as `join` may have a kink there.
+
+    Returns:
+        [query, player, unit]; summed over players join(sum of players) - join(0).
+    """
+    end = players.sum(2)
+    nodes, weights = (torch.from_numpy(array) for array in np.polynomial.legendre.leggauss(N_NODES))
+    cuts = [torch.zeros_like(end[0]), torch.ones_like(end[0])]
+    if limit is not None:
+        cuts += list((limit / end.abs()).clamp(max=1))
+    edges = torch.stack(cuts).sort(dim=0).values
+    gradient = torch.zeros_like(end)
+    for start, stop in pairwise(edges):
+        half = (stop - start) / 2
+        place = (start + stop) / 2 + nodes[:, None, None] * half  # [node, query, unit]
+        slope = _slope(join, end[:, None] * place)
+        gradient += half * torch.einsum("q,bqiu->biu", weights, slope)
+    return torch.einsum("biku,biu->iku", players, gradient)
+
+
+def _slope(join: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
+    """Partial derivatives of each unit by each of its branches."""
+    at = at.detach().requires_grad_()
+    with torch.enable_grad():
+        return torch.autograd.grad(join(at).sum(), at)[0]
+
+
+# --- the orders: scope, parts, the model's own tensor -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One block of one run. Tensors are the model's own, [pos, d_model]."""
+
+    x: Tensor
+    y: Tensor
+    attention: Attention
+    attention_out: Tensor
+    ff: tuple[FeedForward, ...]  # one, or one for each expert
+    ff_out: Tensor
+    norms: Mapping[str, tuple[Norm, Tensor, Tensor]]  # role -> norm, its input, its output
+    mid: Tensor | None = None  # input of the FF where no norm precedes it
+
+    def feed(self, parts: Tensor) -> Tensor:
+        """Parts of the FF output."""
+        return sum((ff(parts) for ff in self.ff), start=torch.zeros_like(parts))
+
+
+Walk = Iterator[tuple[str, Tensor, Tensor]]
+
+
+def _post_ln(layer: Layer, value_bias: ValueBias) -> Walk:
+    ln1, before_ln1, after_ln1 = layer.norms["attn_post"]
+    ln2, before_ln2, after_ln2 = layer.norms["ff_post"]
+    attn = layer.attention.split(layer.x, None, value_bias)
+    yield "Attn", attn, layer.attention_out
+    attn_res = attn + _diagonal(layer.x)
+    yield "AttnRes", attn_res, before_ln1
+    atb = ln1.split(attn_res, before_ln1)
+    yield "Atb", atb, after_ln1
+    ff = layer.feed(atb)
+    yield "AtbFf", ff, layer.ff_out
+    yield "AtbFfRes", ff + atb, before_ln2
+    yield "AtbFfResLn", ln2.split(ff + atb, before_ln2), after_ln2
+    assert torch.equal(after_ln2, layer.y)
+
+
+def _pre_ln(layer: Layer, value_bias: ValueBias) -> Walk:
+    ln1, before_ln1, _ = layer.norms["attn"]
+    ln2, before_ln2, after_ln2 = layer.norms["ff"]
+    assert torch.equal(before_ln1, layer.x)
+    attn = layer.attention.split(layer.x, ln1, value_bias)
+    yield "Attn", attn, layer.attention_out
+    if "attn_post" in layer.norms:
+        attn = layer.norms["attn_post"][0].split(attn, layer.attention_out)
+    atb = attn + _diagonal(layer.x)
+    yield "Atb", atb, before_ln2
+    atb_ln = ln2.split(atb, before_ln2)
+    yield "AtbLn", atb_ln, after_ln2
+    ff = layer.feed(atb_ln)
+    yield "AtbLnFf", ff, layer.ff_out
+    if "ff_post" in layer.norms:
+        norm, before, after = layer.norms["ff_post"]
+        ff = norm.split(ff, before)
+        yield "AtbLnFfLn", ff, after
+    yield from _layer_output("AtbLnFfRes", ff + atb, layer)
+
+
+def _parallel(layer: Layer, value_bias: ValueBias) -> Walk:
+    ln1, before_ln1, _ = layer.norms["attn"]
+    ln2, before_ln2, after_ln2 = layer.norms["ff"]
+    assert torch.equal(before_ln1, layer.x)
+    assert torch.equal(before_ln2, layer.x)
+    attn = layer.attention.split(layer.x, ln1, value_bias)
+    yield "Attn", attn, layer.attention_out
+    atb = attn + _diagonal(layer.x)
+    yield "Atb", atb, layer.x + layer.attention_out
+    ln = ln2.split(_diagonal(layer.x), before_ln2)
+    yield "AtbLn", ln, after_ln2
+    ff = layer.feed(ln)
+    yield "AtbLnFf", ff, layer.ff_out
+    yield from _layer_output("AtbLnFfRes", ff + atb, layer)
+
+
+def _norm_after(layer: Layer, value_bias: ValueBias) -> Walk:
+    ln1, before_ln1, _ = layer.norms["attn_post"]
+    ln2, before_ln2, after_ln2 = layer.norms["ff_post"]
+    attn = layer.attention.split(layer.x, None, value_bias)
+    yield "Attn", attn, layer.attention_out
+    atb = ln1.split(attn, before_ln1) + _diagonal(layer.x)
+    yield "Atb", atb, layer.mid
+    ff = layer.feed(atb)
+    yield "AtbFf", ff, layer.ff_out
+    ff_ln = ln2.split(ff, before_ln2)
+    yield "AtbFfLn", ff_ln, after_ln2
+    yield "AtbFfRes", ff_ln + atb, layer.y
+
+
+def _layer_output(scope: str, parts: Tensor, layer: Layer) -> Walk:
+    """The layer's output, and the same after the norm that reads it."""
+    yield scope, parts, layer.y
+    norm, before, after = layer.norms["next"]
+    assert torch.equal(before, layer.y)
+    yield scope + "Ln", norm.split(parts, before), after
+
+
+_WALKS: dict[Order, Callable[[Layer, ValueBias], Walk]] = {
+    "post_ln": _post_ln,
+    "pre_ln": _pre_ln,
+    "sandwich": _pre_ln,
+    "parallel": _parallel,
+    "norm_after": _norm_after,
+}
+
+
+# --- where Hugging Face keeps things --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Module paths of one model type: `layers` and `last_norm` from the base model, the others from a layer."""
+
+    order: Order
+    layers: str
+    last_norm: str  # read only where a norm precedes the attention
+    value: str
+    out: str
+    norms: Mapping[str, str]  # role (attn, attn_post, ff, ff_post) -> path
+    ff_in: tuple[str, ...]
+    act: str
+    ff_out: str
+    moe: str = ""
+
+
+_GATED = {"ff_in": ("mlp.gate_proj", "mlp.up_proj"), "act": "mlp.act_fn", "ff_out": "mlp.down_proj", "moe": "mlp"}
+_LLAMA_LIKE = dict(layers="layers", last_norm="norm", value="self_attn.v_proj", out="self_attn.o_proj", **_GATED)
+_LLAMA = Paths("pre_ln", norms={"attn": "input_layernorm", "ff": "post_attention_layernorm"}, **_LLAMA_LIKE)
+_BOTH_SIDES = {
+    "attn": "input_layernorm",
+    "attn_post": "post_attention_layernorm",
+    "ff": "pre_feedforward_layernorm",
+    "ff_post": "post_feedforward_layernorm",
+}
+_GEMMA2 = Paths("sandwich", norms=_BOTH_SIDES, **_LLAMA_LIKE)
+_OLMO2 = Paths(
+    "norm_after",
+    norms={"attn_post": "post_attention_layernorm", "ff_post": "post_feedforward_layernorm"},
+    **_LLAMA_LIKE,
+)
+_BERT = Paths(
+    "post_ln",
+    layers="encoder.layer",
+    last_norm="",
+    value="attention.self.value",
+    out="attention.output.dense",
+    norms={"attn_post": "attention.output.LayerNorm", "ff_post": "output.LayerNorm"},
+    ff_in=("intermediate.dense",),
+    act="intermediate.intermediate_act_fn",
+    ff_out="output.dense",
+)
+_BIG_SCIENCE = {  # Bloom, Falcon
+    "layers": "h",
+    "last_norm": "ln_f",
+    "value": "self_attention.query_key_value",
+    "out": "self_attention.dense",
+    "ff_in": ("mlp.dense_h_to_4h",),
+    "ff_out": "mlp.dense_4h_to_h",
+}
+_TWO_NORMS = {"attn": "input_layernorm", "ff": "post_attention_layernorm"}
+_ONE_NORM = {"attn": "input_layernorm", "ff": "input_layernorm"}
+_GPT_NEOX = {
+    "layers": "layers",
+    "last_norm": "final_layer_norm",
+    "value": "attention.query_key_value",
+    "out": "attention.dense",
+    "norms": _TWO_NORMS,
+    "ff_in": ("mlp.dense_h_to_4h",),
+    "act": "mlp.act",
+    "ff_out": "mlp.dense_4h_to_h",
+}
+_PATHS: dict[str, Paths] = {
+    "gpt2": Paths(
+        "pre_ln",
+        layers="h",
+        last_norm="ln_f",
+        value="attn.c_attn",
+        out="attn.c_proj",
+        norms={"attn": "ln_1", "ff": "ln_2"},
+        ff_in=("mlp.c_fc",),
+        act="mlp.act",
+        ff_out="mlp.c_proj",
+    ),
+    "opt": Paths(
+        "pre_ln",
+        layers="decoder.layers",
+        last_norm="decoder.final_layer_norm",
+        value="self_attn.v_proj",
+        out="self_attn.out_proj",
+        norms={"attn": "self_attn_layer_norm", "ff": "final_layer_norm"},
+        ff_in=("fc1",),
+        act="activation_fn",
+        ff_out="fc2",
+    ),
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "gemma"), _LLAMA),
+    **dict.fromkeys(("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss"), _LLAMA),
+    **dict.fromkeys(("gemma2", "gemma3_text"), _GEMMA2),
+    "olmo2": _OLMO2,
+    "gpt_neox": Paths("parallel", **_GPT_NEOX),
+    "gpt_neox_serial": Paths("pre_ln", **_GPT_NEOX),
+    "phi": Paths(
+        "parallel",
+        layers="layers",
+        last_norm="final_layernorm",
+        value="self_attn.v_proj",
+        out="self_attn.dense",
+        norms=_ONE_NORM,
+        ff_in=("mlp.fc1",),
+        act="mlp.activation_fn",
+        ff_out="mlp.fc2",
+    ),
+    "gptj": Paths(
+        "parallel",
+        layers="h",
+        last_norm="ln_f",
+        value="attn.v_proj",
+        out="attn.out_proj",
+        norms={"attn": "ln_1", "ff": "ln_1"},
+        ff_in=("mlp.fc_in",),
+        act="mlp.act",
+        ff_out="mlp.fc_out",
+    ),
+    "falcon": Paths("parallel", norms=_ONE_NORM, act="mlp.act", **_BIG_SCIENCE),
+    "bloom": Paths("pre_ln", norms=_TWO_NORMS, act="mlp.gelu_impl", **_BIG_SCIENCE),
+    **dict.fromkeys(("bert", "roberta"), _BERT),
+}
+
+
+def _find_paths(config: Any) -> Paths:
+    """The entry of a model, unless it is a variant that is built otherwise."""
+    kind = config.model_type
+    if kind == "gpt_neox" and not config.use_parallel_residual:
+        kind = "gpt_neox_serial"
+    odd = (
+        (kind == "opt" and not config.do_layer_norm_before)
+        or (kind == "falcon" and (config.new_decoder_architecture or not config.parallel_attn))
+        or (kind == "bloom" and config.apply_residual_connection_post_layernorm)
+    )
+    if kind not in _PATHS or odd:
+        raise NotImplementedError(f"the oracle has no entry for this {config.model_type}; it has {sorted(_PATHS)}")
+    return _PATHS[kind]
+
+
+def _at(root: nn.Module, path: str) -> nn.Module:
+    """The submodule at a dotted path."""
+    return reduce(getattr, path.split("."), root)
+
+
+# --- one run, and its layers ----------------------------------------------------------------------------------------
+
+
+class _Run:
+    """A forward pass of a float64 copy, with everything the modules said."""
+
+    def __init__(self, hf_model: nn.Module, input_ids: Tensor, patch_float64: bool) -> None:
+        self.model = copy.deepcopy(hf_model.base_model).to("cpu", torch.float64).eval().requires_grad_(False)
+        self.model.set_attn_implementation("eager")
+        self.config = self.model.config
+        self.paths = _find_paths(self.config)
+        self.layers = list(_at(self.model, self.paths.layers))
+        self.patched = patch_float64
+        self.said: dict[nn.Module, tuple[Tensor, list[Any]]] = {}
+        for module in self.model.modules():
+            if patch_float64 and _is_rms(module):
+                _make_float64(module)
+            module.register_forward_hook(self._listen, with_kwargs=True)
+        with _float64_softmax() if patch_float64 else nullcontext():
+            answer = self.model(input_ids=input_ids.reshape(1, -1).cpu(), output_attentions=True, use_cache=False)
+        self.attentions = answer.attentions
+
+    def _listen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """Keep copies: Falcon adds to its FF output in place."""
+        tensors = (value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+        heard = next(tensors, torch.empty(0)).clone()
+        outputs = output if isinstance(output, tuple) else (output,)
+        self.said[module] = heard, [value.clone() if isinstance(value, Tensor) else value for value in outputs]
+
+    def heard(self, module: nn.Module) -> Tensor:
+        """Input of a module, [pos, width]."""
+        return self.said[module][0].flatten(0, -2)
+
+    def answer(self, module: nn.Module, index: int = 0) -> Tensor:
+        """Output of a module, [pos, width]."""
+        return self.said[module][1][index].flatten(0, -2)
+
+    def layer(self, index: int) -> Layer:
+        """What the decomposition of a layer needs."""
+        block, paths = self.layers[index], self.paths
+        norms = {role: self._norm(_at(block, path)) for role, path in paths.norms.items()}
+        if "attn" in norms:
+            following = [_at(block, paths.norms["attn"]) for block in self.layers[index + 1 :]]
+            norms["next"] = self._norm([*following, _at(self.model, paths.last_norm)][0])
+        ff, ff_out = self._feed_forward(block)
+        return Layer(
+            x=self.heard(block),
+            y=self.answer(block),
+            attention=self._attention(block, self.attentions[index][0]),
+            attention_out=self.answer(_at(block, paths.out)),
+            ff=ff,
+            ff_out=ff_out,
+            norms=norms,
+            mid=self.heard(block.mlp) if paths.order == "norm_after" else None,
+        )
+
+    def _norm(self, module: nn.Module) -> tuple[Norm, Tensor, Tensor]:
+        return _read_norm(module), self.heard(module), self.answer(module)
+
+    def _attention(self, block: nn.Module, pattern: Tensor) -> Attention:
+        heads = pattern.shape[0]
+        value, out = _value(_at(block, self.paths.value), self.config), _affine(_at(block, self.paths.out))
+        width = out.weight.shape[0] // heads
+        groups = value.weight.shape[1] // width  # heads that have values of their own
+        share = heads // groups
+        weight = value.weight.unflatten(1, (groups, width)).transpose(0, 1).repeat_interleave(share, dim=0)
+        bias = value.bias.unflatten(0, (groups, width)).repeat_interleave(share, dim=0)
+        return Attention(pattern, weight, bias, out.weight.unflatten(0, (heads, width)), out.bias)
+
+    def _feed_forward(self, block: nn.Module) -> tuple[tuple[FeedForward, ...], Tensor]:
+        """The FF, or the chosen experts, and the real output."""
+        moe = _at(block, self.paths.moe) if self.paths.moe else None
+        if moe is not None and hasattr(moe, "experts"):
+            return self._experts(moe), self.answer(moe)
+        branches = tuple(_affine(_at(block, path)) for path in self.paths.ff_in)
+        out = _at(block, self.paths.ff_out)
+        return (FeedForward(branches, _join(_at(block, self.paths.act)), _affine(out)),), self.answer(out)
+
+    def _experts(self, moe: nn.Module) -> tuple[FeedForward, ...]:
+        """Every expert with the weight that the router gave it, zero where it was not chosen."""
+        router = moe.gate if hasattr(moe, "gate") else moe.router
+        scores, chosen = self.answer(router, 1), self.answer(router, 2)
+        logits = self.answer(router, 0)
+        weights = torch.zeros_like(logits).scatter_add_(1, chosen, scores.to(logits.dtype))
+        experts = tuple(_expert(moe.experts, index, weight) for index, weight in enumerate(weights.T))
+        if not hasattr(moe, "shared_expert"):
+            return experts
+        shared = moe.shared_expert
+        branches = (_affine(shared.gate_proj), _affine(shared.up_proj))
+        weight = self.answer(moe.shared_expert_gate)[:, 0].sigmoid()
+        return *experts, FeedForward(branches, _join(shared.act_fn), _affine(shared.down_proj), weight)
+
+
+# --- reading modules --------------------------------------------------------------------------------------------
+
+
+def _affine(module: nn.Module) -> Affine:
+    """A Linear (weight [out, in]) or Conv1D (weight [in, out])."""
+    weight = module.weight if type(module).__name__ == "Conv1D" else module.weight.T
+    bias = module.bias if module.bias is not None else weight.new_zeros(weight.shape[1])
+    return Affine(weight, bias)
+
+
+def _value(module: nn.Module, config: Any) -> Affine:
+    """The value matrix, cut out of the joint one of queries, keys and values where there is one."""
+    joint = _affine(module)
+    heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    if config.model_type == "gpt2":  # all queries, all keys, all values
+        columns = slice(2 * config.hidden_size, None)
+        return Affine(joint.weight[:, columns], joint.bias[columns])
+    if config.model_type in ("gpt_neox", "bloom") or (config.model_type == "falcon" and not config.multi_query):
+        by_head = joint.weight.unflatten(1, (heads, 3, width))[:, :, 2].flatten(1)  # query, key, value of each head
+        return Affine(by_head, joint.bias.unflatten(0, (heads, 3, width))[:, 2].flatten())
+    if config.model_type == "falcon":  # all queries, one key, one value
+        return Affine(joint.weight[:, -width:], joint.bias[-width:])
+    return joint
+
+
+def _is_rms(module: nn.Module) -> bool:
+    return type(module).__name__.endswith("RMSNorm")
+
+
+def _read_norm(module: nn.Module) -> Norm:
+    """LayerNorm, RMSNorm, or Gemma's RMSNorm, whose gain is 1 + weight."""
+    gain = 1 + module.weight if type(module).__name__.startswith("Gemma") else module.weight
+    if _is_rms(module):
+        eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
+        return Norm(gain, torch.zeros_like(gain), eps, centred=False)
+    return Norm(gain, module.bias, module.eps, centred=True)
+
+
+def _make_float64(module: nn.Module) -> None:
+    """Replace a norm's forward, which casts to float32, by the same in float64, compared on a random vector."""
+    norm = _read_norm(module)
+    probe = torch.randn(norm.gain.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    torch.testing.assert_close(norm.linear(probe, probe), module(probe), rtol=1e-5, atol=1e-6)
+    module.forward = lambda x: norm.linear(x, x)
+
+
+def _float64_softmax() -> AbstractContextManager[Any]:
+    """Let the softmax of float64 scores be float64, whatever dtype the caller asks for."""
+    shipped = nn.functional.softmax
+
+    def softmax(scores: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+        return shipped(scores, dim=dim, dtype=None if scores.dtype == torch.float64 else dtype)
+
+    return patch.object(nn.functional, "softmax", softmax)
+
+
+def _join(act: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """act(pre), or act(gate) * up."""
+    if type(act).__name__ == "BloomGelu":  # its own backward pass is not the derivative to more than 1e-9
+        from transformers.models.bloom.modeling_bloom import bloom_gelu_forward as act
+    return lambda pre: act(pre[0]) * pre[1] if len(pre) == 2 else act(pre[0])
+
+
+def _expert(experts: nn.Module, index: int, weight: Tensor) -> FeedForward:
+    """One expert: gate above up in one matrix, or, in gpt_oss, gate and up columns in turn."""
+    joint, down = experts.gate_up_proj[index], experts.down_proj[index]
+    if hasattr(experts, "limit"):
+        bias, down_bias = experts.gate_up_proj_bias[index], experts.down_proj_bias[index]
+        branches = tuple(Affine(joint[:, start::2], bias[start::2]) for start in (0, 1))
+        return FeedForward(
+            branches,
+            lambda pre: experts._apply_gate(torch.stack(tuple(pre), dim=-1).flatten(-2)),
+            Affine(down, down_bias),
+            weight,
+            experts.limit,
+        )
+    branches = tuple(Affine(part.T, part.new_zeros(part.shape[0])) for part in joint.chunk(2))
+    return FeedForward(branches, _join(experts.act_fn), Affine(down.T, down.new_zeros(down.shape[0])), weight)

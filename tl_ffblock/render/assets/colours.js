@@ -1,0 +1,55 @@
+/* Colour ramps from white, mixed in Lab as CircuitsVis mixes them, so that both ways of drawing agree. */
+
+const INK = { contribution: "#003f5c", gain: "#b35806", loss: "#443a94", bias: "#4a4f57" };
+const NOT_REACHABLE = "#f3f4f6";
+
+function hexToRgb(hex) {
+  return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+}
+
+function rgbToHex(rgb) {
+  return "#" + rgb.map((part) => part.toString(16).padStart(2, "0")).join("");
+}
+
+/* sRGB <-> CIE Lab, white point D65: IEC 61966-2-1 and CIE 15. */
+const WHITE = [0.95047, 1, 1.08883];
+const TO_XYZ = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]];
+const FROM_XYZ = [[3.2404542, -1.5371385, -0.4985314], [-0.969266, 1.8760108, 0.041556], [0.0556434, -0.2040259, 1.0572252]];
+
+function times(matrix, vector) {
+  return matrix.map((row) => row.reduce((sum, entry, i) => sum + entry * vector[i], 0));
+}
+
+function toLab(rgb) {
+  const linear = rgb.map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  const [x, y, z] = times(TO_XYZ, linear).map((part, i) => part / WHITE[i]).map((t) => (t > 216 / 24389 ? Math.cbrt(t) : (24389 / 27 * t + 16) / 116));
+  return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
+}
+
+function fromLab([lightness, a, b]) {
+  const y = (lightness + 16) / 116;
+  const xyz = [y + a / 500, y, y - b / 200].map((t, i) => WHITE[i] * (t ** 3 > 216 / 24389 ? t ** 3 : (116 * t - 16) * 27 / 24389));
+  const encode = (part) => (part <= 0.0031308 ? 12.92 * part : 1.055 * part ** (1 / 2.4) - 0.055);
+  return times(FROM_XYZ, xyz).map((part) => Math.round(255 * Math.min(1, Math.max(0, encode(Math.max(0, part))))));
+}
+
+const SHADES = 256;
+
+/** SHADES + 1 colours from white to `hex`, even steps to the eye. */
+function ramp(hex) {
+  const [white, ink] = [toLab([255, 255, 255]), toLab(hexToRgb(hex))];
+  return Array.from({ length: SHADES + 1 }, (_, step) => fromLab(white.map((part, i) => part + (ink[i] - part) * (step / SHADES))));
+}
+
+const RAMPS = Object.fromEntries(Object.entries(INK).map(([name, hex]) => [name, ramp(hex)]));
+
+/** The colour of a value on a scale that ends at `limit`; `scale` is "signed", "contribution" or "bias". */
+function colourOf(value, limit, scale) {
+  const name = scale === "signed" ? (value < 0 ? "loss" : "gain") : scale;
+  const share = limit > 0 ? Math.min(1, Math.abs(value) / limit) : 0;
+  return RAMPS[name][Math.round(share * SHADES)];
+}
+
+function readableOn([r, g, b]) {
+  return 0.299 * r + 0.587 * g + 0.114 * b < 140 ? "#ffffff" : "#17202a";
+}

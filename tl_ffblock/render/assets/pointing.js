@@ -1,0 +1,116 @@
+/* Reading single cells, by pointer and by keyboard. */
+
+function tokenAt(run, position) {
+  return `${run.tokens[position]} (position ${position})`;
+}
+
+/** The cell, or the number in a strip beside the map, under a point of the panel. */
+function targetAt(view, place, x, y) {
+  const row = Math.floor((y - place.top) / place.cell.height);
+  if (row < 0 || row >= view.run.nRows || x < LABEL.axis) return null;
+  const column = Math.floor((x - place.left) / place.cell.width);
+  if (column < 0) return { row };
+  if (column < view.run.nColumns) return { row, column };
+  const order = Math.floor((x - place.left - place.across - STRIP.gap / 2) / (STRIP.width + STRIP.gap));
+  const name = stripsOf(view)[order];
+  return name ? { row, strip: name } : null;
+}
+
+function numbersLine(label, maps, numberOf, format) {
+  const cells = maps.map((map) => element("td", { textContent: format(numberOf(map)) }));
+  return element("tr", {}, [element("th", { textContent: label, scope: "row" }), ...cells]);
+}
+
+function headLine(view) {
+  const heads = view.maps.map((map) => element("th", { textContent: map.role === "difference" ? "difference" : map.scope, scope: "col" }));
+  return element("tr", {}, [element("td"), ...heads]);
+}
+
+function cellNumbers(view, { row, column }) {
+  const index = row * view.run.nColumns + column;
+  const lines = [headLine(view), numbersLine("norm", view.maps, (map) => map.raw[index], formatNumber)];
+  if (view.choice.normalise !== "none") {
+    lines.push(numbersLine(`share of ${view.choice.normalise}`, view.maps, (map) => map.cells[index], formatPercent));
+  }
+  return element("table", {}, lines);
+}
+
+function tipLine(label, content) {
+  return element("div", {}, [element("span", { className: "tip-label", textContent: label }), element("bdi", { textContent: content })]);
+}
+
+function tipContent(view, target) {
+  const { run } = view;
+  const lines = [tipLine("to", tokenAt(run, run.queries[target.row]))];
+  if (target.strip) {
+    const table = element("table", {}, [headLine(view), numbersLine(target.strip, view.maps, (map) => map[target.strip][target.row], formatNumber)]);
+    return [...lines, table];
+  }
+  lines.push(tipLine("from", tokenAt(run, target.column)));
+  if (run.reaches(target.row, target.column)) return [...lines, cellNumbers(view, target)];
+  return [...lines, element("div", { textContent: "Not reachable: this model looks at earlier tokens only." })];
+}
+
+function placeTip(tip, x, y) {
+  tip.style.left = `${Math.max(4, Math.min(x + 16, window.innerWidth - tip.offsetWidth - 8))}px`;
+  const below = y + 18 + tip.offsetHeight < window.innerHeight;
+  tip.style.top = `${Math.max(4, below ? y + 18 : y - tip.offsetHeight - 12)}px`;
+}
+
+function showTip(view, target, x, y) {
+  const tip = document.getElementById("tooltip");
+  tip.hidden = !target || (target.column === undefined && !target.strip);
+  if (tip.hidden) return;
+  tip.replaceChildren(...tipContent(view, target));
+  placeTip(tip, x, y);
+}
+
+function outline(x, y, width, height, className) {
+  return svg("rect", { x, y, width, height, class: className });
+}
+
+/** The pinned row, and row and column of the cell that is read, on every map. */
+function drawMarks(view, places, target) {
+  for (const place of places) {
+    const { left, top, cell, across, down, marks } = place;
+    const shapes = [outline(left, top + view.choice.pinned * cell.height, across, cell.height, "pinned")];
+    if (target) shapes.push(outline(left, top + target.row * cell.height, across, cell.height, "read"));
+    if (target && target.column !== undefined) {
+      shapes.push(outline(left + target.column * cell.width, top, cell.width, down, "read"));
+    }
+    marks.replaceChildren(...shapes);
+  }
+}
+
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+function moved(run, target, [down, right]) {
+  const clamp = (value, count) => Math.max(0, Math.min(count - 1, value));
+  return { row: clamp(target.row + down, run.nRows), column: clamp((target.column || 0) + right, run.nColumns) };
+}
+
+/** Connects one map's panel with the tooltip, the marks and the pinning of rows. */
+function enablePointing(view, place, places, pin) {
+  const { panel } = place;
+  let read = null;
+  const show = (target, x, y) => { read = target; drawMarks(view, places, target); showTip(view, target, x, y); };
+  const underPointer = (event) => {
+    const box = panel.getBoundingClientRect();
+    return targetAt(view, place, event.clientX - box.left, event.clientY - box.top);
+  };
+  const byKeyboard = (target) => {
+    const box = panel.getBoundingClientRect();
+    show(target, box.left + place.left + (target.column + 1) * place.cell.width, box.top + place.top + (target.row + 1) * place.cell.height);
+  };
+  panel.addEventListener("pointermove", (event) => show(underPointer(event), event.clientX, event.clientY));
+  panel.addEventListener("pointerleave", () => show(null));
+  panel.addEventListener("blur", () => show(null));
+  panel.addEventListener("click", (event) => { const target = underPointer(event); if (target) pin(target.row); });
+  panel.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") show(null);
+    else if (event.key === "Enter" && read) pin(read.row);
+    else if (ARROWS[event.key]) byKeyboard(moved(view.run, read || { row: view.choice.pinned, column: 0 }, ARROWS[event.key]));
+    else return;
+    event.preventDefault();
+  });
+}

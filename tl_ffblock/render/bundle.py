@@ -1,0 +1,35 @@
+"""CircuitsVis's JavaScript, from the installed wheel and never from a network."""
+
+import importlib.metadata
+from dataclasses import dataclass
+from pathlib import Path
+
+LARGEST = 32
+"""Tokens up to which CircuitsVis draws the maps: three of 32 x 32 take 0.3-0.7 s, of 64 over 1 s (benchmarks/page.py)."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A script that defines the global `CircuitsVis`."""
+
+    version: str
+    script: str
+
+
+def circuitsvis() -> Bundle:
+    """The bundle of the installed CircuitsVis, ready to stand inside a script element.
+
+    Its Python functions are not used: they ask google.com at every display and do not escape tokens.
+
+    Raises:
+        ModuleNotFoundError: if CircuitsVis is not installed or ships no bundle.
+    """
+    try:
+        wheel = importlib.metadata.distribution("circuitsvis")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ModuleNotFoundError("drawing maps needs CircuitsVis: pip install circuitsvis") from error
+    path = Path(str(wheel.locate_file("circuitsvis/dist/cdn/iife.js")))
+    if not path.is_file():
+        raise ModuleNotFoundError(f"CircuitsVis {wheel.version} has no {path}: install the wheel from PyPI.")
+    script = path.read_text(encoding="utf-8").replace("</script", "<\\/script")
+    return Bundle(wheel.version, script.partition("//# sourceMappingURL=")[0])

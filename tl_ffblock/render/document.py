@@ -9,7 +9,20 @@ from tl_ffblock.maps import ContributionMaps
 from tl_ffblock.render.bundle import LARGEST, circuitsvis
 from tl_ffblock.render.payload import payload, to_json
 
-SCRIPTS = ("numbers", "colours", "views", "svg", "layout", "figure", "cells", "pointing", "reading", "controls", "exports", "page")
+SCRIPTS = (
+    "numbers",
+    "colours",
+    "views",
+    "svg",
+    "layout",
+    "figure",
+    "cells",
+    "pointing",
+    "reading",
+    "controls",
+    "exports",
+    "page",
+)
 
 
 def page(maps: ContributionMaps, *, layer: int | None = None, scope: str | None = None) -> str:
@@ -57,4 +70,4 @@ def _hash(text: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("tl_ffblock.render").joinpath("assets", name).read_text(encoding="utf-8")
+    return (files("tl_ffblock.render") / "assets" / name).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """Numbers as short text for the page: float32 without its last byte, in base64.
 
-1. Round to 16 bits of mantissa: relative error at most 2**-17 = 7.6e-6, that is five significant digits.
+1. Round to 16 significant bits: relative error at most 2**-16 = 1.5e-5, so four decimal digits are sure.
 2. Three bytes a number, least significant first; NaN, signs and zeros survive.
 3. A causal map sends only the cells that can be reached, row by row.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-PRECISION = 2.0**-17
+PRECISION = 2.0**-16
 """Largest relative error of a packed number."""
 
 

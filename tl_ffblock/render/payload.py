@@ -72,7 +72,9 @@ def _steps(maps: ContributionMaps) -> list[dict[str, str | None]]:
 
 def _changes(maps: ContributionMaps) -> Changes:
     pairs = [(step.scope, before) for step, before in _present(maps)]
-    return {scope: finite(contextualization_change(maps, before, scope)) for scope, before in pairs if before is not None}
+    return {
+        scope: finite(contextualization_change(maps, before, scope)) for scope, before in pairs if before is not None
+    }
 
 
 def _start(maps: ContributionMaps, changes: Changes, layer: int | None, scope: str | None) -> dict[str, Any]:

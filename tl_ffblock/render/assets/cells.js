@@ -1,7 +1,5 @@
 /* The cells of a map: by CircuitsVis, by a canvas of our own, or as vectors for export. */
 
-const MASK_COLOUR = "rgb(243,244,246)";
-
 function canCircuitsVis(run) {
   return run.circuitsvis.version !== null && typeof CircuitsVis === "object";
 }
@@ -24,6 +22,7 @@ function drawWithCircuitsVis(view, place, host, done) {
     const tree = CircuitsVis.AttentionPattern(properties);
     const chart = chartWithin(tree);
     if (chart) chart.ref = keepChart;
+    else setTimeout(() => done(() => {}));
     return tree;
   };
   host.id = `circuitsvis-${hosts++}`;
@@ -34,7 +33,7 @@ function drawWithCircuitsVis(view, place, host, done) {
     minValue: -(place.map.limit || 1),
     positiveColor: place.map.scale === "signed" ? INK.gain : INK.contribution,
     negativeColor: INK.loss,
-    upperTriColor: MASK_COLOUR,
+    upperTriColor: NOT_REACHABLE,
     maskUpperTri: run.causal,
     showAxisLabels: false,
   });

@@ -48,6 +48,7 @@ function card(run, step, index, most, go) {
     element("span", { className: "shows", textContent: step.shows }),
   ];
   if (run.changes[step.scope]) content.push(bars(run, step, most, go), element("span", { className: "change" }));
+  else if (!run.signed) content.push(element("span", { className: "shows nothing", textContent: "no map before it to compare" }));
   return radio("steps", step.scope, content, { className: `card${follows ? " follows" : ""}` }, (scope) => go({ scope }));
 }
 
@@ -71,7 +72,7 @@ function markBars(run, choice) {
   });
 }
 
-const RANGES = [["off-diagonal", "largest off-diagonal cell"], ["percentile", "99th percentile off-diagonal"], ["all", "largest cell"]];
+const RANGES = [["off-diagonal", "largest off-diagonal"], ["percentile", "99th percentile"], ["all", "largest of all"]];
 
 function colourControls(run, choice, go) {
   const partial = run.nRows < run.nColumns;
@@ -93,7 +94,8 @@ function colourControls(run, choice, go) {
 
 function markControls(view) {
   const { run, choice } = view;
-  for (const id of ["layer", "scope"]) checkRadio(`${{ layer: "layers", scope: "steps" }[id]}`, choice[id]);
+  checkRadio("layers", choice.layer);
+  checkRadio("steps", choice.scope);
   checkRadio("normalise", choice.normalise);
   checkRadio("sharing", choice.sharing);
   document.getElementById("range").value = choice.range;

@@ -1,6 +1,7 @@
 /* One map as SVG: title, axes, legend, bias column, cells that cannot be reached. The cells themselves come from cells.js. */
 
 const UNITS = { none: "norm of the contribution", row: "share of the row's total, bias apart", column: "share of the column's total" };
+const SCALE_ENDS = { "off-diagonal": "the largest off-diagonal", percentile: "the 99th percentile" };
 const GREY = "#5b6672";
 
 function componentOf(view) {
@@ -16,13 +17,24 @@ function titleOf(view, map) {
 function subtitleOf(view, map) {
   if (view.run.signed) return "first result minus second";
   if (map.role === "difference") return `after minus before, of ${view.choice.normalise === "none" ? "norms" : "shares"}`;
-  return map.role === "before" ? "what goes into the step" : view.step.shows;
+  if (map.role === "only") return view.step.shows;
+  return map.role === "before" ? "what goes into the step" : "what comes out of the step";
 }
 
 function unitOf(view, map) {
   if (view.run.signed) return "difference of norms";
   const unit = UNITS[view.choice.normalise];
-  return map.role === "difference" ? `difference of: ${unit}` : unit;
+  return map.role === "difference" ? `change of the ${unit}` : unit;
+}
+
+/** Whether some cells lie beyond the colour scale, as the diagonal mostly does. */
+function isClipped(map) {
+  return map.top > map.limit * 1.0001;
+}
+
+function stripNote(name, map) {
+  const most = largest(Array.from(map[name], Math.abs));
+  return most > 0 ? `${name} column: norm up to ${formatRough(most, false)}, own scale.` : `${name} column: zero.`;
 }
 
 /** What the reader must know about a map, wrapped to its width. */
@@ -31,26 +43,26 @@ function notesOf(view, place) {
   const { map } = place;
   const asShare = view.choice.normalise !== "none";
   if (view.choice.hideDiagonal) notes.push("Diagonal hidden.");
-  if (map.top > map.limit * 1.0001) notes.push(`Darker cells saturate: up to ${formatRough(map.top, asShare)}${view.choice.range === "off-diagonal" ? " on the diagonal" : ""}.`);
-  for (const name of stripsOf(view)) notes.push(`${name} column: norm, own scale up to ${formatRough(largest(Array.from(map[name], Math.abs)), false)}.`);
+  if (isClipped(map)) notes.push(`Scale ends at ${SCALE_ENDS[view.choice.range]}; cells reach ${formatRough(map.top, asShare)}.`);
+  notes.push(...stripsOf(view).map((name) => stripNote(name, map)));
   if (map.completeness) notes.push(`Parts + bias = model's tensor to ${formatError(largest(Array.from(map.completeness)))}.`);
-  return notes.flatMap((note) => wrapText(note, 11, place.width - place.left));
+  return notes.flatMap((note) => wrapText(note, 11, place.width - place.left + PANEL_GAP - 8));
 }
 
 /** Positions that get a label, so that labels keep a readable distance. */
 function labelled(count, size) {
-  const every = Math.max(1, Math.ceil(12 / size));
+  const every = Math.max(1, Math.ceil(LABEL.spacing / size));
   return Array.from({ length: Math.ceil(count / every) }, (_, i) => i * every);
 }
 
 function rowLabels(run, place) {
-  const size = Math.min(LABEL.size, Math.max(9, place.cell.height));
+  const size = Math.min(LABEL.size, Math.max(LABEL.smallest, place.cell.height));
   return labelled(run.nRows, place.cell.height).flatMap((row) => {
     const y = place.top + (row + 0.5) * place.cell.height + size * 0.35;
     const position = run.queries[row];
     const index = text(position, place.left - 5, y, { "text-anchor": "end", "font-size": LABEL.index, fill: GREY });
     const token = fitText(run.tokens[position], size, LABEL.row);
-    return place.fullLabels ? [index, text(token, place.left - LABEL.gap + 1, y, { "text-anchor": "end", "font-size": size })] : [index];
+    return place.fullLabels ? [index, text(token, place.left - indexWidth(run), y, { "text-anchor": "end", "font-size": size })] : [index];
   });
 }
 
@@ -59,12 +71,12 @@ function upright(content, x, y, attributes) {
 }
 
 function columnLabels(run, place) {
-  const size = Math.min(LABEL.size, Math.max(9, place.cell.width));
+  const size = Math.min(LABEL.size, Math.max(LABEL.smallest, place.cell.width));
   return labelled(run.nColumns, place.cell.width).flatMap((column) => {
     const x = place.left + (column + 0.5) * place.cell.width + size * 0.35;
     return [
       upright(column, x, place.top - 5, { "font-size": LABEL.index, fill: GREY }),
-      upright(fitText(run.tokens[column], size, LABEL.column), x, place.top - LABEL.gap + 1, { "font-size": size }),
+      upright(fitText(run.tokens[column], size, LABEL.column), x, place.top - indexWidth(run), { "font-size": size }),
     ];
   });
 }
@@ -118,7 +130,7 @@ function legend(view, place) {
 function legendTicks(view, place, y, width, from) {
   const { map, left } = place;
   const asShare = view.choice.normalise !== "none";
-  const clipped = map.top > map.limit * 1.0001;
+  const clipped = isClipped(map);
   const tick = (share, anchor, prefix = "") =>
     text(prefix + formatRough(from + share * (map.limit - from), asShare), left + share * width, y, { "font-size": 11, "text-anchor": anchor });
   return [tick(0, "start", clipped && from < 0 ? "≤ " : ""), tick(0.5, "middle"), tick(1, "end", clipped ? "≥ " : "")];
@@ -155,7 +167,7 @@ function hiddenDiagonal(run, place) {
     const [x, y] = [place.left + position * place.cell.width, place.top + row * place.cell.height];
     covered.push(`M${x} ${y}h${place.cell.width}v${place.cell.height}h${-place.cell.width}z`);
   });
-  return svg("path", { d: covered.join(""), fill: "#ffffff", stroke: "#d3d8de", "stroke-width": 0.5, class: "diagonal" });
+  return svg("path", { d: covered.join(""), fill: "#ffffff", stroke: "#d3d8de", "stroke-width": 0.5 });
 }
 
 /** Everything of a map but its cells; drawn above them. */

@@ -1,14 +1,19 @@
 /* Where everything in the figure stands, in pixels, for screen and export alike. */
 
-const LABEL = { size: 12, index: 10, row: 88, column: 84, gap: 24, axis: 18 };
+const LABEL = { size: 12, smallest: 9.5, index: 10, row: 88, column: 84, axis: 18, spacing: 10 };
 const TITLE_HEIGHT = 44;
 const STRIP = { gap: 6, width: 12 };
 const PANEL_GAP = 22;
-const CELL = { largest: 44, comfortable: 12, enough: 250 };
+const CELL = { largest: 44, comfortable: 12, enough: 250, across: 640 };
+
+/** Room for the position number between a token's name and the map. */
+function indexWidth(run) {
+  return 12 + Math.ceil(textWidth(String(run.nColumns - 1), LABEL.index));
+}
 
 function labelWidth(run, most) {
   const widest = run.tokens.reduce((width, token) => Math.max(width, textWidth(token, LABEL.size)), 0);
-  return Math.ceil(Math.min(most, widest)) + LABEL.gap;
+  return Math.ceil(Math.min(most, widest)) + indexWidth(run);
 }
 
 function stripsOf(view) {
@@ -18,7 +23,7 @@ function stripsOf(view) {
 /** Left margins: token names on every map where there is room, else on the first of a line only. */
 function leftMargins(view, perLine, full, width) {
   const roomy = width / perLine > full + 300;
-  return view.maps.map((_, index) => LABEL.axis + (roomy || index % perLine === 0 ? full : LABEL.gap));
+  return view.maps.map((_, index) => LABEL.axis + (roomy || index % perLine === 0 ? full : indexWidth(view.run)));
 }
 
 function cellsWidth(view, width, perLine, margins, strips) {
@@ -37,7 +42,7 @@ function chooseLines(view, width, full, strips) {
 }
 
 function cellSize(run, room) {
-  const wide = Math.min(CELL.largest, room / run.nColumns);
+  const wide = Math.min(CELL.largest, CELL.across / run.nColumns, room / run.nColumns);
   const width = wide >= 6 ? Math.floor(wide) : wide;
   const few = run.nRows < run.nColumns;
   return { width, height: few ? Math.max(width, Math.min(22, (run.nColumns * width) / run.nRows)) : width };
@@ -53,7 +58,7 @@ function layoutOf(view, width) {
   const [across, down] = [cell.width * view.run.nColumns, cell.height * view.run.nRows];
   const places = view.maps.map((map, index) => ({
     map, cell, top, across, down, left: margins[index],
-    fullLabels: margins[index] > LABEL.axis + LABEL.gap,
+    fullLabels: margins[index] > LABEL.axis + indexWidth(view.run),
     width: Math.max(margins[index] + across + strips, 210),
   }));
   return arrange(view, places, perLine);

@@ -14,6 +14,8 @@ function withMinus(text) {
   return text.replace("-", "−");
 }
 
+const PERCENT = "\u00a0%";
+
 /** Four significant digits; very large and very small numbers in powers of ten. */
 function formatNumber(value) {
   if (!Number.isFinite(value)) return "–";
@@ -26,9 +28,9 @@ function formatNumber(value) {
 function formatPercent(share) {
   if (!Number.isFinite(share)) return "–";
   const size = Math.abs(share);
-  if (share === 0) return "0 %";
-  if (size < 1e-5) return withMinus((100 * share).toExponential(3)) + " %";
-  return withMinus((100 * share).toPrecision(4)) + " %";
+  if (share === 0) return "0" + PERCENT;
+  if (size < 1e-5) return withMinus((100 * share).toExponential(3)) + PERCENT;
+  return withMinus((100 * share).toPrecision(4)) + PERCENT;
 }
 
 /** Two digits, for the ends of scales. */
@@ -37,9 +39,9 @@ function formatRough(value, asShare) {
   const number = asShare ? 100 * value : value;
   const size = Math.abs(number);
   const text = size >= 1e5 || size < 1e-3 ? number.toExponential(1) : String(Number(number.toPrecision(2)));
-  return withMinus(text) + (asShare ? " %" : "");
+  return withMinus(text) + (asShare ? PERCENT : "");
 }
 
 function formatError(value) {
-  return value === 0 ? "0" : withMinus(value.toExponential(0));
+  return value === 0 ? "0" : withMinus(value.toExponential(1));
 }

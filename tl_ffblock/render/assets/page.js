@@ -16,16 +16,16 @@ function drawHeader() {
   document.getElementById("model").textContent = run.model;
   const what = run.signed ? "difference of two results" : "contribution maps";
   const rows = run.nRows < run.nColumns ? `, ${run.nRows} of them as destinations` : "";
-  document.getElementById("facts").textContent = `${what} · order ${run.order} · ${run.causal ? "causal" : "bidirectional"} · ${run.nColumns} tokens${rows}`;
+  document.getElementById("facts").textContent = `${what} · order ${run.order} · ${run.causal ? "causal" : "bidirectional"} · ${run.nColumns} token${run.nColumns === 1 ? "" : "s"}${rows}`;
   document.getElementById("worst").textContent = worstText(run.worst);
-  document.getElementById("drawn").textContent = `${drawnText()} Numbers carry five significant digits.`;
+  document.getElementById("drawn").textContent = `${drawnText()} Numbers are rounded for the page, by at most ${formatError(run.precision)} of themselves.`;
   document.getElementById("provenance").textContent = Object.entries(run.provenance).map(([name, value]) => `${name}: ${value}`).join(" · ");
 }
 
 function worstText(worst) {
   if (!worst) return "";
-  const place = `${worst.scope}, layer ${worst.layer}, ${tokenAt(run, worst.query)}`;
-  return `Parts + bias = the model's own tensor to ${formatError(worst.error)} or better (worst: ${place})`;
+  const place = `${worst.scope}, layer ${worst.layer}, “${run.tokens[worst.query]}” at position ${worst.query}`;
+  return `Parts + bias = the model's own tensor to ${formatError(worst.error)} of its length (worst place: ${place}).`;
 }
 
 function drawnText() {
@@ -59,7 +59,7 @@ function replacePlots(host, plot, layout) {
   }
   plot.classList.remove("coming");
   host.style.height = `${layout.height}px`;
-  document.body.dataset.state = "drawn";
+  if (plot === host.lastElementChild && document.body.dataset.state === "drawing") document.body.dataset.state = "drawn";
   if (!performance.getEntriesByName("first-picture").length) performance.mark("first-picture");
 }
 
@@ -95,9 +95,11 @@ function draw() {
   markControls(view);
 }
 
+/** Takes a choice; several within one frame (a held arrow key) are drawn once. */
 function go(change) {
   Object.assign(choice, change);
-  draw();
+  if (document.body.dataset.state !== "waiting") requestAnimationFrame(draw);
+  document.body.dataset.state = "waiting";
 }
 
 /** Reads another destination; keeps the focus in the sentence line it came from. */

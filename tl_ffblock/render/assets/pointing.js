@@ -65,8 +65,9 @@ function showTip(view, target, x, y) {
   placeTip(tip, x, y);
 }
 
+/** A frame just outside the cells, which may be smaller than its line. */
 function outline(x, y, width, height, className) {
-  return svg("rect", { x, y, width, height, class: className });
+  return svg("rect", { x: x - 0.75, y: y - 0.75, width: width + 1.5, height: height + 1.5, class: className });
 }
 
 /** The pinned row, and row and column of the cell that is read, on every map. */

@@ -53,9 +53,9 @@ function sentence(view, map, limit, pin) {
 
 function readingTitle(view, limit) {
   const { run, choice } = view;
-  const share = limit > 0 ? ` Darkest: ${formatRough(limit, choice.normalise !== "none")}, the most from another token.` : "";
+  const share = limit > 0 ? ` Darkest: ${formatRough(limit, choice.normalise !== "none")}, the largest from another token.` : "";
   return element("p", { className: "reading-title" }, [
-    run.signed ? "How the contributions changed to " : "Where contributions come from to ",
+    run.signed ? "Difference in the sources of " : "Sources of ",
     element("b", {}, [element("bdi", { textContent: run.tokens[run.queries[choice.pinned]] })]),
     ` (position ${run.queries[choice.pinned]}).${share} `,
     element("span", { className: "note", textContent: "Click a token, or a row of a map, to read another destination." }),

@@ -11,7 +11,7 @@ function svg(name, attributes = {}, children = []) {
 }
 
 function rectangle(x, y, width, height, fill) {
-  return svg("rect", { x, y, width, height, fill });
+  return svg("rect", { x, y, width, height, fill, "shape-rendering": "crispEdges" });
 }
 
 function text(content, x, y, attributes = {}) {

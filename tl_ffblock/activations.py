@@ -48,7 +48,9 @@ class Activation:
     def __call__(self, s: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return self.function(s)
 
-    def output(self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None) -> Float[Tensor, "*shape"]:
+    def output(
+        self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
+    ) -> Float[Tensor, "*shape"]:
         """What goes into W_out: g(pre), gated g(pre) * pre_linear."""
         return self(pre) if pre_linear is None else self(pre) * pre_linear
 
@@ -133,7 +135,9 @@ class ClampedGate(Activation):
 
     limit: float = 7.0
 
-    def output(self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None) -> Float[Tensor, "*shape"]:
+    def output(
+        self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
+    ) -> Float[Tensor, "*shape"]:
         assert pre_linear is not None
         return self(pre.clamp(max=self.limit)) * (pre_linear.clamp(-self.limit, self.limit) + 1)
 
@@ -206,7 +210,9 @@ def recognise(function: Elementwise, where: str) -> Activation:
         values = function(grid.clone())
         alone = torch.stack([function(x.clone().reshape(1)) for x in grid]).reshape(-1)
     except Exception as error:
-        raise UnsupportedModelError(f"{where}: the activation {function!r} cannot be evaluated on its own: {error}") from error
+        raise UnsupportedModelError(
+            f"{where}: the activation {function!r} cannot be evaluated on its own: {error}"
+        ) from error
     if values.shape != grid.shape or not torch.allclose(values, alone, atol=1e-6):
         raise UnsupportedModelError(
             f"{where}: the activation {function!r} is not elementwise, its Integrated Gradients have no closed form. "

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing left to flush at exit
-        return 0
+        return 1  # as rich does
     except OSError as error:
         return _complain(error, 1)
     return 0

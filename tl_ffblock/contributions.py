@@ -14,12 +14,20 @@ from torch import Tensor
 from tqdm import tqdm
 
 from tl_ffblock import __version__
-from tl_ffblock.bridge.capture import Records, capture, records_of_cache, select_layers
+from tl_ffblock.bridge.capture import Records, Wanted, capture, records_of_cache, select_layers
 from tl_ffblock.bridge.families import Model, identify
 from tl_ffblock.bridge.inputs import Batch, is_single, label, prepare, run
 from tl_ffblock.bridge.selfcheck import check_once
 from tl_ffblock.bridge.weights import is_processed, working_dtype
-from tl_ffblock.decomposition import TOLERANCE, Decomposition, Method, Settings, ValueBias, decompose_record
+from tl_ffblock.decomposition import (
+    TOLERANCE,
+    Decomposition,
+    Method,
+    Precision,
+    Settings,
+    ValueBias,
+    decompose_record,
+)
 from tl_ffblock.errors import CompletenessError, InputError, ProcessedWeightsWarning
 from tl_ffblock.maps import ContributionMaps, ScopeTable
 from tl_ffblock.norms import LayerNorms, contribution_norms
@@ -44,6 +52,8 @@ def contribution_maps(
     n_steps: int = 50,
     value_bias: ValueBias = "bias",
     rtol: float | None = None,
+    precision: Precision | None = None,
+    chunk_bytes: int | None = None,
 ) -> ContributionMaps | list[ContributionMaps]:
     """How much every source token contributes to every position's vector, by scope and layer.
 
@@ -68,6 +78,11 @@ def contribution_maps(
         value_bias: "bias" gives b_V to the bias part (eq. 7, 21), "token" to its token.
         rtol: Largest relative completeness error accepted; None means 1e-4 for float32 models,
             1e-6 for float64, 5e-2 for bfloat16, 1e-2 for float16.
+        precision: "float64" and "float32" set the decomposition's arithmetic, whatever the model's; None
+            means float64 for float64 models, else float32. "bfloat16" rounds the one large product
+            (an approximation: some 5e-4 of a row's largest value).
+        chunk_bytes: What the rows of that product may occupy at a time; None means 24 MB on a CPU, 1 GB
+            on a GPU.
 
     Returns:
         One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
@@ -79,7 +94,7 @@ def contribution_maps(
         CompletenessError: if parts do not sum to the model's tensor.
     """
     known = identify(model)
-    settings = _settings(known, method, n_steps, value_bias, rtol)
+    settings = _settings(known, method, n_steps, value_bias, rtol, precision, chunk_bytes)
     wanted_scopes = select_scopes(known.family.order, scopes)
     wanted_layers = select_layers(known, layers)
     batches = _batches(known, input, attention_mask, cache)
@@ -105,6 +120,7 @@ def decompose(
     n_steps: int = 50,
     value_bias: ValueBias = "bias",
     rtol: float | None = None,
+    precision: Precision | None = None,
 ) -> Decomposition | list[Decomposition]:
     """All vectors of one layer, scope by scope: `parts.sum(1) + bias + remainder = whole`.
 
@@ -112,7 +128,7 @@ def decompose(
     norms of these vectors. Holds [query, key, d_model] for every scope: meant for one layer.
     """
     known = identify(model)
-    settings = _settings(known, method, n_steps, value_bias, rtol)
+    settings = _settings(known, method, n_steps, value_bias, rtol, precision)
     batches = _batches(known, input, attention_mask, cache)
     found: list[Decomposition] = []
     for batch in batches:
@@ -141,7 +157,8 @@ class _Sequences:
             real = self.batch.real(index)
             positions = torch.tensor(sorted(set(asked)))
             rows.append(positions if real is None else real[positions])
-        return torch.stack(rows)
+        equally_many = len({len(positions) for positions in rows}) == 1
+        return torch.stack(rows) if equally_many else None
 
     def records(self, record: LayerRecord) -> Iterator[tuple[int, LayerRecord]]:
         """Every sequence's record, checked when its layer is first seen."""
@@ -262,7 +279,8 @@ def _run(
 ) -> None:
     """Deliver every layer's record, from a forward pass or from what was captured before."""
     if cache is not None:
-        records = cache if isinstance(cache, Records) else records_of_cache(model, cache, layers, receive.rows())
+        wanted = Wanted(model, receive.rows(), receive.settings.dtype)
+        records = cache if isinstance(cache, Records) else records_of_cache(wanted, cache, layers)
         for layer in layers:
             _same_tokens(records[layer], batch)
             receive(records[layer])
@@ -278,14 +296,25 @@ def _run(
         receive(record)
         seen.add(record.layer)
 
-    with hooks, capture(model, layers, queries=receive.rows(), on_record=on_record) as records:
+    with (
+        hooks,
+        capture(model, layers, queries=receive.rows(), on_record=on_record, dtype=receive.settings.dtype) as records,
+    ):
         run(model, batch)
     for layer in layers:
         if layer not in seen:
             raise records.incomplete(layer)
 
 
-def _settings(model: Model, method: Method, n_steps: int, value_bias: ValueBias, rtol: float | None) -> Settings:
+def _settings(
+    model: Model,
+    method: Method,
+    n_steps: int,
+    value_bias: ValueBias,
+    rtol: float | None,
+    precision: Precision | None,
+    chunk_bytes: int | None = None,
+) -> Settings:
     if is_processed(model):
         import warnings
 
@@ -296,8 +325,12 @@ def _settings(model: Model, method: Method, n_steps: int, value_bias: ValueBias,
             ProcessedWeightsWarning,
             stacklevel=3,
         )
-    dtype = next(model.lens.parameters()).dtype
-    return Settings(method, n_steps, value_bias, TOLERANCE.get(dtype, TOLERANCE[torch.float32]) if rtol is None else rtol)
+    if precision is None:
+        precision = "float64" if working_dtype(model) == torch.float64 else "float32"
+    if rtol is None:
+        rtol = TOLERANCE.get(next(model.lens.parameters()).dtype, TOLERANCE[torch.float32])
+        rtol = max(rtol, TOLERANCE[torch.float16]) if precision == "bfloat16" else rtol
+    return Settings(method, n_steps, value_bias, rtol, precision, chunk_bytes)
 
 
 def _batches(model: Model, given: Any, attention_mask: Tensor | None, cache: Any) -> list[Batch]:
@@ -320,7 +353,9 @@ def _positions(queries: Sequence[int] | int | None, length: int) -> list[int]:
         return list(range(length))
     asked = [queries] if isinstance(queries, int) else list(queries)
     if not asked or not all(isinstance(q, int) and -length <= q < length for q in asked):
-        raise InputError(f"queries={asked}: expected positions from {-length} to {length - 1} of a sequence of {length} tokens.")
+        raise InputError(
+            f"queries={asked}: expected positions from {-length} to {length - 1} of a sequence of {length} tokens."
+        )
     return [q % length for q in asked]
 
 
@@ -343,7 +378,7 @@ def _provenance(model: Model, settings: Settings) -> dict[str, str]:
         "api": model.api,
         "family": model.family.name,
         "weights": "processed" if is_processed(model) else "raw",
-        "dtype": str(working_dtype(model)).removeprefix("torch."),
+        "precision": settings.precision,
         "method": settings.method if settings.method == "exact" else f"captum, {settings.n_steps} steps",
         "value_bias": settings.value_bias,
         "rtol": f"{settings.rtol:g}",

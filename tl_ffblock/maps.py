@@ -128,7 +128,9 @@ class ContributionMaps:
         for name in ("tokens", "layers", "scopes", "queries", "order"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
-                raise InputError(f"cannot subtract maps with different {name}: {_brief(mine)} against {_brief(theirs)}.")
+                raise InputError(
+                    f"cannot subtract maps with different {name}: {_brief(mine)} against {_brief(theirs)}."
+                )
 
         def table(name: str) -> ScopeTable:
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -137,8 +139,15 @@ class ContributionMaps:
             return ScopeTable({s: mine[s] - theirs[s] for s in mine}, self.layers)
 
         model = self.model if self.model == other.model else f"{self.model} - {other.model}"
-        tables = {name: table(name) for name in _TABLES}
-        return dataclasses.replace(self, model=model, signed=True, **tables)
+        return dataclasses.replace(
+            self,
+            model=model,
+            signed=True,
+            values=table("values"),
+            bias=table("bias"),
+            remainder=table("remainder"),
+            completeness=table("completeness"),
+        )
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Long form: one row per layer, scope, query and key, with both tokens and the value."""
@@ -170,7 +179,9 @@ class ContributionMaps:
         from safetensors.torch import save as to_bytes
 
         path = Path(path)
-        tensors = {f"{name}.{s}": t.detach().cpu().contiguous() for name in _TABLES for s, t in getattr(self, name).items()}
+        tensors = {
+            f"{name}.{s}": t.detach().cpu().contiguous() for name in _TABLES for s, t in getattr(self, name).items()
+        }
         header = {
             "tokens": self.tokens,
             "layers": self.layers,
@@ -221,7 +232,9 @@ class ContributionMaps:
             raise MapFileError(f"{path} was changed after it was saved (checksum differs): make it again.")
         return _from_header(json.loads(metadata["maps"]), tensors, path)
 
-    def to_html(self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, scope: str | None = None) -> str:
+    def to_html(
+        self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, scope: str | None = None
+    ) -> str:
         """One self-contained page of the run; written to `path` when given."""
         from tl_ffblock.render import page
 

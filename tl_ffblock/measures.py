@@ -92,4 +92,6 @@ def reachable(maps: ContributionMaps) -> Bool[Tensor, "query key"]:
 
 def _refuse_differences(maps: ContributionMaps) -> None:
     if maps.signed:
-        raise InputError("this measure reads norms; the maps given are a difference. Use the two results it was made from.")
+        raise InputError(
+            "this measure reads norms; the maps given are a difference. Use the two results it was made from."
+        )

@@ -37,8 +37,9 @@ class Parts:
         return Parts(linear(self.tokens), linear(self.bias[:, None])[:, 0], remainder)
 
     def __add__(self, other: "Parts") -> "Parts":
-        remainders = [r for r in (self.remainder, other.remainder) if r is not None]
-        return Parts(self.tokens + other.tokens, self.bias + other.bias, sum(remainders) if remainders else None)
+        first, second = self.remainder, other.remainder
+        remainder = second if first is None else first if second is None else first + second
+        return Parts(self.tokens + other.tokens, self.bias + other.bias, remainder)
 
 
 def attend(record: LayerRecord, *, value_bias: str) -> Parts:
@@ -54,7 +55,9 @@ def attend(record: LayerRecord, *, value_bias: str) -> Parts:
     return Parts(tokens, attention_bias(record, constant))
 
 
-def token_values(record: LayerRecord, value_bias: str) -> tuple[Float[Tensor, "key head d_head"], Float[Tensor, "head d_head"]]:
+def token_values(
+    record: LayerRecord, value_bias: str
+) -> tuple[Float[Tensor, "key head d_head"], Float[Tensor, "head d_head"]]:
     """The values that tokens bring, for every head, and the constant taken out of them.
 
     The constant is b_V and the norm's beta through W_V (eq. 7, 21); `value_bias="token"` leaves it in.

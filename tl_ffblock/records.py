@@ -4,14 +4,15 @@
 a run from which everything else follows. Axis names: `head query key d d_head d_mlp`; `d` is d_model.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.activations import Activation
+from tl_ffblock.folding import FoldStore
 from tl_ffblock.scopes import INPUT, NormName, Order
 
 
@@ -62,7 +63,9 @@ class FeedForward:
     def pre_activations(self, x: Float[Tensor, "query d"]) -> tuple[Tensor, Tensor | None]:
         """Pre-activation (of the gate where there is one) and linear branch, [query d_mlp]."""
         linear = x @ self.w_in + self.b_in
-        return (linear, None) if self.w_gate is None else (x @ self.w_gate + self.b_gate, linear)
+        if self.w_gate is None or self.b_gate is None:
+            return linear, None
+        return x @ self.w_gate + self.b_gate, linear
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,8 @@ class Block:
     """LayerNorm after the first residual (post_ln)."""
     out_norm: Norm | None = None
     """post_ln: LayerNorm after the second residual; else the next layer's first norm or the final norm."""
+    folds: FoldStore = field(default_factory=FoldStore, repr=False)
+    """Matrices made once of these weights, kept with the model."""
 
     def norm(self, name: NormName) -> Norm:
         """A norm that the order has."""
@@ -133,22 +138,23 @@ class LayerRecord:
         return self.resid_pre[self.queries] if operand == INPUT else self.whole[operand]
 
     def sequence(self, index: int, keep: Int[Tensor, " key"] | None = None) -> "LayerRecord":
-        """One sequence of the batch in the decomposition's dtype; `keep` are its real (unpadded) positions."""
-        dtype = self.block.attention.w_o.dtype
+        """One sequence of the batch, in the decomposition's dtype and on the layer's device.
+
+        `keep` are its real (unpadded) positions.
+        """
+        weights = self.block.attention.w_o
 
         def take(tensor: Tensor) -> Tensor:
-            return tensor[index].to(dtype)
+            return tensor[index].to(weights)
 
         one = replace(
-            self,
-            queries=self.queries[index],
+            self._per_query(take),
+            queries=self.queries[index].to(weights.device),
             resid_pre=take(self.resid_pre),
             pattern=take(self.pattern),
             value=take(self.value),
-            whole={scope: take(tensor) for scope, tensor in self.whole.items()},
-            **{name: None if getattr(self, name) is None else take(getattr(self, name)) for name in _PER_QUERY},
         )
-        return one if keep is None else one._without_padding(keep.to(self.queries.device))
+        return one if keep is None else one._without_padding(keep.to(weights.device))
 
     def _without_padding(self, keep: Int[Tensor, " key"]) -> "LayerRecord":
         real = self.rows(torch.isin(self.queries, keep))
@@ -162,9 +168,20 @@ class LayerRecord:
 
     def rows(self, chosen: slice | Bool[Tensor, " query"]) -> "LayerRecord":
         """The same sequence with some of its queries only."""
-        own = {name: None if getattr(self, name) is None else getattr(self, name)[chosen] for name in _PER_QUERY}
-        whole = {scope: tensor[chosen] for scope, tensor in self.whole.items()}
-        return replace(self, queries=self.queries[chosen], pattern=self.pattern[:, chosen], whole=whole, **own)
+        some = self._per_query(lambda tensor: tensor[chosen])
+        return replace(some, queries=self.queries[chosen], pattern=self.pattern[:, chosen])
 
+    def _per_query(self, change: Callable[[Tensor], Tensor]) -> "LayerRecord":
+        """Change every tensor whose rows are the queries, the pattern apart."""
 
-_PER_QUERY = ("pre", "pre_linear", "post", "routing")
+        def optional(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else change(tensor)
+
+        return replace(
+            self,
+            pre=optional(self.pre),
+            pre_linear=optional(self.pre_linear),
+            post=optional(self.post),
+            routing=optional(self.routing),
+            whole={scope: change(tensor) for scope, tensor in self.whole.items()},
+        )

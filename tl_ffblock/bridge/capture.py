@@ -8,9 +8,11 @@ firings but the tap, and leaving the context removes that too.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from tl_ffblock.bridge.families import Model, identify
@@ -23,6 +25,17 @@ from tl_ffblock.scopes import INPUT, PROGRAMS, Add, Normalise
 _PER_QUERY = ("pre", "pre_linear", "post")
 
 Receiver = Callable[[LayerRecord], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a run is kept, and in which form."""
+
+    model: Model
+    rows: Int[Tensor, "batch query"] | None
+    """Positions to keep as rows; None means all."""
+    dtype: torch.dtype
+    """Arithmetic of the decomposition: weights are read in it."""
 
 
 class Records(Mapping[int, LayerRecord]):
@@ -56,7 +69,9 @@ class Records(Mapping[int, LayerRecord]):
         """Why a layer has no record."""
         missing = self.pending.get(layer)
         if missing is None:
-            return CaptureError(f"layer {layer}: no forward pass reached it inside the capture context. Run the model in it.")
+            return CaptureError(
+                f"layer {layer}: no forward pass reached it inside the capture context. Run the model in it."
+            )
         if missing == {"pattern"}:
             return UnsupportedModelError(
                 f"layer {layer}: the model gives no attention pattern (attn.hook_pattern did not fire), as with "
@@ -124,11 +139,10 @@ class _Watch:
 class _LayerCollector:
     """Gathers the sites of one layer and hands over the record when the last one has come."""
 
-    def __init__(self, model: Model, layer: int, rows: Tensor | None, done: Receiver, pending: dict[int, set[str]]) -> None:
-        self.names = site_names(model, layer)
-        self._model = model
+    def __init__(self, wanted: Wanted, layer: int, done: Receiver, pending: dict[int, set[str]]) -> None:
+        self.names = site_names(wanted.model, layer)
         self.layer = layer
-        self._rows = rows
+        self._wanted = wanted
         self._done = done
         self._pending = pending
         self._tensors: dict[str, Tensor] = {}
@@ -140,10 +154,10 @@ class _LayerCollector:
         elif not self._tensors:
             return  # HookedTransformer runs the next layer's norm three times, for q, k and v
         batch, positions = (tensor if site == "resid_pre" else self._tensors["resid_pre"]).shape[:2]
-        self._tensors[site] = _select(site, tensor, self._rows, (batch, positions))
+        self._tensors[site] = _select(site, tensor, self._wanted.rows, (batch, positions))
         self._pending[self.layer] = set(self.names) - set(self._tensors)
         if not self._pending[self.layer]:
-            record = make_record(self._model, self.layer, self._tensors, self._rows, edited=self._edited)
+            record = make_record(self._wanted, self.layer, self._tensors, edited=self._edited)
             self._tensors = {}
             self._done(record)
 
@@ -152,9 +166,10 @@ class _LayerCollector:
         self._edited = True
 
 
-def make_record(model: Model, layer: int, tensors: Mapping[str, Tensor], rows: Tensor | None, *, edited: bool) -> LayerRecord:
+def make_record(wanted: Wanted, layer: int, tensors: Mapping[str, Tensor], *, edited: bool) -> LayerRecord:
     """A layer's record from its sites; a norm's output read before its gain gets it here."""
-    block = read_block(model, layer, working_dtype(model))
+    model, rows = wanted.model, wanted.rows
+    block = read_block(model, layer, wanted.dtype)
     batch, positions = tensors["resid_pre"].shape[:2]
     everything = torch.arange(positions).expand(batch, positions)
     return LayerRecord(
@@ -208,13 +223,13 @@ def _routing(model: Model, layer: int, tensors: Mapping[str, Tensor]) -> Tensor 
     return routing if "shared" not in tensors else torch.cat([routing, tensors["shared"].sigmoid()], dim=-1)
 
 
-def records_of_cache(model: Model, cache: Any, layers: tuple[int, ...], rows: Tensor | None) -> Records:
+def records_of_cache(wanted: Wanted, cache: Any, layers: tuple[int, ...]) -> Records:
     """The records of a run that was cached before, with `run_with_cache`.
 
     Raises:
         InputError: if the cache lacks a site.
     """
-    cached = getattr(cache, "cache_dict", cache)
+    model, cached = wanted.model, getattr(cache, "cache_dict", cache)
     records = Records(model, layers)
     for layer in layers:
         names = site_names(model, layer)
@@ -228,8 +243,8 @@ def records_of_cache(model: Model, cache: Any, layers: tuple[int, ...], rows: Te
             )
         with_batch = {site: t if getattr(cache, "has_batch_dim", True) else t[None] for site, t in found.items()}
         size = with_batch["resid_pre"].shape[:2]
-        chosen = {site: _select(site, tensor, rows, size) for site, tensor in with_batch.items()}
-        records.keep(make_record(model, layer, chosen, rows, edited=True))
+        chosen = {site: _select(site, tensor, wanted.rows, size) for site, tensor in with_batch.items()}
+        records.keep(make_record(wanted, layer, chosen, edited=True))
     return records
 
 
@@ -259,6 +274,7 @@ def capture(
     *,
     queries: Tensor | None = None,
     on_record: Receiver | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Iterator[Records]:
     """Record layers of every forward pass that runs inside the context.
 
@@ -272,6 +288,7 @@ def capture(
         queries: Positions to keep as rows, [batch query]; None means all.
         on_record: Called with each layer's record as soon as it is complete, in place of keeping it,
             so that long runs need the memory of one layer only.
+        dtype: Arithmetic of the decomposition; None means float64 for float64 models, else float32.
 
     Yields:
         Records: `records[layer]` after the forward pass.
@@ -284,9 +301,10 @@ def capture(
     wanted = select_layers(known, layers)
     records = Records(known, wanted)
 
+    form = Wanted(known, queries, working_dtype(known) if dtype is None else dtype)
     taps: list[_Tap | _Watch] = []
     try:
-        collectors = [_LayerCollector(known, layer, queries, on_record or records.keep, records.pending) for layer in wanted]
+        collectors = [_LayerCollector(form, layer, on_record or records.keep, records.pending) for layer in wanted]
         for collector in collectors:
             taps += [_Watch(point, collector.mark_edited) for point in _hook_points_of(known, collector.layer)]
         for collector in collectors:
@@ -316,7 +334,9 @@ def _to(collector: _LayerCollector, site: str) -> Callable[[Tensor], None]:
 def _hook_point(model: Model, name: str) -> Any:
     hook_dict = model.lens.hook_dict
     if name not in hook_dict:
-        raise UnsupportedModelError(f"{model.name} ({model.family.name}) has no HookPoint {name}: its block cannot be captured.")
+        raise UnsupportedModelError(
+            f"{model.name} ({model.family.name}) has no HookPoint {name}: its block cannot be captured."
+        )
     return hook_dict[name]
 
 

@@ -4,7 +4,7 @@ Adding a family starts here: one line in `FAMILIES` when its block is one of the
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.scopes import Order
@@ -71,7 +71,8 @@ def identify(model: Any) -> Model:
         InputError: if it is no TransformerLens model, or is in training mode.
         UnsupportedModelError: if its architecture is not decomposed, with what is.
     """
-    api = next((c.__name__ for c in type(model).__mro__ if c.__name__ in Api.__args__), None)
+    names = {c.__name__ for c in type(model).__mro__}
+    api: Api | None = next((known for known in get_args(Api) if known in names), None)
     if api is None:
         raise InputError(
             f"model is a {type(model).__name__}; expected a TransformerLens model: TransformerBridge "
@@ -111,7 +112,9 @@ def _own_configuration(cfg: Any) -> Family:
     if getattr(cfg, "attn_only", False):
         raise UnsupportedModelError("an attention-only HookedTransformer has no feed-forward block to decompose.")
     if cfg.normalization_type not in ("LN", "LNPre", "RMS", "RMSPre"):
-        raise UnsupportedModelError(f"normalization_type={cfg.normalization_type!r}: expected LN, LNPre, RMS or RMSPre.")
+        raise UnsupportedModelError(
+            f"normalization_type={cfg.normalization_type!r}: expected LN, LNPre, RMS or RMSPre."
+        )
     order: Order = "parallel" if cfg.parallel_attn_mlp else "pre_ln"
     return Family("HookedTransformer", order, (), causal=cfg.attention_dir == "causal")
 
@@ -125,4 +128,6 @@ def _refuse_variants(model: Any, family: Family) -> None:
             "Every other OPT size is supported."
         )
     if getattr(config, "is_decoder", False) and not family.causal:
-        raise UnsupportedModelError(f"{family.name} with is_decoder=True is not supported: expected the bidirectional encoder.")
+        raise UnsupportedModelError(
+            f"{family.name} with is_decoder=True is not supported: expected the bidirectional encoder."
+        )

@@ -43,7 +43,9 @@ def prepare(model: Model, given: Any, attention_mask: Tensor | None) -> list[Bat
         raise InputError("attention_mask goes with a token tensor; texts are never padded here.")
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
-        raise InputError(f"input is {_kind(given)}; expected a text, a list of texts, or a token tensor [pos] or [batch, pos].")
+        raise InputError(
+            f"input is {_kind(given)}; expected a text, a list of texts, or a token tensor [pos] or [batch, pos]."
+        )
     return [_from_text(model, text) for text in texts]
 
 
@@ -76,7 +78,9 @@ def _from_text(model: Model, text: str) -> Batch:
     if not text.strip():
         raise InputError("input is an empty text; give at least one word.")
     if getattr(model.lens, "tokenizer", None) is None:
-        raise InputError(f"{model.name} has no tokenizer: give token ids as a tensor, [pos] or [batch, pos], instead of text.")
+        raise InputError(
+            f"{model.name} has no tokenizer: give token ids as a tensor, [pos] or [batch, pos], instead of text."
+        )
     if model.api == "HookedEncoder":
         tokens = model.lens.tokenizer(text, return_tensors="pt")["input_ids"]
     else:
@@ -96,7 +100,7 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
     mask = attention_mask.detach().cpu().reshape(-1, attention_mask.shape[-1])
     if mask.shape != batch.shape or not torch.isin(mask, torch.tensor([0, 1], dtype=mask.dtype)).all():
         raise InputError(
-            f"attention_mask has shape {tuple(attention_mask.shape)} and values {mask.unique().tolist()[:5]}; expected zeros "
+            f"attention_mask has shape {tuple(attention_mask.shape)} and values {sorted(set(mask.flatten().tolist()))[:5]}; expected zeros "
             f"and ones of the input's shape {tuple(tokens.shape)}."
         )
     mask = mask.bool()
@@ -111,14 +115,22 @@ def _checked(model: Model, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "bat
         raise InputError("input has no tokens; give at least one.")
     n_ctx, d_vocab = getattr(cfg, "n_ctx", None), getattr(cfg, "d_vocab", None)
     if n_ctx and tokens.shape[1] > n_ctx:
-        raise InputError(f"input has {tokens.shape[1]} tokens, {model.name} reads at most {n_ctx}: shorten or split it.")
+        raise InputError(
+            f"input has {tokens.shape[1]} tokens, {model.name} reads at most {n_ctx}: shorten or split it."
+        )
     low, high = int(tokens.min()), int(tokens.max())
-    if low < 0 or (d_vocab and d_vocab > 0 and high >= d_vocab):
-        raise InputError(f"input has token id {low if low < 0 else high}; {model.name} knows ids 0 to {d_vocab - 1}.")
+    if low < 0 or (d_vocab is not None and 0 < d_vocab <= high):
+        raise InputError(
+            f"input has token id {low if low < 0 else high}; {model.name} knows ids 0 to {(d_vocab or 0) - 1}."
+        )
     return tokens
 
 
 def _kind(given: Any) -> str:
     if isinstance(given, Sequence) and not isinstance(given, str):
-        return f"an empty {type(given).__name__}" if not given else f"a {type(given).__name__} of {type(given[0]).__name__}"
+        return (
+            f"an empty {type(given).__name__}"
+            if not given
+            else f"a {type(given).__name__} of {type(given[0]).__name__}"
+        )
     return f"a {type(given).__name__}"

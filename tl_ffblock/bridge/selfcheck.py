@@ -19,6 +19,7 @@ from tl_ffblock.scopes import PROGRAMS, Add, Attend, Feed, Normalise
 _ROWS = 16
 _seen: WeakKeyDictionary[object, set[int]] = WeakKeyDictionary()
 
+
 def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
     """Check a layer's identities on a sequence's record, unless they were or a callback edits the block.
 
@@ -56,14 +57,19 @@ def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
                 yield f"{norm}({of}) = {step.scope}", _error(record.block.norm(norm)(record.tensor(of)), whole)
             case Feed(of):
                 ff = record.block.feed_forward
-                check = _dense if isinstance(ff, FeedForward) else _experts
-                yield from check(record, ff, record.tensor(of), whole)
+                x = record.tensor(of)
+                yield from (
+                    _dense(record, ff, x, whole) if isinstance(ff, FeedForward) else _experts(record, ff, x, whole)
+                )
 
 
 def _dense(record: LayerRecord, ff: FeedForward, x: Tensor, whole: Tensor) -> Iterator[tuple[str, float]]:
     pre, pre_linear = ff.pre_activations(x)
     assert record.pre is not None and record.post is not None
-    yield f"feed-forward input {'W_in + b_in' if ff.w_gate is None else 'W_gate + b_gate'} = pre", _error(pre, record.pre)
+    yield (
+        f"feed-forward input {'W_in + b_in' if ff.w_gate is None else 'W_gate + b_gate'} = pre",
+        _error(pre, record.pre),
+    )
     if pre_linear is not None:
         assert record.pre_linear is not None
         yield "feed-forward input W_in + b_in = pre_linear", _error(pre_linear, record.pre_linear)

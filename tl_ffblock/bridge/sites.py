@@ -121,7 +121,7 @@ def _whole(model: Model, block: Any) -> dict[str, str]:
 def _before_branch_norms(model: Model, block: Any, attention: str, feed_forward: str) -> dict[str, str]:
     if model.api == "TransformerBridge":
         return {f"whole.{attention}": "attn.hook_out", f"whole.{feed_forward}": "mlp.hook_out"}
-    sites = {}
+    sites: dict[str, str] = {}
     for scope, norm in zip((attention, feed_forward), branch_norms(block), strict=True):
         sites |= {f"whole.{scope}": f"{norm}.{BEFORE_GAIN}", f"scale.{scope}": f"{norm}.hook_scale"}
     return sites

@@ -6,6 +6,7 @@ values; the gain of an offset RMSNorm is 1 + weight; absent biases are zero.
 """
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
@@ -15,7 +16,10 @@ from tl_ffblock.activations import Activation, ClampedGate, recognise
 from tl_ffblock.bridge.families import Model
 from tl_ffblock.bridge.sites import branch_norms, ff_norm, has_experts, next_norm
 from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.folding import FoldStore
 from tl_ffblock.records import AttentionWeights, Block, Experts, FeedForward, Norm
+
+_folds: WeakKeyDictionary[object, FoldStore] = WeakKeyDictionary()
 
 _ACTIVATION_ATTRIBUTES = ("act", "act_fn", "activation_fn", "gelu_impl", "activation")
 
@@ -27,15 +31,18 @@ def read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
         layer=layer,
         order=model.family.order,
         causal=model.family.causal,
-        attention=_attention(block.attn, _input_norm(model, block, dtype), dtype),
+        attention=_attention(block.attn, _input_norm(model, layer, dtype), dtype),
         feed_forward=_experts(model, layer, dtype) if has_experts(block.mlp) else _feed_forward(model, layer, dtype),
+        folds=_folds.setdefault(model.lens, FoldStore()),
         **_norms(model, layer, dtype),
     )
 
 
-def _input_norm(model: Model, block: Any, dtype: torch.dtype) -> Norm | None:
+def _input_norm(model: Model, layer: int, dtype: torch.dtype) -> Norm | None:
     """The norm between the layer's input and attention, whose shift is constant in every value."""
-    return None if model.family.order in ("post_ln", "norm_after") else _norm(model, block.ln1, dtype)
+    if model.family.order in ("post_ln", "norm_after"):
+        return None
+    return _norm(model, f"blocks.{layer}.ln1", _like(model, layer, dtype))
 
 
 def _norms(model: Model, layer: int, dtype: torch.dtype) -> dict[str, Norm]:
@@ -50,7 +57,8 @@ def _norms(model: Model, layer: int, dtype: torch.dtype) -> dict[str, Norm]:
         "sandwich": before_ff | in_branches,
         "norm_after": in_branches,
     }[order]
-    return {role: _norm(model, _module(model.lens, name), dtype) for role, name in names.items()}
+    like = _like(model, layer, dtype)
+    return {role: _norm(model, name, like) for role, name in names.items()}
 
 
 def working_dtype(model: Model) -> torch.dtype:
@@ -109,7 +117,12 @@ def _feed_forward(model: Model, layer: int, dtype: torch.dtype) -> FeedForward:
 def _experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
     mlp = model.lens.blocks[layer].mlp
     if model.api != "TransformerBridge":
-        return Experts(tuple(_linear_expert(e.W_gate, e.W_in, e.W_out, recognise(e.act_fn, f"layer {layer}"), dtype) for e in mlp.experts))
+        return Experts(
+            tuple(
+                _linear_expert(e.W_gate, e.W_in, e.W_out, recognise(e.act_fn, f"layer {layer}"), dtype)
+                for e in mlp.experts
+            )
+        )
     original = mlp.original_component
     experts = _inner(original.experts)
     if hasattr(experts, "gate_up_proj_bias"):
@@ -121,8 +134,8 @@ def _experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
     if hasattr(original, "shared_expert"):
         shared = _inner(original.shared_expert)
         activation = recognise(shared.act_fn, f"layer {layer}")
-        parts = (_inner(getattr(shared, name)) for name in ("gate_proj", "up_proj", "down_proj"))
-        routed += (_linear_expert(*parts, activation, dtype),)
+        gate, up, down = (_inner(getattr(shared, name)) for name in ("gate_proj", "up_proj", "down_proj"))
+        routed += (_linear_expert(gate, up, down, activation, dtype),)
     return Experts(routed)
 
 
@@ -194,23 +207,31 @@ def _activation(model: Model, layer: int) -> Activation:
             function = getattr(owner, attribute, None)
             if callable(function):
                 return recognise(function, where)
-    raise UnsupportedModelError(f"{where}: no activation function found in {type(block.mlp).__name__}; it cannot be certified.")
+    raise UnsupportedModelError(
+        f"{where}: no activation function found in {type(block.mlp).__name__}; it cannot be certified."
+    )
 
 
-def _norm(model: Model, norm: Any, dtype: torch.dtype) -> Norm:
-    original = getattr(norm, "original_component", None)
+def _norm(model: Model, name: str, like: Float[Tensor, " d"]) -> Norm:
+    """A norm on the layer's own device: the next layer's may be elsewhere."""
+    norm, cfg = _module(model.lens, name), model.lens.cfg
     if model.api == "TransformerBridge":
         centred = not norm.uses_rms_norm
-        offset = centred is False and bool(getattr(norm, "uses_weight_offset", getattr(model.lens.cfg, "rmsnorm_uses_offset", False)))
+        offset = not centred and bool(getattr(norm, "uses_weight_offset", getattr(cfg, "rmsnorm_uses_offset", False)))
     else:
-        centred = str(model.lens.cfg.normalization_type).startswith("LN")
+        centred = str(cfg.normalization_type).startswith("LN")
         offset = False
-    eps = next((e for e in (getattr(original, a, None) for a in ("eps", "variance_epsilon")) if e is not None), model.lens.cfg.eps)
-    weight, shift = getattr(norm, "w", None), getattr(norm, "b", None)
-    like = _tensor(model.lens.blocks[0].attn.W_O, dtype)
-    d_model = like.shape[-1]
-    gain = torch.ones(d_model, dtype=dtype, device=like.device) if weight is None else _tensor(weight, dtype)
-    return Norm(gain + 1 if offset else gain, _bias(shift, (d_model,), gain), float(eps), centred)
+    own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))
+    eps = next((eps for eps in own_eps if eps is not None), cfg.eps)
+    weight, shift = (getattr(norm, attribute, None) for attribute in ("w", "b"))
+    gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
+    return Norm(gain + 1 if offset else gain, _bias(shift, like.shape, like), float(eps), centred)
+
+
+def _like(model: Model, layer: int, dtype: torch.dtype) -> Float[Tensor, " d"]:
+    """An empty vector of d_model on the layer's device, in the decomposition's dtype."""
+    w_o = model.lens.blocks[layer].attn.W_O
+    return w_o.new_empty(w_o.shape[-1], dtype=dtype)
 
 
 def _tensor(parameter: Tensor, dtype: torch.dtype) -> Tensor:
@@ -218,7 +239,7 @@ def _tensor(parameter: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _bias(parameter: Tensor | None, shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "..."]:
-    return like.new_zeros(shape) if parameter is None else parameter.detach().to(like.dtype)
+    return like.new_zeros(shape) if parameter is None else parameter.detach().to(like)
 
 
 def _module(root: Any, name: str) -> Any:

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         with _calm():
-            options.command(options)
+            status: int | None = options.command(options)
             sys.stdout.flush()
     except InputError as error:
         return _complain(error, 2)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1  # as rich does
     except OSError as error:
         return _complain(error, 1)
-    return 0
+    return status or 0
 
 
 def _map(options: argparse.Namespace) -> None:

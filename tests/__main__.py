@@ -1,0 +1,40 @@
+"""Everything that CI checks: `python -m tests`, or some steps of it: `python -m tests lint types`."""
+
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+STEPS = {
+    "format": ["-m", "ruff", "format", "--check", "."],
+    "lint": ["-m", "ruff", "check", "."],
+    "types": ["-m", "mypy"],
+    "layers": ["-c", "from importlinter.cli import lint_imports_command as check; check()"],
+    "test": ["-m", "pytest", "-m", "not slow"],
+    "slow": ["-m", "pytest", "-m", "slow"],
+    "notebooks": ["-m", "pytest", "--nbmake", "--nbmake-timeout=600", "notebooks"],
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the named steps, or all, until one fails; returns its status."""
+    unknown = [name for name in names if name not in STEPS]
+    if unknown:
+        print(f"unknown step {', '.join(unknown)}; there are {', '.join(STEPS)}", file=sys.stderr)
+        return 2
+    for name in names or STEPS:
+        print(f"== {name}: python {shlex.join(STEPS[name])}", flush=True)
+        start = time.monotonic()
+        status = subprocess.run([sys.executable, *STEPS[name]], cwd=ROOT, check=False).returncode
+        print(
+            f"== {name}: {'ok' if status == 0 else f'failed ({status})'}, {time.monotonic() - start:.0f} s", flush=True
+        )
+        if status:
+            return status
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

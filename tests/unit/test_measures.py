@@ -1,0 +1,151 @@
+"""Measures that read maps, against numbers worked out by hand."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+
+def make(before: list[list[float]], after: list[list[float]], *, causal: bool = False, **changes: Any) -> Any:
+    """A one-layer result with scopes Atb and AtbLn."""
+    from tl_ffblock.maps import ContributionMaps, ScopeTable
+
+    n = len(before[0])
+    values = {"Atb": torch.tensor([before]), "AtbLn": torch.tensor([after])}
+    rows = {scope: torch.zeros(1, len(before)) for scope in values}
+    tables = {name: ScopeTable(rows, (0,)) for name in ("bias", "remainder", "completeness")}
+    made = ContributionMaps(
+        tokens=tuple("abcdef"[:n]),
+        layers=(0,),
+        order="pre_ln",
+        queries=tuple(range(len(before))),
+        causal=causal,
+        values=ScopeTable(values, (0,)),
+        **tables,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def change(maps: Any, **options: Any) -> float:
+    """The change between the two scopes."""
+    from tl_ffblock import contextualization_change
+
+    return float(contextualization_change(maps, "Atb", "AtbLn", **options))
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ([[1.0, 2.0], [3.0, 4.0]], 0.0),
+        ([[10.0, 20.0], [30.0, 1e9]], 0.0),
+        ([[4.0, 3.0], [2.0, 1.0]], 2.0),
+        # ranks 1 3 2 4 against 1 2 3 4: sum of d^2 = 2, rho = 1 - 6 * 2 / (4 * 15) = 0.8
+        ([[1.0, 3.0], [2.0, 4.0]], 0.2),
+        # ranks 1.5 1.5 3 4 against 1 2 3 4: covariance 4.5, variances 4.5 and 5
+        ([[1.0, 1.0], [2.0, 3.0]], 1 - 4.5 / (4.5 * 5) ** 0.5),
+        # ranks 2 2 2 4: covariance 3, variances 3 and 5
+        ([[1.0, 1.0], [1.0, 3.0]], 1 - 3 / (3 * 5) ** 0.5),
+    ],
+    ids=["same", "same order", "reversed", "one swap", "two tied", "three tied"],
+)
+def test_change_is_one_minus_spearman(after: list[list[float]], expected: float) -> None:
+    """Ranks, tied values sharing the mean of their ranks, Pearson's correlation of those."""
+    assert change(make([[1.0, 2.0], [3.0, 4.0]], after)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_structural_zeros_count_only_when_asked() -> None:
+    """A causal map has six reachable cells of nine; the three zeros agree in every pair and shrink the change."""
+    before = [[1.0, 0.0, 0.0], [2.0, 3.0, 0.0], [4.0, 5.0, 6.0]]
+    after = [[6.0, 0.0, 0.0], [5.0, 4.0, 0.0], [3.0, 2.0, 1.0]]
+    maps = make(before, after, causal=True)
+    assert change(maps) == pytest.approx(2.0, abs=1e-12)
+    # ranks of the six reachable cells 4..9 and 9..4, the zeros 2 2 2 in both; sums of products about the mean 5:
+    # variance 3 * 9 + (1 + 0 + 1 + 4 + 9 + 16) = 58, covariance 27 + 2 * (-1 * 4 + 0 * 3 + 1 * 2) = 23
+    assert change(maps, cells="all") == pytest.approx(1 - 23 / 58, abs=1e-12)
+    assert change(dataclasses.replace(maps, causal=False)) == pytest.approx(1 - 23 / 58, abs=1e-12)
+
+
+def test_reachable_cells_follow_the_queries_asked_for() -> None:
+    """Row r is position queries[r], not r."""
+    from tl_ffblock.measures import reachable
+
+    maps = make([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]], [[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]], causal=True, queries=(2, 0))
+    assert reachable(maps).tolist() == [[True, True, True], [True, False, False]]
+
+
+def test_one_token_has_no_ranking() -> None:
+    """A single cell cannot be ranked: NaN, not zero."""
+    assert change(make([[1.0]], [[2.0]])) != change(make([[1.0]], [[2.0]]))
+
+
+@pytest.mark.parametrize(("normalise", "axis"), [("column", 0), ("row", 1)])
+def test_amplification_is_the_difference_of_normalised_maps(normalise: Any, axis: int) -> None:
+    """Shares after minus shares before; over the normalised axis gains and losses cancel."""
+    from tl_ffblock import amplification
+
+    before, after = [[1.0, 3.0], [3.0, 1.0]], [[2.0, 0.0], [2.0, 8.0]]
+    found = amplification(make(before, after), "Atb", "AtbLn", normalise=normalise)[0]
+    torch.testing.assert_close(found.sum(axis), torch.zeros(2), rtol=0, atol=1e-7)
+    first, second = torch.tensor(before), torch.tensor(after)
+    expected = second / second.sum(axis, keepdim=True) - first / first.sum(axis, keepdim=True)
+    torch.testing.assert_close(found, expected)
+
+
+def test_amplification_of_an_empty_column_is_finite() -> None:
+    """A token that gives nothing has share 0 everywhere."""
+    from tl_ffblock import amplification
+
+    found = amplification(make([[0.0, 1.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 3.0]]), "Atb", "AtbLn")[0]
+    torch.testing.assert_close(found, torch.tensor([[0.0, -0.25], [0.0, 0.25]]))
+
+
+def _measure(name: str) -> Any:
+    import tl_ffblock
+
+    return getattr(tl_ffblock, name)
+
+
+@pytest.mark.parametrize("measure", ["contextualization_change", "amplification"])
+def test_measures_refuse_differences(measure: str) -> None:
+    """Signed numbers are no norms."""
+    from tl_ffblock.errors import InputError
+
+    maps = make([[1.0, 2.0]], [[1.0, 2.0]], queries=(0,))
+    with pytest.raises(InputError, match="the maps given are a difference"):
+        _measure(measure)(maps - maps, "Atb", "AtbLn")
+
+
+@pytest.mark.parametrize(
+    ("measure", "options", "text"),
+    [
+        ("contextualization_change", {"cells": "lower"}, "cells='lower'"),
+        ("amplification", {"normalise": "all"}, "normalise='all'"),
+        ("amplification", {}, "columns can be normalised only over all queries; these maps hold 1 of 2"),
+    ],
+)
+def test_measures_refuse_what_they_cannot_read(measure: str, options: dict[str, Any], text: str) -> None:
+    """Unknown options, and columns of which rows are missing."""
+    from tl_ffblock.errors import InputError
+
+    with pytest.raises(InputError, match=text):
+        _measure(measure)(make([[1.0, 2.0]], [[1.0, 2.0]]), "Atb", "AtbLn", **options)
+
+
+def test_measures_name_a_missing_scope() -> None:
+    """The KeyError of the maps, which lists what there is."""
+    with pytest.raises(KeyError, match="no scope 'AtbFf' here; there are Atb, AtbLn"):
+        _measure("contextualization_change")(make([[1.0]], [[1.0]]), "Atb", "AtbFf")
+
+
+def test_change_agrees_with_scipy() -> None:
+    """On a random map with ties it is what scipy calls Spearman's rho."""
+    from scipy.stats import spearmanr
+
+    def draw(seed: int) -> Tensor:
+        return torch.randint(0, 12, (6, 6), generator=torch.Generator().manual_seed(seed)).float()
+
+    first, second = draw(0), draw(1)
+    expected = 1 - spearmanr(first.flatten(), second.flatten()).statistic
+    assert change(make(first.tolist(), second.tolist())) == pytest.approx(expected, abs=1e-12)

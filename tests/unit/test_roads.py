@@ -1,0 +1,175 @@
+"""The two roads through one layer: all vectors (`decompose`), norms without vectors (`norms`)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.tolerances import ALGEBRA, CANCELLATION, CAPTUM, ROADS_FLOAT32, ROADS_FLOAT64
+
+LAYERS = {
+    "GPT-2": dict(order="pre_ln", kv_heads=4),
+    "Llama": dict(order="pre_ln", gated=True, rms=True, activation=nn.functional.silu),
+    "one value head": dict(order="pre_ln", gated=True, rms=True, kv_heads=1, activation=torch.relu),
+    "sinks": dict(order="pre_ln", row_sum=0.3),
+    "BERT": dict(order="post_ln", causal=False, kv_heads=4),
+    "causal BERT": dict(order="post_ln", causal=True, kv_heads=4),
+    "unknown activation": dict(order="pre_ln", activation=nn.functional.softplus),
+    "unknown gate": dict(order="pre_ln", gated=True, activation=torch.tanh),
+}
+ROADS = {torch.float32: ROADS_FLOAT32, torch.float64: ROADS_FLOAT64}
+
+
+@pytest.fixture(params=LAYERS, ids=str)
+def layer(request: pytest.FixtureRequest) -> dict:
+    """Every form of a layer in turn."""
+    return LAYERS[request.param]
+
+
+@pytest.mark.parametrize("value_bias", ["bias", "token"])
+def test_every_scope_is_complete(make_record: Callable[..., Any], layer: dict, value_bias: str) -> None:
+    """At every scope parts and bias sum to the run's own tensor, computed the plain way."""
+    from tl_ffblock.decomposition import Settings, decompose_record
+
+    record = make_record(**layer)
+    found = decompose_record(record, Settings(value_bias=value_bias))
+    assert found.scopes == tuple(record.whole)
+    for scope in found.scopes:
+        total = found.parts(scope).sum(1) + found.bias(scope)
+        torch.testing.assert_close(total, record.whole[scope], **ALGEBRA)
+        torch.testing.assert_close(found.whole(scope), record.whole[scope], rtol=0, atol=0)
+        assert (found.remainder(scope) == 0).all()
+
+
+@pytest.mark.parametrize("dtype", ROADS, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 5, 21, 40])
+def test_both_roads_give_the_same_norms(
+    make_record: Callable[..., Any], layer: dict, n: int, dtype: torch.dtype
+) -> None:
+    """Norms without vectors are the norms of the vectors, to rounding of the row's largest."""
+    from tl_ffblock.decomposition import Settings
+    from tl_ffblock.norms import contribution_norms, norms_of_vectors
+
+    record, settings = make_record(n=n, dtype=dtype, **layer), Settings()
+    scopes = tuple(record.whole)
+    fast, slow = (road(record, settings, scopes) for road in (contribution_norms, norms_of_vectors))
+    for scope in scopes:
+        _same_rows(fast.values[scope], slow.values[scope], ROADS[dtype])
+        for name in ("bias", "remainder"):
+            _same_rows(getattr(fast, name)[scope][:, None], getattr(slow, name)[scope][:, None], ROADS[dtype])
+        assert fast.completeness[scope].max() < 1e-5
+
+
+def test_cancelling_heads_cost_few_digits(make_record: Callable[..., Any]) -> None:
+    """A Gram matrix squares a cancellation: heads that leave a thousandth of what each writes still give nine digits."""
+    from tl_ffblock.decomposition import Settings
+    from tl_ffblock.norms import contribution_norms, norms_of_vectors
+
+    record = make_record(kv_heads=1)
+    record.block.attention.w_o[1] = -record.block.attention.w_o[0]
+    record.block.attention.w_o[2:] *= 1e-3
+    record.pattern[1] = record.pattern[0]
+    fast, slow = (road(record, Settings(), ("Attn",)) for road in (contribution_norms, norms_of_vectors))
+    _same_rows(fast.values["Attn"], slow.values["Attn"], CANCELLATION)
+
+
+@pytest.mark.parametrize("rows", [[5], [0, 3], [2, 3, 4, 5]], ids=str)
+def test_rows_of_a_record_are_rows_of_its_norms(make_record: Callable[..., Any], layer: dict, rows: list[int]) -> None:
+    """Fewer queries change no number of the others, on either road."""
+    from tl_ffblock.decomposition import Settings
+    from tl_ffblock.norms import contribution_norms, norms_of_vectors
+
+    record = make_record(**layer)
+    some = record.rows(torch.isin(record.queries, torch.tensor(rows)))
+    scopes = tuple(record.whole)
+    for road in (contribution_norms, norms_of_vectors):
+        everything, few = road(record, Settings(), scopes), road(some, Settings(), scopes)
+        for scope in scopes:
+            torch.testing.assert_close(few.values[scope], everything.values[scope][rows], **ALGEBRA)
+            torch.testing.assert_close(few.bias[scope], everything.bias[scope][rows], **ALGEBRA)
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "BERT", "unknown activation"])
+def test_exact_is_captum_at_fifty_steps(make_record: Callable[..., Any], name: str) -> None:
+    """Every vector of the closed form is captum's Gauss-Legendre one, relative to the scope's largest norm."""
+    from tl_ffblock.decomposition import Settings, decompose_record
+
+    record = make_record(**LAYERS[name])
+    exact, quadrature = (decompose_record(record, Settings(method=m)) for m in ("exact", "captum"))
+    for scope in exact.scopes:
+        largest = exact.parts(scope).norm(dim=-1).max()
+        assert (exact.parts(scope) - quadrature.parts(scope)).norm(dim=-1).max() < CAPTUM * largest
+        assert (exact.bias(scope) - quadrature.bias(scope)).norm(dim=-1).max() < CAPTUM * largest
+
+
+def test_exact_is_captum_with_a_remainder(make_record: Callable[..., Any]) -> None:
+    """The remainder is one more player for both methods, before and after the activation."""
+    import dataclasses
+
+    from tl_ffblock.decomposition import Settings, decompose_record
+
+    record = make_record()
+    whole = dict(record.whole)
+    whole["AtbLn"] = whole["AtbLn"] + 0.5
+    pre = whole["AtbLn"] @ record.block.feed_forward.w_in + record.block.feed_forward.b_in
+    edited = dataclasses.replace(record, whole=whole, pre=pre, edited=True)
+    exact, quadrature = (decompose_record(edited, Settings(method=m)) for m in ("exact", "captum"))
+    assert exact.remainder("AtbLnFf").norm() > 0.1
+    for part in ("parts", "bias", "remainder"):
+        one, two = getattr(exact, part)("AtbLnFf"), getattr(quadrature, part)("AtbLnFf")
+        assert (one - two).norm(dim=-1).max() < CAPTUM * exact.whole("AtbLnFf").norm(dim=-1).max()
+
+
+def test_asking_for_few_scopes_changes_no_number(make_record: Callable[..., Any], layer: dict) -> None:
+    """Each scope alone is what it is among all."""
+    from tl_ffblock.decomposition import Settings
+    from tl_ffblock.norms import contribution_norms
+
+    record = make_record(**layer)
+    everything = contribution_norms(record, Settings(), tuple(record.whole))
+    for scope in record.whole:
+        alone = contribution_norms(record, Settings(), (scope,))
+        assert list(alone.values) == [scope]
+        torch.testing.assert_close(alone.values[scope], everything.values[scope], **ALGEBRA)
+        torch.testing.assert_close(alone.completeness[scope], everything.completeness[scope], rtol=0, atol=1e-12)
+
+
+def test_permuting_tokens_permutes_the_map(make_record: Callable[..., Any]) -> None:
+    """Without causal mask positions carry no meaning of their own: a permuted record has the permuted map."""
+    import dataclasses
+
+    from tl_ffblock.decomposition import Settings
+    from tl_ffblock.norms import contribution_norms
+
+    record = make_record("post_ln", causal=False)
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    permuted = dataclasses.replace(
+        record,
+        resid_pre=record.resid_pre[order],
+        pattern=record.pattern[:, order][:, :, order],
+        value=record.value[order],
+        pre=record.pre[order],
+        whole={scope: tensor[order] for scope, tensor in record.whole.items()},
+    )
+    scopes = tuple(record.whole)
+    one, two = (contribution_norms(r, Settings(), scopes) for r in (record, permuted))
+    for scope in scopes:
+        torch.testing.assert_close(two.values[scope], one.values[scope][order][:, order], **ALGEBRA)
+
+
+def test_decomposition_names_what_there_is(make_record: Callable[..., Any]) -> None:
+    """An unknown scope is a KeyError that lists the scopes; the repr says layer, order and sizes."""
+    from tl_ffblock.decomposition import Settings, decompose_record
+
+    found = decompose_record(make_record(), Settings())
+    with pytest.raises(KeyError, match="no scope 'AtbFf' here; there are Attn, Atb, AtbLn, AtbLnFf"):
+        found.parts("AtbFf")
+    assert repr(found).startswith("Decomposition of layer 3 (pre_ln): 6 queries x 6 keys x 12 d_model")
+
+
+def _same_rows(found: Tensor, expected: Tensor, tolerance: float) -> None:
+    assert found.shape == expected.shape
+    error = (found - expected).abs() / expected.amax(dim=-1, keepdim=True).clamp(min=1e-30)
+    assert error.max() < tolerance

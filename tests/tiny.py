@@ -104,18 +104,59 @@ _LIST = (
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),
 )
 FAMILIES: dict[str, Family] = {family.name: family for family in _LIST}
+"""Families that `tests.oracle` decomposes on its own."""
+
+_NEO = {"num_heads": N_HEADS, "num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 4}
+_D_MODEL = dict(d_model=D_MODEL, **_IDS)
+_SLIDING = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
+_MORE = (
+    Family("gpt_neo", "GPTNeoForCausalLM", "GPTNeoConfig", {**_NEO, **_CTX, **_SHAPE, "intermediate_size": D_MLP}),
+    Family("gpt_bigcode", "GPTBigCodeForCausalLM", "GPTBigCodeConfig", {**_GPT2, "n_layer": 2}),
+    Family("xglm", "XGLMForCausalLM", "XGLMConfig", dict(attention_heads=N_HEADS, num_layers=2, ffn_dim=D_MLP, **_CTX, **_D_MODEL)),
+    Family("mpt", "MptForCausalLM", "MptConfig", dict(n_heads=N_HEADS, n_layers=2, max_seq_len=N_CTX, **_D_MODEL)),
+    Family("ministral3", "Ministral3ForCausalLM", "Ministral3Config", {**_GQA, "head_dim": D_HEAD, "sliding_window": 4}),
+    Family("phi3", "Phi3ForCausalLM", "Phi3Config", _GQA),
+    Family("glm", "GlmForCausalLM", "GlmConfig", {**_GQA, "head_dim": D_HEAD}),
+    Family("olmo", "OlmoForCausalLM", "OlmoConfig", _GQA),
+    Family("smollm3", "SmolLM3ForCausalLM", "SmolLM3Config", _GQA),
+    Family("stablelm", "StableLmForCausalLM", "StableLmConfig", {**_GQA, "use_qkv_bias": True}),
+    Family("stablelm_parallel", "StableLmForCausalLM", "StableLmConfig", {**_GQA, "use_parallel_residual": True}),
+    Family("starcoder2", "Starcoder2ForCausalLM", "Starcoder2Config", {**_GQA, "sliding_window": 4}),
+    Family("nemotron", "NemotronForCausalLM", "NemotronConfig", {**_GQA, "head_dim": D_HEAD}),
+    Family("apertus", "ApertusForCausalLM", "ApertusConfig", _GQA),
+    Family("arcee", "ArceeForCausalLM", "ArceeConfig", _GQA),
+    Family("ernie4_5", "Ernie4_5ForCausalLM", "Ernie4_5Config", {**_GQA, "head_dim": D_HEAD, "use_bias": True}),
+    Family("granite", "GraniteForCausalLM", "GraniteConfig", _GQA),
+    Family("hunyuan", "HunYuanDenseV1ForCausalLM", "HunYuanDenseV1Config", {**_GQA, "head_dim": D_HEAD}),
+    Family("jais2", "Jais2ForCausalLM", "Jais2Config", {**_GQA, "head_dim": D_HEAD}),
+    Family("nanochat", "NanoChatForCausalLM", "NanoChatConfig", {**_GQA, "head_dim": D_HEAD}),
+    Family("seed_oss", "SeedOssForCausalLM", "SeedOssConfig", {**_GQA, **_WIDE_HEAD}),
+    Family("vaultgemma", "VaultGemmaForCausalLM", "VaultGemmaConfig", {**_GQA, **_WIDE_HEAD, **_SLIDING}),
+    Family("olmoe", "OlmoeForCausalLM", "OlmoeConfig", dict(num_experts=4, num_experts_per_tok=2, **_GQA)),
+    Family("codegen", "CodeGenForCausalLM", "CodeGenConfig", {**_GPT2, "n_layer": 2, "rotary_dim": 4}),
+    Family("cohere", "CohereForCausalLM", "CohereConfig", _GQA),
+    Family("cohere2", "Cohere2ForCausalLM", "Cohere2Config", {**_GQA, **_SLIDING, "head_dim": D_HEAD}),
+    Family("glm4", "Glm4ForCausalLM", "Glm4Config", {**_GQA, "head_dim": D_HEAD}),
+    Family("olmo3", "Olmo3ForCausalLM", "Olmo3Config", {**_GQA, **_SLIDING}),
+    Family("flex_olmo", "FlexOlmoForCausalLM", "FlexOlmoConfig", dict(num_experts=4, num_experts_per_tok=2, **_GQA)),
+    Family("exaone4", "Exaone4ForCausalLM", "Exaone4Config", {**_GQA, **_SLIDING, "head_dim": D_HEAD}),
+    Family("openai_gpt", "OpenAIGPTLMHeadModel", "OpenAIGPTConfig", {**_GPT2, "n_layer": 2}),
+)
+MORE_FAMILIES: dict[str, Family] = {family.name: family for family in _MORE}
+"""Families without an oracle of their own: checked against Hugging Face's outputs and captum."""
+ALL_FAMILIES: dict[str, Family] = {**FAMILIES, **MORE_FAMILIES}
 
 
 def hf_model(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **config_overrides: Any) -> nn.Module:
     """The Hugging Face model of a family with every parameter perturbed, in eval mode, with eager attention.
 
     Args:
-        family: A key of `FAMILIES`.
+        family: A key of `ALL_FAMILIES`.
         seed: Same seed, same weights, whatever the dtype.
         dtype: Weights are drawn in float32 and then cast.
         **config_overrides: Entries of the config that differ from the family's.
     """
-    return _build(FAMILIES[family], FAMILIES[family].model_class, seed, dtype, config_overrides)
+    return _build(ALL_FAMILIES[family], ALL_FAMILIES[family].model_class, seed, dtype, config_overrides)
 
 
 def bridge(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **config_overrides: Any) -> Any:
@@ -123,7 +164,7 @@ def bridge(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **con
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
     model = hf_model(family, seed, dtype, **config_overrides)
-    return build_bridge_from_module(model, FAMILIES[family].architecture, hf_config=model.config).eval()
+    return build_bridge_from_module(model, ALL_FAMILIES[family].architecture, hf_config=model.config).eval()
 
 
 def hooked(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **config_overrides: Any) -> Any:
@@ -156,8 +197,8 @@ def hooked(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **con
 
 def tokens(family: str, n: int, seed: int = 0) -> Tensor:
     """`n` random token ids (LongTensor [n]) none of which is special in the family."""
-    if family not in FAMILIES:
-        raise KeyError(f"unknown family {family!r}; there are {', '.join(FAMILIES)}")
+    if family not in ALL_FAMILIES:
+        raise KeyError(f"unknown family {family!r}; there are {', '.join(ALL_FAMILIES)}")
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(N_SPECIAL, VOCAB, (n,), generator=generator)
 

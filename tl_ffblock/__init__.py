@@ -19,32 +19,39 @@ if TYPE_CHECKING:
     from tl_ffblock.maps import ContributionMaps
     from tl_ffblock.measures import amplification, contextualization_change
     from tl_ffblock.models import load_model
+    from tl_ffblock.patching import Contributions, causal_validation, patched_maps
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "ContributionMaps": "maps",
+    "Contributions": "patching",
     "Decomposition": "decomposition",
     "FFBlockError": "errors",
     "amplification": "measures",
     "capture": "bridge.capture",
+    "causal_validation": "patching",
     "contextualization_change": "measures",
     "contribution_maps": "contributions",
     "decompose": "contributions",
     "load_model": "models",
+    "patched_maps": "patching",
 }
 
 __all__ = [
     "ContributionMaps",
+    "Contributions",
     "Decomposition",
     "FFBlockError",
     "__version__",
     "amplification",
     "capture",
+    "causal_validation",
     "contextualization_change",
     "contribution_maps",
     "decompose",
     "load_model",
+    "patched_maps",
 ]
 
 

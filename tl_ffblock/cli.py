@@ -1,4 +1,4 @@
-"""The command line: `tl-ffblock map TEXT` and `tl-ffblock models`.
+"""The command line: `tl-ffblock map TEXT`, `tl-ffblock models` and `tl-ffblock run EXPERIMENT`.
 
 1. Arguments are read and checked with the standard library alone; torch and the models are imported
    only by the command that needs them.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tl_ffblock import __version__
 from tl_ffblock.errors import FFBlockError, InputError
+from tl_ffblock.experiments.command import add_to as add_run_to
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -243,6 +244,8 @@ def _parser() -> argparse.ArgumentParser:
 
     add = commands.add_parser("models", help="what can be loaded here", description="Models and blocks supported here.")
     add.set_defaults(command=_models)
+
+    add_run_to(commands)
     return parser
 
 

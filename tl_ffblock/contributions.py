@@ -6,7 +6,7 @@ captured and is forgotten, so memory holds one layer and the result.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from jaxtyping import Int
@@ -46,6 +46,7 @@ def contribution_maps(
     scopes: Sequence[str] | str | None = None,
     queries: Sequence[int] | int | None = None,
     attention_mask: Int[Tensor, "*batch pos"] | None = None,
+    token_type_ids: Int[Tensor, "*batch pos"] | None = None,
     fwd_hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]] = (),
     cache: Any = None,
     method: Method = "exact",
@@ -71,6 +72,7 @@ def contribution_maps(
         queries: Positions to write as sums, negative ones from the end of each sequence; None means
             all. Cost grows with their number.
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
+        token_type_ids: The segment of each token, for BERT.
         fwd_hooks: Hooks for this run, as in `run_with_hooks`. An edit inside a block becomes its remainder.
         cache: An ActivationCache of the same run, or the records of `capture`; saves the forward pass.
         method: "exact" (closed form of Integrated Gradients) or "captum" (Gauss-Legendre, slow).
@@ -97,7 +99,7 @@ def contribution_maps(
     settings = _settings(known, method, n_steps, value_bias, rtol, precision, chunk_bytes)
     wanted_scopes = select_scopes(known.family.order, scopes)
     wanted_layers = select_layers(known, layers)
-    batches = _batches(known, input, attention_mask, cache)
+    batches = _batches(known, input, attention_mask, cache, token_type_ids)
     results = []
     with _Progress(known, len(batches) * len(wanted_layers)) as progress:
         for batch in batches:
@@ -114,6 +116,7 @@ def decompose(
     layer: int,
     queries: Sequence[int] | int | None = None,
     attention_mask: Int[Tensor, "*batch pos"] | None = None,
+    token_type_ids: Int[Tensor, "*batch pos"] | None = None,
     fwd_hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]] = (),
     cache: Any = None,
     method: Method = "exact",
@@ -129,7 +132,7 @@ def decompose(
     """
     known = identify(model)
     settings = _settings(known, method, n_steps, value_bias, rtol, precision)
-    batches = _batches(known, input, attention_mask, cache)
+    batches = _batches(known, input, attention_mask, cache, token_type_ids)
     found: list[Decomposition] = []
     for batch in batches:
         vectors = _Vectors(known, settings, batch, queries)
@@ -165,8 +168,12 @@ class _Sequences:
         for index in range(len(self.batch.tokens)):
             one = record.sequence(index, self.batch.real(index))
             wanted = torch.tensor(sorted(set(self.asked[index])), device=one.queries.device)
+            one = one.rows(torch.isin(one.queries, wanted))
             if len(one.queries) != len(wanted):
-                one = one.rows(torch.isin(one.queries, wanted))
+                raise InputError(
+                    f"cache: layer {one.layer} was captured at positions {record.queries[index].tolist()}; asked for are "
+                    f"{sorted(set(self.asked[index]))}. Capture them too, or leave cache out."
+                )
             _refuse_nan(self.model, one)
             check_once(self.model, one, self.settings.rtol)
             yield index, one
@@ -245,9 +252,12 @@ class _Vectors(_Sequences):
         self.found: list[Decomposition] = []
 
     def __call__(self, record: LayerRecord) -> None:
-        for _, one in self.records(record):
-            with torch.no_grad():
-                decomposition = decompose_record(one, self.settings)
+        for index, one in self.records(record):
+            ascending = one.queries.tolist()
+            in_order = torch.tensor(
+                [ascending.index(position) for position in self.asked[index]], device=one.queries.device
+            )
+            decomposition = decompose_record(one.rows(in_order), self.settings)
             self.certify(one, {scope: decomposition.completeness(scope) for scope in decomposition.scopes})
             self.found.append(decomposition)
 
@@ -279,13 +289,17 @@ def _run(
 ) -> None:
     """Deliver every layer's record, from a forward pass or from what was captured before."""
     if cache is not None:
+        if fwd_hooks:
+            raise InputError("fwd_hooks with cache: a cached run cannot be edited any more; give one of the two.")
         wanted = Wanted(model, receive.rows(), receive.settings.dtype)
         records = cache if isinstance(cache, Records) else records_of_cache(wanted, cache, layers)
+        _refuse_other_run(model, records, cache, receive.settings)
         for layer in layers:
-            _same_tokens(records[layer], batch)
-            receive(records[layer])
+            _same_tokens(records[layer], batch, cache)
+            with torch.no_grad():
+                receive(records[layer])
         return
-    unknown = [name for name, _ in fwd_hooks if isinstance(name, str) and name not in model.lens.hook_dict]
+    unknown = [name for name, _ in fwd_hooks if isinstance(name, str) and name not in model.hook_points]
     if unknown:
         raise InputError(f"fwd_hooks: {model.name} has no HookPoint {', '.join(unknown)}.")
     hooks = model.lens.hooks(fwd_hooks=list(fwd_hooks)) if fwd_hooks else nullcontext()
@@ -333,30 +347,46 @@ def _settings(
     return Settings(method, n_steps, value_bias, rtol, precision, chunk_bytes)
 
 
-def _batches(model: Model, given: Any, attention_mask: Tensor | None, cache: Any) -> list[Batch]:
-    batches = prepare(model, given, attention_mask)
+def _batches(
+    model: Model, given: Any, attention_mask: Tensor | None, cache: Any, token_type_ids: Tensor | None
+) -> list[Batch]:
+    batches = prepare(model, given, attention_mask, token_type_ids)
     if cache is not None and len(batches) > 1:
         raise InputError("cache holds one run; give the token tensor of that run, not a list of texts.")
     return batches
 
 
-def _same_tokens(record: LayerRecord, batch: Batch) -> None:
+def _refuse_other_run(model: Model, records: Records, cache: Any, settings: Settings) -> None:
+    if records.model.lens is not model.lens:
+        raise InputError(f"cache holds records of another model ({records.model.name}), not of this {model.name}.")
+    captured = {record.block.attention.w_o.dtype for record in records.values()}
+    if captured and captured != {settings.dtype}:
+        raise InputError(
+            f"cache was captured for {captured.pop()} arithmetic, precision={settings.precision!r} asks for {settings.dtype}: "
+            f"capture with dtype={settings.dtype}, or leave one of the two out."
+        )
+
+
+def _same_tokens(record: LayerRecord, batch: Batch, cache: Any) -> None:
     if record.resid_pre.shape[:2] != batch.tokens.shape:
         raise InputError(
             f"cache is of a run of shape {tuple(record.resid_pre.shape[:2])}, the input is {tuple(batch.tokens.shape)} "
             "[batch, pos]: give the input of that run."
         )
+    cached = getattr(cache, "cache_dict", {}).get("embed.hook_in")
+    if cached is not None and not torch.equal(cached.cpu().reshape(batch.tokens.shape), batch.tokens):
+        raise InputError("cache is of a run of other tokens than the input: give the input of that run.")
 
 
 def _positions(queries: Sequence[int] | int | None, length: int) -> list[int]:
     if queries is None:
         return list(range(length))
-    asked = [queries] if isinstance(queries, int) else list(queries)
-    if not asked or not all(isinstance(q, int) and -length <= q < length for q in asked):
+    asked = [queries] if isinstance(queries, SupportsIndex) else list(queries)
+    if not asked or not all(isinstance(q, SupportsIndex) and -length <= int(q) < length for q in asked):
         raise InputError(
             f"queries={asked}: expected positions from {-length} to {length - 1} of a sequence of {length} tokens."
         )
-    return [q % length for q in asked]
+    return [int(q) % length for q in asked]
 
 
 def _refuse_nan(model: Model, record: LayerRecord) -> None:

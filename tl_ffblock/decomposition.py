@@ -51,10 +51,10 @@ class Settings:
             raise InputError(f'method={self.method!r}: expected "exact" or "captum".')
         if self.value_bias not in ("bias", "token"):
             raise InputError(f'value_bias={self.value_bias!r}: expected "bias" or "token".')
-        if self.n_steps < 1:
-            raise InputError(f"n_steps={self.n_steps}: expected at least 1.")
-        if not self.rtol > 0:
-            raise InputError(f"rtol={self.rtol}: expected a positive number.")
+        if not isinstance(self.n_steps, int) or self.n_steps < 1:
+            raise InputError(f"n_steps={self.n_steps!r}: expected a whole number, at least 1.")
+        if not isinstance(self.rtol, int | float) or not self.rtol > 0:
+            raise InputError(f"rtol={self.rtol!r}: expected a positive number.")
         if self.precision not in get_args(Precision):
             raise InputError(f"precision={self.precision!r}: expected one of {', '.join(get_args(Precision))}.")
         if self.chunk_bytes is not None and self.chunk_bytes < 1:

@@ -147,8 +147,8 @@ class LayerRecord:
         def take(tensor: Tensor) -> Tensor:
             return tensor[index].to(weights)
 
-        one = replace(
-            self._per_query(take),
+        one = self._changed(
+            take,
             queries=self.queries[index].to(weights.device),
             resid_pre=take(self.resid_pre),
             pattern=take(self.pattern),
@@ -168,17 +168,28 @@ class LayerRecord:
 
     def rows(self, chosen: slice | Bool[Tensor, " query"]) -> "LayerRecord":
         """The same sequence with some of its queries only."""
-        some = self._per_query(lambda tensor: tensor[chosen])
-        return replace(some, queries=self.queries[chosen], pattern=self.pattern[:, chosen])
+        return self._changed(
+            lambda tensor: tensor[chosen],
+            queries=self.queries[chosen],
+            resid_pre=self.resid_pre,
+            pattern=self.pattern[:, chosen],
+            value=self.value,
+        )
 
-    def _per_query(self, change: Callable[[Tensor], Tensor]) -> "LayerRecord":
-        """Change every tensor whose rows are the queries, the pattern apart."""
+    def _changed(
+        self, change: Callable[[Tensor], Tensor], *, queries: Tensor, resid_pre: Tensor, pattern: Tensor, value: Tensor
+    ) -> "LayerRecord":
+        """Other queries and sources, with every tensor whose rows are the queries changed alike."""
 
         def optional(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else change(tensor)
 
         return replace(
             self,
+            queries=queries,
+            resid_pre=resid_pre,
+            pattern=pattern,
+            value=value,
             pre=optional(self.pre),
             pre_linear=optional(self.pre_linear),
             post=optional(self.post),

@@ -10,7 +10,7 @@ from .conftest import Command
 HEAVY = {"torch", "transformers", "transformer_lens", "numpy", "scipy", "pandas", "captum", "circuitsvis"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["map", "--help"], ["--version"], ["map"], ["models"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["--help"], ["map", "--help"], ["--version"], ["map"]], ids=" ".join)
 def test_heavy_libraries_are_imported_late(arguments: list[str]) -> None:
     """Nothing that takes seconds to import is imported before a model is needed."""
     script = f"""

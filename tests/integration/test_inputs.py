@@ -257,7 +257,7 @@ def test_hooks_do_not_go_with_a_cache(ffb: ModuleType, model_of: Models) -> None
         ffb.contribution_maps(model, tokens, cache=cache, fwd_hooks=[("blocks.0.hook_mlp_out", lambda t, hook: 2 * t)])
 
 
-@pytest.mark.filterwarnings("ignore:run_with_cache. skipped")
+@pytest.mark.filterwarnings("ignore:run_with_cache.*gated-off")
 def test_an_incomplete_cache_names_what_is_missing(ffb: ModuleType, model_of: Models) -> None:
     """A cache made with names_filter lacks sites, and the error names them and the remedy."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 6)

@@ -10,6 +10,10 @@ import torch
 from tests import tiny
 from tests.tolerances import COMPLETE_FLOAT32
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*HookedTransformer.*:DeprecationWarning", "ignore:.*HookedEncoder.*:DeprecationWarning"
+)
+
 FAMILIES = ("gpt2", "opt", "llama_nobias", "mistral", "qwen2", "bert")
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -43,10 +43,16 @@ def both_signs(values: list[float], dtype: torch.dtype = torch.float64) -> Tenso
     return torch.tensor([*values, *(-v for v in values)], dtype=dtype)
 
 
+@cache
+def path() -> tuple[Tensor, Tensor]:
+    """500 Gauss-Legendre nodes on [0, 1] and their weights."""
+    nodes, weights = (torch.from_numpy(array) for array in np.polynomial.legendre.leggauss(500))
+    return (nodes + 1) / 2, weights / 2
+
+
 def by_quadrature(function: Elementwise, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """r, A and B by their definitions: float64 means over t in [0, 1] of g'(ta), g(ta) and t g'(ta)."""
-    nodes, weights = (torch.from_numpy(array) for array in np.polynomial.legendre.leggauss(500))
-    t, w = (nodes + 1) / 2, weights / 2
+    t, w = path()
     points = (a.double()[:, None] * t).requires_grad_()
     values = function(points)
     (slopes,) = torch.autograd.grad(values.sum(), points)

@@ -1,7 +1,7 @@
 """Text and tensors -> batches of tokens, their labels, and the forward pass."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,6 +19,8 @@ class Batch:
     tokens: Int[Tensor, "batch pos"]
     mask: Bool[Tensor, "batch pos"] | None = None
     """True at real tokens; None where there is no padding."""
+    token_types: Int[Tensor, "batch pos"] | None = None
+    """Segment of each token, for BERT; None means 0 everywhere."""
 
     def real(self, index: int) -> Int[Tensor, " pos"] | None:
         """The unpadded positions of a sequence; None means all."""
@@ -29,7 +31,9 @@ class Batch:
         return self.tokens[index] if self.mask is None else self.tokens[index][self.mask[index]]
 
 
-def prepare(model: Model, given: Any, attention_mask: Tensor | None) -> list[Batch]:
+def prepare(
+    model: Model, given: Any, attention_mask: Tensor | None, token_type_ids: Tensor | None = None
+) -> list[Batch]:
     """What the user gave -> batches to run: a text alone, a tensor as it is.
 
     Texts of a list run one by one: nothing is padded, and no pair of tokens is computed in vain.
@@ -38,9 +42,12 @@ def prepare(model: Model, given: Any, attention_mask: Tensor | None) -> list[Bat
         InputError: for empty, too long or malformed input.
     """
     if isinstance(given, Tensor):
-        return [_from_tensor(model, given, attention_mask)]
+        batch = _from_tensor(model, given, attention_mask)
+        return [batch if token_type_ids is None else _with_types(model, batch, token_type_ids)]
     if attention_mask is not None:
         raise InputError("attention_mask goes with a token tensor; texts are never padded here.")
+    if token_type_ids is not None:
+        raise InputError("token_type_ids goes with a token tensor, not with texts.")
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
         raise InputError(
@@ -69,9 +76,11 @@ def run(model: Model, batch: Batch) -> None:
     device = next(model.lens.parameters()).device
     tokens = batch.tokens.to(device)
     name = "one_zero_attention_mask" if model.api == "HookedEncoder" else "attention_mask"
-    mask = {} if batch.mask is None else {name: batch.mask.to(device).long()}
+    options = {} if batch.mask is None else {name: batch.mask.to(device).long()}
+    if batch.token_types is not None:
+        options["token_type_ids"] = batch.token_types.to(device)
     with torch.no_grad():
-        model.lens(tokens, **mask)
+        model.lens(tokens, **options)
 
 
 def _from_text(model: Model, text: str) -> Batch:
@@ -94,9 +103,15 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
             f"input is a tensor of shape {tuple(tokens.shape)} and dtype {tokens.dtype}; expected integer token ids, "
             "[pos] or [batch, pos]."
         )
+    if tokens.numel() == 0:
+        raise InputError(f"input has no tokens (shape {tuple(tokens.shape)}); give at least one.")
     batch = tokens.detach().cpu().long().reshape(-1, tokens.shape[-1])
     if attention_mask is None:
         return Batch(_checked(model, batch))
+    if not isinstance(attention_mask, Tensor) or attention_mask.ndim == 0 or attention_mask.numel() == 0:
+        raise InputError(
+            f"attention_mask is {attention_mask!r}; expected a tensor of zeros and ones of the input's shape {tuple(tokens.shape)}."
+        )
     mask = attention_mask.detach().cpu().reshape(-1, attention_mask.shape[-1])
     if mask.shape != batch.shape or not torch.isin(mask, torch.tensor([0, 1], dtype=mask.dtype)).all():
         raise InputError(
@@ -107,6 +122,25 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
     if not mask.any(dim=1).all():
         raise InputError(f"attention_mask hides every token of sequence {int((~mask.any(dim=1)).nonzero()[0])}.")
     return Batch(_checked(model, batch), None if mask.all() else mask)
+
+
+def _with_types(model: Model, batch: Batch, token_type_ids: Tensor) -> Batch:
+    config = getattr(getattr(model.lens, "original_model", None), "config", None)
+    count = 2 if model.api == "HookedEncoder" else getattr(config, "type_vocab_size", None)
+    if model.family.order != "post_ln" or model.family.causal or count is None:
+        raise InputError(f"token_type_ids: {model.name} ({model.family.name}) has no token types; leave it out.")
+    types = token_type_ids.detach().cpu()
+    if types.is_floating_point() or types.dtype == torch.bool or types.shape[-1:] != batch.tokens.shape[-1:]:
+        raise InputError(
+            f"token_type_ids has shape {tuple(types.shape)} and dtype {types.dtype}; expected integers of the input's shape."
+        )
+    types = types.long().reshape(-1, types.shape[-1])
+    if types.shape != batch.tokens.shape or int(types.min()) < 0 or int(types.max()) >= count:
+        raise InputError(
+            f"token_type_ids has shape {tuple(token_type_ids.shape)} and values {sorted(set(types.flatten().tolist()))[:5]}; "
+            f"expected 0 to {count - 1}, of the input's shape."
+        )
+    return replace(batch, token_types=types)
 
 
 def _checked(model: Model, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:

@@ -1,7 +1,9 @@
 """The identities of a block, checked on captured tensors when a model's layer is first seen.
 
 They say that our reading of the model is right: which HookPoint carries what, how weights are laid
-out, which activation runs. Each is an equation between tensors of the model itself.
+out, which activation runs. Each is an equation between tensors of the model itself. Together they are
+the layer's whole program (scopes.py), from its input to the next norm, so a block that does anything
+else misses one of them.
 """
 
 from collections.abc import Iterator
@@ -11,7 +13,8 @@ import torch
 from torch import Tensor
 
 from tl_ffblock.bridge.families import Model
-from tl_ffblock.errors import IdentityError
+from tl_ffblock.bridge.weights import ReadAttention
+from tl_ffblock.errors import FFBlockError, IdentityError, UnsupportedModelError
 from tl_ffblock.parts import attend, relative_error
 from tl_ffblock.records import Experts, FeedForward, LayerRecord
 from tl_ffblock.scopes import PROGRAMS, Add, Attend, Feed, Normalise
@@ -25,18 +28,33 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
 
     Raises:
         IdentityError: naming layer and identity.
+        UnsupportedModelError: the same, for an architecture outside the table of families.
     """
     seen = _seen.setdefault(model.lens, set())
     if record.layer in seen or record.edited:
         return
-    for identity, error in identities(record.rows(slice(0, _ROWS))):
-        if not error <= rtol:
-            raise IdentityError(
-                f"{model.name} ({model.family.name}), layer {record.layer}: {identity} does not hold on the captured "
-                f"tensors (relative error {error:.1e} > {rtol:.0e}). The block is not what this family's is, or was "
-                "changed outside its HookPoints; no map is made."
-            )
-    seen.add(record.layer)
+    try:
+        for identity, error in identities(record.rows(slice(0, _ROWS))):
+            if not error <= rtol:
+                raise _contradiction(model, record.layer, f"{identity} (relative error {error:.1e} > {rtol:.0e})")
+    except (RuntimeError, ValueError, TypeError) as error:
+        if isinstance(error, FFBlockError):
+            raise
+        raise _contradiction(model, record.layer, f"shapes of tensors and weights agree ({error})") from error
+    if record.resid_pre.shape[0] > 1:  # with a single token any pattern is 1
+        seen.add(record.layer)
+
+
+def _contradiction(model: Model, layer: int, broken: str) -> Exception:
+    where = f"{model.name} ({model.family.name}), layer {layer}: this does not hold on the captured tensors: {broken}."
+    if model.family.listed:
+        return IdentityError(
+            f"{where} The block is not what this family's is, or was changed outside its HookPoints; no map is made."
+        )
+    return UnsupportedModelError(
+        f"{where} The architecture is not in the table, was taken for a {model.family.order} block for its norms, and is "
+        f"none; no map is made. `tl-ffblock models` lists what is supported."
+    )
 
 
 @torch.no_grad()
@@ -45,6 +63,14 @@ def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
     if record.block.causal:
         later = torch.arange(record.resid_pre.shape[0], device=record.queries.device) > record.queries[:, None]
         yield "pattern is zero after the query", float((record.pattern * later).abs().max())
+    attention = record.block.attention
+    if isinstance(attention, ReadAttention):
+        expected = attention.values(record.resid_pre)
+        value = record.value.repeat_interleave(expected.shape[1] // record.value.shape[1], dim=1)
+        gap = (expected - value).flatten(1).norm(dim=-1)
+        # Held against the largest: the values of an attention sink are the small rest of large summands.
+        name = "layer input W_V + b_V = value" if attention.norm is None else "norm(layer input) W_V + b_V = value"
+        yield name, float(gap.max() / value.flatten(1).norm(dim=-1).max())
     for step in PROGRAMS[record.block.order]:
         whole = record.whole[step.scope]
         match step.operation:

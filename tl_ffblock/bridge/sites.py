@@ -9,9 +9,11 @@ A norm's output is `hook_out` on a bridge. HookedTransformer and HookedEncoder o
 branch: that tensor is `hook_normalized * hook_scale` (site `scale.<scope>`).
 """
 
+from importlib.metadata import version
 from typing import Any
 
 from tl_ffblock.bridge.families import Model
+from tl_ffblock.errors import UnsupportedModelError
 
 BEFORE_GAIN = "hook_normalized"
 
@@ -20,7 +22,7 @@ def site_names(model: Model, layer: int) -> dict[str, str]:
     """HookPoint name of every site of a layer."""
     block = model.lens.blocks[layer]
     sites = {"resid_pre": "hook_resid_pre", "pattern": "attn.hook_pattern", "value": "attn.hook_v"}
-    sites |= _feed_forward(block) | _whole(model, block)
+    sites |= _feed_forward(model, layer) | _whole(model, block)
     absolute = {site: f"blocks.{layer}.{name}" for site, name in sites.items()}
     if model.family.order in ("pre_ln", "sandwich", "parallel"):
         absolute["whole.AtbLnFfResLn"] = f"{next_norm(model, layer)}.{_norm_out(model)}"
@@ -53,11 +55,19 @@ def _norm_out(model: Model) -> str:
     return "hook_out" if model.api == "TransformerBridge" else BEFORE_GAIN
 
 
-def _feed_forward(block: Any) -> dict[str, str]:
+def _feed_forward(model: Model, layer: int) -> dict[str, str]:
+    block = model.lens.blocks[layer]
     if has_experts(block.mlp):
         routing = {"probabilities": "mlp.hook_expert_weights", "chosen": "mlp.hook_expert_indices"}
         if hasattr(block.mlp, "gate"):  # a bridge of TransformerLens 3.9 has the router's logits only
             routing = {"router_logits": "mlp.gate.hook_out"}
+        missing = [name for name in routing.values() if f"blocks.{layer}.{name}" not in model.hook_points]
+        if missing:
+            raise UnsupportedModelError(
+                f"{model.name} ({model.family.name}), layer {layer}: the router of its experts has no HookPoint "
+                f"{', '.join(missing)} in TransformerLens {version('transformer-lens')}, so the experts' weights of a run are "
+                f"not known.{' It needs TransformerLens 4.' if model.family.name == 'gpt_oss' else ''}"
+            )
         shared = {"shared": "mlp.shared_expert_gate.hook_out"} if hasattr(block.mlp, "shared_expert_gate") else {}
         return routing | shared
     inside = {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
@@ -69,13 +79,15 @@ def _whole(model: Model, block: Any) -> dict[str, str]:
     out, on_bridge = _norm_out(model), model.api == "TransformerBridge"
     match model.family.order:
         case "post_ln" if on_bridge:
+            # The block of GPT-1 returns a list, which its own output HookPoint lets pass unseen.
+            output = f"ln2.{out}" if model.family.name == "GPT" else "hook_resid_post"
             return {
                 "whole.Attn": "attn.o.hook_out",
                 "whole.AttnRes": "ln1.hook_in",
                 "whole.Atb": f"ln1.{out}",
                 "whole.AtbFf": "hook_mlp_out",
                 "whole.AtbFfRes": "ln2.hook_in",
-                "whole.AtbFfResLn": "hook_resid_post",
+                "whole.AtbFfResLn": output,
             }
         case "post_ln":
             return {
@@ -87,11 +99,13 @@ def _whole(model: Model, block: Any) -> dict[str, str]:
                 "whole.AtbFfResLn": "hook_normalized_resid_post",
             }
         case "pre_ln":
+            # Granite's scaled branches have HookPoints that stay silent; at a scale of 1 these carry the same.
+            scaled = hasattr(block, "residual_contribution_scale")
             return {
-                "whole.Attn": "hook_attn_out",
+                "whole.Attn": "attn.hook_out" if scaled else "hook_attn_out",
                 "whole.Atb": "hook_resid_mid",
                 "whole.AtbLn": f"ln2.{out}",
-                "whole.AtbLnFf": "hook_mlp_out",
+                "whole.AtbLnFf": "mlp.hook_out" if scaled else "hook_mlp_out",
                 "whole.AtbLnFfRes": "hook_resid_post",
             }
         case "parallel":

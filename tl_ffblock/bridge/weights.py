@@ -5,6 +5,7 @@ in places (activation names, widths): the activation is the module's own functio
 values; the gain of an offset RMSNorm is 1 + weight; absent biases are zero.
 """
 
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from tl_ffblock.activations import Activation, ClampedGate, recognise
 from tl_ffblock.bridge.families import Model
 from tl_ffblock.bridge.sites import branch_norms, ff_norm, has_experts, next_norm
-from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.folding import FoldStore
 from tl_ffblock.records import AttentionWeights, Block, Experts, FeedForward, Norm
 
@@ -24,8 +25,39 @@ _folds: WeakKeyDictionary[object, FoldStore] = WeakKeyDictionary()
 _ACTIVATION_ATTRIBUTES = ("act", "act_fn", "activation_fn", "gelu_impl", "activation")
 
 
+@dataclass(frozen=True)
+class ReadAttention(AttentionWeights):
+    """Attention with what makes its values, so that the self-check can hold them against the run's."""
+
+    norm: Norm | None
+    """The norm before; None where attention reads the layer's input itself."""
+    w_v: Float[Tensor, "kv_head d d_head"]
+    b_v: Float[Tensor, "kv_head d_head"]
+
+    def values(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key kv_head d_head"]:
+        """What the weights say the values of a layer's input are."""
+        normed = x if self.norm is None else self.norm(x)
+        return torch.einsum("jd,hde->jhe", normed, self.w_v) + self.b_v
+
+
 def read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
-    """The weights of one layer in the decomposition's dtype, on their own device, detached."""
+    """The weights of one layer in the decomposition's dtype, on their own device, detached.
+
+    Raises:
+        UnsupportedModelError: if they are not where a block of this family has them.
+    """
+    try:
+        return _read_block(model, layer, dtype)
+    except (AttributeError, TypeError, ValueError, IndexError, RuntimeError) as error:
+        if isinstance(error, FFBlockError):
+            raise
+        raise UnsupportedModelError(
+            f"{model.name} ({model.family.name}), layer {layer}: its weights are not laid out as a {model.family.order} "
+            f"block's: {error}"
+        ) from error
+
+
+def _read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
     block = model.lens.blocks[layer]
     return Block(
         layer=layer,
@@ -70,31 +102,30 @@ def working_dtype(model: Model) -> torch.dtype:
 def is_processed(model: Model) -> bool:
     """Whether weights were folded or centred after loading (norms are not invariant to that)."""
     lens = model.lens
-    if getattr(lens, "_weights_processed", False):
-        return True
+    if model.api == "TransformerBridge":
+        return bool(lens._weights_processed)
     if str(getattr(lens.cfg, "normalization_type", "")).endswith("Pre"):
-        return True
-    if model.api == "TransformerBridge" and not lens.compatibility_mode:
-        return False
+        return True  # fold_ln
     if model.family.order == "post_ln" or has_experts(lens.blocks[0].mlp):
         return False
-    w_out = lens.blocks[0].mlp.W_out
-    centred = w_out.mean(dim=-1).abs().max() < 1e-5 * w_out.abs().max()
-    gain = getattr(getattr(lens.blocks[0], "ln1", None), "w", None)
-    return bool(centred) or gain is None or bool((gain == 1).all())
+    w_out = lens.blocks[0].mlp.W_out  # center_writing_weights
+    return bool(w_out.mean(dim=-1).abs().max() < 1e-5 * w_out.abs().max())
 
 
-def _attention(attn: Any, norm: Norm | None, dtype: torch.dtype) -> AttentionWeights:
+def _attention(attn: Any, norm: Norm | None, dtype: torch.dtype) -> ReadAttention:
     w_o = _tensor(attn.W_O, dtype)
     heads, d_head, d_model = w_o.shape
     w_v = _tensor(attn.W_V, dtype)
-    constant = _bias(attn.b_V, (w_v.shape[0], d_head), w_o)
+    b_v = constant = _bias(attn.b_V, (w_v.shape[0], d_head), w_o)
     if norm is not None:
         constant = constant + torch.einsum("d,hde->he", norm.shift, w_v)
-    return AttentionWeights(
+    return ReadAttention(
         w_o=w_o,
         b_o=_bias(attn.b_O, (d_model,), w_o),
         value_constant=constant.repeat_interleave(heads // w_v.shape[0], dim=0),
+        norm=norm,
+        w_v=w_v,
+        b_v=b_v,
     )
 
 
@@ -217,7 +248,7 @@ def _norm(model: Model, name: str, like: Float[Tensor, " d"]) -> Norm:
     norm, cfg = _module(model.lens, name), model.lens.cfg
     if model.api == "TransformerBridge":
         centred = not norm.uses_rms_norm
-        offset = not centred and bool(getattr(norm, "uses_weight_offset", getattr(cfg, "rmsnorm_uses_offset", False)))
+        offset = _gain_is_offset(norm, cfg, centred=centred)
     else:
         centred = str(cfg.normalization_type).startswith("LN")
         offset = False
@@ -226,6 +257,15 @@ def _norm(model: Model, name: str, like: Float[Tensor, " d"]) -> Norm:
     weight, shift = (getattr(norm, attribute, None) for attribute in ("w", "b"))
     gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
     return Norm(gain + 1 if offset else gain, _bias(shift, like.shape, like), float(eps), centred)
+
+
+def _gain_is_offset(norm: Any, cfg: Any, *, centred: bool) -> bool:
+    """Whether the gain is 1 + weight: Gemma's RMSNorm, Nemotron's LayerNorm1P."""
+    if hasattr(norm, "uses_weight_offset"):
+        return bool(norm.uses_weight_offset)
+    if centred:
+        return type(_inner(norm)).__name__.endswith("1P")
+    return bool(getattr(cfg, "rmsnorm_uses_offset", False))
 
 
 def _like(model: Model, layer: int, dtype: torch.dtype) -> Float[Tensor, " d"]:

@@ -1,0 +1,231 @@
+"""How long a map takes, against one matrix product, the obvious way, captum, and the forward pass.
+
+    python benchmarks/speed.py [--quick] [--json FILE] [--plot FILE.svg]
+
+All figures of a table come from one run on one machine and are meant as ratios. Random weights of the
+stated sizes (dense arithmetic does not care); times are the least of several repetitions, in process
+CPU seconds on one thread and wall seconds on several. Slow methods are timed on a sample of the
+queries and scaled by the exact number of pairs.
+"""
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from captum.attr import IntegratedGradients
+from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+import tl_ffblock as ffb
+from tl_ffblock.decomposition import LayerRun, Settings, walk
+from tl_ffblock.norms import contribution_norms, norms_of_vectors
+from tl_ffblock.records import FeedForward, LayerRecord
+from tl_ffblock.scopes import Feed, PROGRAMS, scope_names
+
+STEPS = 50
+"""Quadrature steps of captum, as in the paper."""
+
+
+@dataclass(frozen=True)
+class Size:
+    name: str
+    architecture: str
+    d_model: int = 768
+    heads: int = 12
+    layers: int = 12
+
+
+GPT2 = Size("GPT-2 small", "GPT2LMHeadModel")
+BERT = Size("BERT base", "BertForMaskedLM")
+
+
+def build(size: Size, n_ctx: int = 1024) -> Any:
+    """A random model of a size, every parameter perturbed."""
+    torch.manual_seed(0)
+    if size.architecture == "GPT2LMHeadModel":
+        config = transformers.GPT2Config(n_embd=size.d_model, n_head=size.heads, n_layer=size.layers, n_positions=n_ctx)
+        model = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="eager")
+    else:
+        config = transformers.BertConfig(
+            hidden_size=size.d_model,
+            num_attention_heads=size.heads,
+            num_hidden_layers=size.layers,
+            intermediate_size=4 * size.d_model,
+            max_position_embeddings=n_ctx,
+        )
+        model = transformers.BertForMaskedLM._from_config(config, attn_implementation="eager")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    model.config.architectures = [size.architecture]
+    return build_bridge_from_module(model.eval(), size.architecture, hf_config=model.config)
+
+
+def layer_record(model: Any, n: int) -> LayerRecord:
+    """The first layer of a run over n random tokens."""
+    tokens = torch.randint(5, 20000, (1, n), generator=torch.Generator().manual_seed(n))
+    with ffb.capture(model, layers=[0]) as records, torch.no_grad():
+        model(tokens)
+    return records[0].sequence(0)
+
+
+def least(action: Callable[[], Any], threads: int, repeats: int) -> float:
+    """Least seconds of some repetitions: CPU time on one thread, wall time on several."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    found = []
+    for _ in range(repeats):
+        start = clock()
+        action()
+        found.append(clock() - start)
+    return min(found)
+
+
+def gemm_seconds_a_row(d_mlp: int, d_model: int, threads: int, repeats: int) -> float:
+    """One row of `rows @ W_out` at the machine's best rate."""
+    rows, w_out = torch.randn(1536, d_mlp), torch.randn(d_mlp, d_model)
+    out = torch.empty(1536, d_model)
+    return least(lambda: torch.mm(rows, w_out, out=out), threads, repeats) / 1536
+
+
+def natural_captum(record: LayerRecord, settings: Settings, neurons: int) -> None:
+    """One query as one would first write it: every neuron a function of its players, 50 steps."""
+    ff = record.block.feed_forward
+    assert isinstance(ff, FeedForward)
+    feed = next(s.operation.of for s in PROGRAMS[record.block.order] if isinstance(s.operation, Feed))
+    parts = next(p for scope, p in walk(LayerRun(record, settings)) if scope == feed)
+    players = torch.cat([parts.tokens[0], parts.bias], dim=0) @ ff.w_in[:, :neurons]
+    method = IntegratedGradients(lambda x: ff.activation(x.sum(dim=1)))
+    method.attribute(players.T.contiguous(), n_steps=settings.n_steps, method="gausslegendre")
+
+
+def layer_table(size: Size, lengths: list[int], threads: int, quick: bool) -> list[dict[str, Any]]:
+    """One layer, all scopes: ours, the bound, and the other ways."""
+    model = build(Size(size.name, size.architecture, layers=2))
+    rows = []
+    for n in lengths:
+        record = layer_record(model, n)
+        scopes, exact = scope_names(record.block.order), Settings()
+        captum = Settings(method="captum", n_steps=STEPS)
+        d_mlp, d_model = record.block.feed_forward.w_out.shape
+        pairs = n * (n + 1) // 2 if record.block.causal else n * n
+        sample = [0, n // 2, n - 1] if quick else sorted({0, n // 4, n // 2, 3 * n // 4, n - 1})
+        with torch.no_grad():
+            contribution_norms(record, exact, scopes)
+            a_row, ours = [], []
+            for _ in range(3):
+                a_row.append(gemm_seconds_a_row(d_mlp, d_model, threads, 2))
+                ours.append(least(lambda: contribution_norms(record, exact, scopes), threads, 2))
+            chosen = [record.rows(slice(i, i + 1)) for i in sample]
+            naive = least(lambda: [norms_of_vectors(r, exact, scopes) for r in chosen], threads, 2) * n / len(sample)
+            well = least(lambda: [norms_of_vectors(r, captum, scopes) for r in chosen], threads, 1) * n / len(sample)
+            some = 64
+            natural = least(lambda: natural_captum(chosen[-1], captum, some), threads, 1) * n * d_mlp / some
+        rows.append(
+            {
+                "layer": size.name,
+                "n": n,
+                "threads": threads,
+                "bound_ms": 1e3 * pairs * min(a_row),
+                "ours_ms": 1e3 * min(ours),
+                "fraction_of_bound": pairs * min(a_row) / min(ours),
+                "naive_over_ours": naive / min(ours),
+                "captum_well_over_ours": well / min(ours),
+                "captum_natural_over_ours": natural / min(ours),
+            }
+        )
+        print_row(rows[-1])
+    return rows
+
+
+def model_table(size: Size, lengths: list[int], threads: int) -> list[dict[str, Any]]:
+    """All layers through the public call, certificates included, in forward passes."""
+    model = build(size)
+    rows = []
+    for n in lengths:
+        tokens = torch.randint(5, 20000, (n,), generator=torch.Generator().manual_seed(n))
+        with torch.no_grad():
+            ffb.contribution_maps(model, tokens)
+            forward = least(lambda: model(tokens[None]), threads, 5)
+        ours = least(lambda: ffb.contribution_maps(model, tokens), threads, 3)
+        last = least(lambda: ffb.contribution_maps(model, tokens, queries=[-1]), threads, 3)
+        rows.append(
+            {
+                "model": f"{size.name}, {size.layers} layers, d_model {size.d_model}",
+                "n": n,
+                "threads": threads,
+                "forward_ms": 1e3 * forward,
+                "ours_ms": 1e3 * ours,
+                "ours_in_forwards": ours / forward,
+                "last_query_in_forwards": last / forward,
+            }
+        )
+        print_row(rows[-1])
+    return rows
+
+
+def print_row(row: dict[str, Any]) -> None:
+    """One line of a table."""
+    print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
+
+
+def plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """Time of one layer against length, all ways, as in figure 12 of the paper."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    ways = {
+        "captum, as first written": "captum_natural_over_ours",
+        "captum, used well": "captum_well_over_ours",
+        "exact, every vector made": "naive_over_ours",
+    }
+    chosen = [r for r in rows if r.get("layer") == GPT2.name and r["threads"] == rows[0]["threads"]]
+    figure, axes = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
+    lengths = [r["n"] for r in chosen]
+    for number, (name, key) in enumerate(ways.items()):
+        axes.plot(lengths, [r[key] * r["ours_ms"] / 1e3 for r in chosen], marker="osD"[number], label=name)
+    axes.plot(lengths, [r["ours_ms"] / 1e3 for r in chosen], marker="^", color="black", label="tl_ffblock")
+    axes.plot(lengths, [r["bound_ms"] / 1e3 for r in chosen], color="grey", linestyle=":", label="one matrix product")
+    axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="seconds, one GPT-2-small layer, all scopes")
+    axes.set_xticks(lengths, [str(n) for n in lengths])
+    axes.legend(fontsize=8, frameon=False)
+    axes.grid(alpha=0.3)
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Print the tables; write them where asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="short lengths, one thread only")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--plot", type=Path, help="draw time against length (SVG or PNG)")
+    options = parser.parse_args()
+    lengths = [32, 128] if options.quick else [32, 128, 512]
+    tables: dict[str, list[dict[str, Any]]] = {"layer": [], "model": []}
+    for threads in [1] if options.quick else [1, 2]:
+        torch.set_num_threads(threads)
+        for size in (GPT2, BERT):
+            tables["layer"] += layer_table(size, lengths, threads, options.quick)
+        widths = [] if options.quick else [Size("GPT-2", GPT2.architecture, d, d // 64, 4) for d in (256, 512, 1024)]
+        for size in (GPT2, Size("GPT-2", GPT2.architecture, layers=6), *widths):
+            tables["model"] += model_table(size, [128] if size is not GPT2 else lengths, threads)
+    machine = {
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+    if options.json:
+        options.json.write_text(json.dumps(machine | tables, indent=1) + "\n")
+    if options.plot:
+        plot(tables["layer"], options.plot)
+
+
+if __name__ == "__main__":
+    main()

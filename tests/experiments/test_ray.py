@@ -1,0 +1,82 @@
+"""Ray: the same shards on workers of a cluster give the same tables."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+ray = pytest.importorskip("ray", reason="ray is not installed")
+
+ROOT = Path(__file__).resolve().parents[2]
+Tables = Callable[[Path], dict[str, bytes]]
+
+
+@pytest.fixture(autouse=True)
+def _package_for_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Workers import the package from the source folder."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    yield
+    ray.shutdown()
+
+
+def run(config: Any) -> Any:
+    from tl_ffblock.experiments import run as run_it
+
+    return run_it(config)
+
+
+def test_local_equals_ray(config_of: Callable[..., Any], tables_of: Tables) -> None:
+    """Byte for byte, with two workers on one machine."""
+    names = "contextualization,amplification,norms,outliers"
+    local = run(config_of(names, out="local"))
+    remote = run(config_of(names, out="ray", engine="ray", workers=2))
+    assert local.status == remote.status == 0
+    assert tables_of(local.folder) == tables_of(remote.folder)
+
+
+def test_two_nodes(config_of: Callable[..., Any], tables_of: Tables) -> None:
+    """A cluster of two nodes with one CPU each: one worker a node, the same tables."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    try:
+        remote = run(config_of("norms", out="ray", engine="ray", workers=2, ray_address=cluster.address))
+        assert remote.status == 0
+        assert tables_of(remote.folder) == tables_of(run(config_of("norms", out="local")).folder)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_a_killed_worker_changes_nothing(config_of: Callable[..., Any], tables_of: Tables) -> None:
+    """A worker process killed in the midst is started again and its shard done again."""
+    import psutil
+
+    killed: list[int] = []
+    config = config_of("contextualization,amplification", out="ray", engine="ray", workers=2, shard_size=1)
+
+    def kill_one() -> None:
+        while not any(config.folder.glob("shards/shard-*")):
+            time.sleep(0.05)
+        workers = [
+            p for p in psutil.Process(os.getpid()).children(recursive=True) if "RemoteWorker" in " ".join(p.cmdline())
+        ]
+        workers[0].send_signal(signal.SIGKILL)
+        killed.append(workers[0].pid)
+
+    thread = threading.Thread(target=kill_one)
+    thread.start()
+    remote = run(config)
+    thread.join()
+    assert killed and remote.status == 0
+    assert tables_of(remote.folder) == tables_of(
+        run(config_of("contextualization,amplification", out="local", shard_size=1)).folder
+    )

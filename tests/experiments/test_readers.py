@@ -1,0 +1,171 @@
+"""Every kind of data gives the same texts; what cannot be read is named and left out."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TEXTS = ["the cat sat", 'a dog , "and" the bird', "Why ?"]
+
+
+def read(path: Path | str, **fields: Any) -> list[Any]:
+    from tl_ffblock.experiments import Config
+    from tl_ffblock.experiments.readers import read as read_all
+
+    return list(read_all(Config("norms", "m", str(path), "out", **fields)))
+
+
+def texts(items: list[Any]) -> list[str]:
+    return [item.text for item in items if hasattr(item, "text")]
+
+
+def problems(items: list[Any]) -> list[Any]:
+    return [item for item in items if hasattr(item, "why")]
+
+
+def write_text(folder: Path) -> tuple[Path, dict[str, Any]]:
+    path = folder / "data.txt"
+    path.write_text("\ufeff" + "\n\n".join(TEXTS), encoding="utf-8")
+    return path, {}
+
+
+def write_jsonl(folder: Path) -> tuple[Path, dict[str, Any]]:
+    path = folder / "data.jsonl"
+    path.write_text("\n".join(json.dumps({"body": text}) for text in TEXTS))
+    return path, {"column": "body"}
+
+
+def write_csv(folder: Path) -> tuple[Path, dict[str, Any]]:
+    path = folder / "data.csv"
+    quoted = ['"' + text.replace('"', '""') + '"' for text in TEXTS]
+    path.write_text("id,text\n" + "\n".join(f"{i},{text}" for i, text in enumerate(quoted)))
+    return path, {}
+
+
+def write_tsv(folder: Path) -> tuple[Path, dict[str, Any]]:
+    path = folder / "data.tsv"
+    path.write_text("sentence\tlabel\n" + "\n".join(f"{text}\t1" for text in TEXTS))
+    return path, {"column": "sentence"}
+
+
+def write_dataset(folder: Path) -> tuple[Path, dict[str, Any]]:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    path = folder / "dataset"
+    datasets.Dataset.from_dict({"text": TEXTS}).save_to_disk(path)
+    return path, {}
+
+
+@pytest.mark.parametrize("write", [write_text, write_jsonl, write_csv, write_tsv, write_dataset])
+def test_all_formats_give_the_same_texts(write: Callable[[Path], tuple[Path, dict[str, Any]]], tmp_path: Path) -> None:
+    """A corpus is its texts, however it is stored."""
+    path, fields = write(tmp_path)
+    assert texts(read(path, **fields)) == TEXTS
+
+
+def test_headings_begin_articles(tmp_path: Path) -> None:
+    """Lines that match the pattern are no texts but name the article of those that follow."""
+    path = tmp_path / "a.txt"
+    path.write_text(" = One = \nx y\nz\n = Two = \nw\n")
+    found = read(path, document_pattern="^ = ")
+    assert texts(found) == ["x y", "z", "w"]
+    assert len({item.document for item in found}) == 2
+
+
+def test_unreadable_lines_are_named(tmp_path: Path) -> None:
+    """Wrong bytes, wrong JSON, missing keys and empty texts: each is a problem with its line; the rest is read."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(
+        b'{"text": "one"}\n{"text": \n{"other": 1}\n[1]\n{"text": "\xff"}\n{"text": " "}\n{"text": "two"}\n'
+    )
+    found = read(path)
+    assert texts(found) == ["one", "two"]
+    assert [problem.where for problem in problems(found)] == [f"a.jsonl:{line}" for line in (2, 3, 4, 5, 6)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields", "says"),
+    [
+        ("a.csv", "text\nx", {"column": "body"}, "no column 'body'"),
+        ("a.xyz", "x", {}, "ending '.xyz'"),
+        ("missing.txt", None, {}, "no such file"),
+        ("missing", None, {"format": "text"}, "no such file"),
+    ],
+)
+def test_unusable_data_is_refused(
+    name: str, content: str | None, fields: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    """What cannot be read at all is an error that says why, before any model is loaded."""
+    from tl_ffblock.errors import InputError
+
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=says):
+        read(tmp_path / name, **fields)
+
+
+LEX = """# newdoc id = d1
+# text = Rusted out cars don't sell.
+1\tRusted\trust\tVERB\tVBN\t_\t5\t_\t_\t_\t1:1\tV\t_\t_\t_\t_\t_\t_\t_
+2\tout\tout\tADP\tRP\t_\t1\t_\t_\t_\t1:2\tV\t_\t_\t_\t_\t_\t_\t_
+3\tcars\tcar\tNOUN\tNNS\t_\t5\t_\t_\t_\t_\tN\t_\t_\t_\t_\t_\t_\t_
+4-5\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_
+4\tdo\tdo\tAUX\tVBP\t_\t6\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_
+5\tn't\tnot\tPART\tRB\t_\t6\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_
+6\tsell\tsell\tVERB\tVB\t_\t0\t_\t_\tSpaceAfter=No\t_\t_\t_\t_\t_\t_\t_\t_\t_
+7\t.\t.\tPUNCT\t.\t_\t6\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_
+
+# text = New York
+1\tNew\t_\t_\t_\t_\t0\t_\t_\tNER=B-LOC\t_\t_\t_\t_\t_\t_\t_\t_\t_
+2\tYork\t_\t_\t_\t_\t0\t_\t_\tNER=I-LOC\t_\t_\t_\t_\t_\t_\t_\t_\t_
+
+# text = does not match
+1\twords\t_\t_\t_\t_\t0\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_\t_
+"""
+
+
+def test_conllulex_gives_words_expressions_and_entities(tmp_path: Path) -> None:
+    """Gold words by their characters, groups of two and more, articles; a sentence that fails is named."""
+    path = tmp_path / "a.conllulex"
+    path.write_text(LEX)
+    first, second, wrong = read(path)
+    assert [first.text[slice(*span)] for span in first.words] == ["Rusted", "out", "cars", "don't", "sell", "."]
+    assert [[first.text[slice(*span)] for span in group] for group in first.groups] == [["Rusted", "out"]]
+    assert [[second.text[slice(*span)] for span in group] for group in second.groups] == [["New", "York"]]
+    assert first.document == second.document == "d1"
+    assert wrong.where == "a.conllulex:17" and "'words'" in wrong.why
+
+
+def test_cupt_names_its_columns(tmp_path: Path) -> None:
+    """PARSEME's expressions are found by the name of their column; text is rebuilt where none is given."""
+    path = tmp_path / "a.cupt"
+    columns = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC PARSEME:MWE"
+    rows = [("1", "take", "1:LVC"), ("2", "a", "*"), ("3", "walk", "1")]
+    lines = ["\t".join([number, form, *["_"] * 8, mark]) for number, form, mark in rows]
+    path.write_text(f"# global.columns = {columns}\n" + "\n".join(lines) + "\n")
+    (found,) = read(path)
+    assert found.text == "take a walk"
+    assert [[found.text[slice(*span)] for span in group] for group in found.groups] == [["take", "walk"]]
+
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no data at ../shared/data")
+@pytest.mark.parametrize(
+    ("file", "sentences"), [("streusle/streusle.ud_dev.conllulex", 554), ("ud_ewt/en_ewt-ud-dev.conllu", 2001)]
+)
+def test_real_treebanks_are_read_whole(file: str, sentences: int) -> None:
+    """Every sentence of STREUSLE and EWT dev, without a problem."""
+    found = read(SHARED / file)
+    assert (len(texts(found)), problems(found)) == (sentences, [])
+
+
+def test_problems_of_a_dataset_column(tmp_path: Path) -> None:
+    """A dataset without the column is refused with the columns it has."""
+    from tl_ffblock.errors import InputError
+
+    path, _ = write_dataset(tmp_path)
+    with pytest.raises(InputError, match="it has text"):
+        read(path, column="body")

@@ -1,0 +1,168 @@
+"""What is refused, and that the message says why: an FFBlockError that is a NotImplementedError."""
+
+from importlib.metadata import version
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+from tests import tiny
+
+_SMALL = {**tiny._GQA, "head_dim": 8}
+_LATENT = dict(kv_lora_rank=16, q_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=4, v_head_dim=8)
+_EXPERTS = dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, n_group=1, topk_group=1)
+
+
+def boot(architecture: str, config: str, entries: dict[str, Any]) -> Any:
+    """A bridge of an architecture without a place in `tests.tiny`."""
+    from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+    cfg = getattr(transformers, config)(**entries)
+    cfg.architectures = [architecture]
+    with torch.random.fork_rng(devices=[]):
+        hf = getattr(transformers, architecture)._from_config(cfg, attn_implementation="eager")
+    return build_bridge_from_module(hf.eval(), architecture, hf_config=cfg).eval()
+
+
+REFUSED = [
+    ("MambaForCausalLM", "MambaConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64}, "state-space, recurrent"),
+    (
+        "Qwen3NextForCausalLM",
+        "Qwen3NextConfig",
+        {**_SMALL, **_EXPERTS, "num_experts": 4, "layer_types": ["linear_attention", "full_attention"]},
+        "linear_attn mixes tokens without an attention pattern",
+    ),
+    ("RwkvForCausalLM", "RwkvConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64}, "time_mix mixes tokens"),
+    ("DeepseekV3ForCausalLM", "DeepseekV3Config", {**_SMALL, **_LATENT, **_EXPERTS}, r"latent attention \(MLA\)"),
+    ("T5ForConditionalGeneration", "T5Config", {"d_model": 32, "num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 48, "vocab_size": 64}, "encoder-decoder"),
+    (
+        "BartForConditionalGeneration",
+        "BartConfig",
+        {"d_model": 32, "vocab_size": 64, "max_position_embeddings": 48}
+        | {f"{side}_{entry}": n for side in ("encoder", "decoder") for entry, n in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))},
+        "encoder-decoder",
+    ),
+    ("ViTModel", "ViTConfig", {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}, "sounds or images"),
+    ("OPTForCausalLM", "OPTConfig", {**tiny.FAMILIES["opt"].config, "do_layer_norm_before": False}, r"OPT-350m\) is Post-LN"),
+    ("BertForMaskedLM", "BertConfig", {**tiny.FAMILIES["bert"].config, "is_decoder": True}, "expected the bidirectional encoder"),
+    ("GraniteForCausalLM", "GraniteConfig", {**tiny._GQA, "residual_multiplier": 0.5}, r"multiplied by 0.5 .* Attn \+ resid_pre = Atb does not hold"),
+    (
+        "FalconForCausalLM",
+        "FalconConfig",
+        {**tiny.FAMILIES["falcon"].config, "new_decoder_architecture": True, "num_kv_heads": 4},
+        "new_decoder_architecture",
+    ),
+    ("OlmoForCausalLM", "OlmoConfig", {**tiny._GQA, "clip_qkv": 0.01}, "pattern x value W_O"),
+    ("Glm4MoeForCausalLM", "Glm4MoeConfig", {**_SMALL, **_EXPERTS, "first_k_dense_replace": 1}, "sum over experts"),
+    ("Llama4ForCausalLM", "Llama4TextConfig", {**_SMALL, "num_local_experts": 4, "intermediate_size_mlp": 48}, "router of its experts has no HookPoint"),
+]
+
+
+@pytest.mark.parametrize(("architecture", "config", "entries", "reason"), REFUSED, ids=[r[0] for r in REFUSED])
+def test_refused_with_the_reason(ffb: ModuleType, architecture: str, config: str, entries: dict[str, Any], reason: str) -> None:
+    """No number appears, and the message names what the block does."""
+    try:
+        model = boot(architecture, config, entries)
+    except (TypeError, AttributeError) as error:
+        pytest.skip(f"cannot be built tiny with this transformers: {error}")
+    with pytest.raises(ffb.FFBlockError, match=reason) as refused:
+        ffb.contribution_maps(model, torch.arange(5, 12))
+    assert isinstance(refused.value, NotImplementedError) or architecture == "OlmoForCausalLM"  # listed: an IdentityError
+
+
+@pytest.mark.parametrize("family", ["cohere", "cohere2", "hunyuan", "gpt_oss"])
+def test_what_transformer_lens_3_runs_wrongly(ffb: ModuleType, family: str) -> None:
+    """Its bridge of these is another model than Hugging Face's, or hides the router: refused, with the version that helps."""
+    if not version("transformer-lens").startswith("3."):
+        pytest.skip("TransformerLens 4 runs it rightly")
+    with pytest.raises(NotImplementedError, match=r"TransformerLens 4"):
+        ffb.contribution_maps(tiny.bridge(family), tiny.tokens(family, 5))
+
+
+def test_processed_gpt_oss(ffb: ModuleType) -> None:
+    """Its own weight processing makes another model of it (rows of the pattern do not sum to 1); without, it is fine."""
+    model = tiny.bridge("gpt_oss")
+    model.enable_compatibility_mode()
+    with pytest.raises(NotImplementedError, match="attention sinks, and its weights were processed.*no_processing=True"):
+        ffb.contribution_maps(model, tiny.tokens("gpt_oss", 5))
+
+
+def test_quantised_weights(ffb: ModuleType) -> None:
+    """Integers or 8-bit floats in place of a matrix."""
+    model = tiny.bridge("llama_nobias")
+    linear = model.blocks[1].mlp.original_component.down_proj
+    linear = getattr(linear, "original_component", linear)
+    linear.weight = nn.Parameter((linear.weight * 10).to(torch.int8), requires_grad=False)
+    with pytest.raises(NotImplementedError, match=r"layer 1: .*torch.int8: quantised weights cannot be read exactly"):
+        ffb.contribution_maps(model, tiny.tokens("llama_nobias", 5))
+
+
+def test_offloaded_weights(ffb: ModuleType) -> None:
+    """Weights that are on no device cannot be read."""
+    with pytest.raises(NotImplementedError, match="weights on no device"):
+        ffb.contribution_maps(tiny.bridge("gpt2").to("meta"), tiny.tokens("gpt2", 5))
+
+
+def test_remote_bridges(ffb: ModuleType) -> None:
+    """Weights on a server."""
+
+    class RemoteBridge:
+        training = False
+        cfg = SimpleNamespace()
+
+    with pytest.raises(NotImplementedError, match="weights on a server"):
+        ffb.contribution_maps(RemoteBridge(), torch.arange(5))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"attn_only": True, "act_fn": None}, r"no feed-forward block \(attn_only\)"),
+        ({"act_fn": "solu"}, "not elementwise"),
+        ({"act_fn": "solu_ln"}, "activation|layer 0"),
+        ({"normalization_type": None}, "normalization_type=None"),
+    ],
+    ids=str,
+)
+def test_hooked_transformers_of_another_form(ffb: ModuleType, changes: dict[str, Any], reason: str) -> None:
+    """TransformerLens 3: attention-only models, SoLU (its softmax mixes neurons), models without norms."""
+    try:
+        from transformer_lens import HookedTransformer, HookedTransformerConfig
+    except ImportError:
+        pytest.skip("HookedTransformer left TransformerLens in 4.0")
+    entries = dict(n_layers=2, d_model=16, n_ctx=16, d_head=8, d_vocab=40, act_fn="gelu", normalization_type="LN") | changes
+    model = HookedTransformer(HookedTransformerConfig(**entries)).eval()
+    with pytest.raises(NotImplementedError, match=reason):
+        ffb.contribution_maps(model, torch.arange(5, 12))
+
+
+@pytest.mark.parametrize("processed", [False, True])
+def test_hooked_gpt_oss(ffb: ModuleType, processed: bool) -> None:
+    """TransformerLens 3: its experts run without the biases' clamp form that is known; processing breaks its sinks."""
+    try:
+        model = tiny.hooked("gpt_oss", swiglu_limit=7.0)
+    except RuntimeError as error:
+        pytest.skip(f"no HookedTransformer of gpt_oss here: {error}")
+    if processed:
+        model.process_weights_()
+    with pytest.raises(ffb.FFBlockError) as refused:
+        ffb.contribution_maps(model, tiny.tokens("gpt_oss", 5))
+    assert isinstance(refused.value, NotImplementedError)
+    assert "sinks" in str(refused.value) or not processed
+
+
+def test_the_error_is_both(ffb: ModuleType) -> None:
+    """One `except` of either kind catches every refusal."""
+    from tl_ffblock.errors import UnsupportedModelError
+
+    assert issubclass(UnsupportedModelError, (ffb.FFBlockError,))
+    assert issubclass(UnsupportedModelError, (NotImplementedError,))
+
+
+def test_bridges_of_transformer_lens_4_are_recognised_by_name_only(ffb: ModuleType, families: ModuleType) -> None:
+    """Nothing is imported to recognise a model: a class of that name and form is enough, another is no model."""
+    with pytest.raises(ValueError, match="expected a TransformerLens model"):
+        families.identify(nn.Linear(2, 2))

@@ -1,0 +1,206 @@
+"""Architectures outside the table: known forms are decomposed, and whatever else a block does is noticed.
+
+Each attack changes one thing in a tiny Llama of Hugging Face as some architecture does (multipliers, value
+norms, gates, ...) before TransformerLens wraps it. A map of it would be wrong without a sign.
+"""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests import tiny
+from tests.tolerances import COMPLETE_FLOAT32
+
+Bridges = Callable[..., Any]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "olmo2", "mixtral", "glm4", "phi3"])
+def test_known_forms_need_no_entry_in_the_table(
+    ffb: ModuleType, bridge_of: Bridges, families: ModuleType, family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order is read off the norms, and the maps are the same as with the entry."""
+    model, tokens = bridge_of(family), tiny.tokens(family, 7)
+    listed = families.identify(model).family
+    expected = ffb.contribution_maps(model, tokens)
+    monkeypatch.setattr(families, "FAMILIES", ())
+    if family == "olmo2" and not hasattr(model.blocks[0], "ln1_post"):
+        pytest.skip("TransformerLens 3 names OLMo-2's norms as if they stood before (test_misread_norms)")
+    found = families.identify(model).family
+    assert (found.listed, found.order, found.causal) == (False, listed.order, listed.causal)
+    for scope in (maps := ffb.contribution_maps(model, tokens)).scopes:
+        assert torch.equal(maps[scope], expected[scope])
+
+
+def test_misread_norms(ffb: ModuleType, bridge_of: Bridges, families: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Post-LN block has the norms of a Pre-LN block by name: the identities tell them apart."""
+    model = bridge_of("bert")
+    monkeypatch.setattr(families, "FAMILIES", ())
+    with pytest.raises(NotImplementedError, match=r"BertForMaskedLM\), layer 0: this does not hold .* = value"):
+        ffb.contribution_maps(model, tiny.tokens("bert", 7))
+
+
+def test_both_directions_are_noticed(
+    ffb: ModuleType, bridge_of: Bridges, families: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model taken for causal that looks ahead is refused, even if it was first seen on a single token."""
+    model = bridge_of("llama")
+    known = families.FAMILIES
+    monkeypatch.setattr(families, "FAMILIES", ())
+    ffb.contribution_maps(model, tiny.tokens("llama", 1))
+    mask = torch.zeros(1, 1, 6, 6)
+    for block in model.blocks:
+        block.attn.register_forward_pre_hook(
+            lambda module, args, kwargs: (args, {**kwargs, "attention_mask": mask}), with_kwargs=True
+        )
+    with pytest.raises(NotImplementedError, match="pattern is zero after the query"):
+        ffb.contribution_maps(model, tiny.tokens("llama", 6))
+    monkeypatch.setattr(families, "FAMILIES", known)
+
+
+def _attention_multiplier(layer: nn.Module) -> None:
+    _wrap_tuple(layer.self_attn, lambda output, x: output * 0.7)
+
+
+def _mlp_multiplier(layer: nn.Module) -> None:
+    _wrap(layer.mlp, lambda output, x: output * 0.7)
+
+
+def _gated_attention(layer: nn.Module) -> None:
+    _wrap_tuple(layer.self_attn, lambda output, x: output * x.sigmoid())
+
+
+def _value_norm(layer: nn.Module) -> None:
+    _wrap(layer.self_attn.v_proj, lambda output, x: output / output.square().mean(-1, keepdim=True).sqrt())
+
+
+def _value_bias_by_hand(layer: nn.Module) -> None:
+    _wrap(layer.self_attn.v_proj, lambda output, x: output + 0.3)
+
+
+def _mixed_values(layer: nn.Module) -> None:
+    _wrap(layer.self_attn.v_proj, lambda output, x: (output + output.roll(1, dims=1)) / 2)
+
+
+def _clipped_values(layer: nn.Module) -> None:
+    _wrap(layer.self_attn.v_proj, lambda output, x: output.clamp(-0.5, 0.5))
+
+
+def _layer_scalar(layer: nn.Module) -> None:
+    _wrap(layer, lambda output, x: output * torch.linspace(0.5, 1.0, output.shape[-1]))
+
+
+def _added_after_the_layer(layer: nn.Module) -> None:
+    _wrap(layer, lambda output, x: output + 0.1 * x)
+
+
+def _norm_before_output(layer: nn.Module) -> None:
+    _wrap(layer.self_attn.o_proj, lambda output, x: output / (1 + output.norm(dim=-1, keepdim=True)))
+
+
+def _norm_multiplier(layer: nn.Module) -> None:
+    _wrap(layer.post_attention_layernorm, lambda output, x: output * 1.1)
+
+
+def _down_projection_gate(layer: nn.Module) -> None:
+    _wrap(layer.mlp.down_proj, lambda output, x: output * output.sigmoid())
+
+
+def _soft_capped_gate(layer: nn.Module) -> None:
+    _wrap(layer.mlp.gate_proj, lambda output, x: 2 * torch.tanh(output / 2))
+
+
+ATTACKS = (
+    _attention_multiplier,
+    _mlp_multiplier,
+    _gated_attention,
+    _value_norm,
+    _value_bias_by_hand,
+    _mixed_values,
+    _clipped_values,
+    _layer_scalar,
+    _added_after_the_layer,
+    _norm_before_output,
+    _norm_multiplier,
+    _down_projection_gate,
+    _soft_capped_gate,
+)
+
+
+def _wrap(module: nn.Module, change: Callable[[Tensor, Tensor], Tensor]) -> None:
+    shipped = module.forward
+    module.forward = lambda x, *args, **kwargs: change(shipped(x, *args, **kwargs), x)
+
+
+def _wrap_tuple(module: nn.Module, change: Callable[[Tensor, Tensor], Tensor]) -> None:
+    shipped = module.forward
+
+    def forward(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        output, *rest = shipped(hidden_states, *args, **kwargs)
+        return (change(output, hidden_states), *rest)
+
+    module.forward = forward
+
+
+@pytest.mark.parametrize("only_last", [False, True], ids=["every layer", "last layer"])
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__.strip("_"))
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "unlisted"])
+def test_no_silent_wrong_number(
+    ffb: ModuleType,
+    families: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    attack: Callable[[nn.Module], None],
+    only_last: bool,
+    listed: bool,
+) -> None:
+    """Either the change has no effect on what the bridge runs, and the maps are as without, or there are none."""
+    from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+    hf, tokens = tiny.hf_model("llama"), tiny.tokens("llama", 7)
+    with torch.no_grad():
+        plain = hf(tokens[None]).logits
+    for layer in hf.model.layers[-1:] if only_last else hf.model.layers:
+        attack(layer)
+    model = build_bridge_from_module(hf, "LlamaForCausalLM", hf_config=hf.config).eval()
+    with torch.no_grad():
+        changed = not torch.allclose(model(tokens[None]), plain, rtol=1e-3, atol=1e-3)
+    if not listed:
+        monkeypatch.setattr(families, "FAMILIES", ())
+    if changed:
+        with pytest.raises(ffb.FFBlockError, match=r"layer \d: this does not hold on the captured tensors") as refused:
+            ffb.contribution_maps(model, tokens)
+        assert listed or isinstance(refused.value, NotImplementedError)
+    else:
+        expected = ffb.contribution_maps(tiny.bridge("llama"), tokens)
+        found = ffb.contribution_maps(model, tokens)
+        assert all(torch.allclose(found[s], expected[s], rtol=1e-4, atol=1e-5) for s in expected.scopes)
+
+
+MIXED = [
+    ("qwen3_moe", {"mlp_only_layers": [0]}),
+    ("qwen2_moe", {"mlp_only_layers": [1]}),
+    ("qwen2_moe", {"norm_topk_prob": True}),
+    ("qwen3_moe", {"norm_topk_prob": True}),
+    ("falcon", {"parallel_attn": False}),
+    ("falcon", {"multi_query": False, "num_kv_heads": 4}),
+    ("falcon", {"alibi": True}),
+    ("stablelm", {"qk_layernorm": True}),
+    ("gpt_neo", {"activation_function": "relu"}),
+    ("granite", {"embedding_multiplier": 3.0, "logits_scaling": 2.0, "attention_multiplier": 0.2}),
+    ("gemma2", {"final_logit_softcapping": None, "attn_logit_softcapping": 5.0}),
+    ("gemma3", {"rope_parameters": None}),
+]
+
+
+@pytest.mark.parametrize(("family", "overrides"), MIXED, ids=[f"{f} {o}" for f, o in MIXED])
+def test_layers_may_differ_and_multipliers_outside_blocks_do_not_matter(
+    ffb: ModuleType, bridge_of: Bridges, family: str, overrides: dict[str, Any]
+) -> None:
+    """Dense layers among experts, router variants, the other order of the same family, logit and embedding scales."""
+    model, tokens = bridge_of(family, **overrides), tiny.tokens(family, 7)
+    with torch.no_grad():
+        assert (model(tokens[None]) - tiny.hf_model(family, **overrides)(tokens[None]).logits).abs().max() < 1e-4
+    assert ffb.contribution_maps(model, tokens).worst_completeness()[0] < COMPLETE_FLOAT32 / 10

@@ -1,0 +1,96 @@
+"""Callbacks on single HookPoints: read after everybody else, notice edits, be silent for a while.
+
+A tap sits on each HookPoint as a forward pre-hook and adds its reading callback at the moment the
+HookPoint fires, so it always comes after every other callback, whenever those were added: what is
+read is what the rest of the model received. Nothing of ours stays on a HookPoint between two
+firings but the tap.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Tap:
+    """Reads one HookPoint after all of its other callbacks.
+
+    `receive` may return a tensor of equal values, with which the model then goes on.
+    """
+
+    def __init__(self, hook_point: Any, receive: Callable[[Tensor], Tensor | None]) -> None:
+        self._hook_point = hook_point
+        self._receive = receive
+        self._reader: Any = None
+        self._arming = hook_point.register_forward_pre_hook(self._arm)
+
+    def _arm(self, *_: Any) -> None:
+        self._disarm()
+        self._hook_point.add_hook(self._read)
+        self._reader = self._hook_point.fwd_hooks[-1]
+
+    def _read(self, tensor: Tensor, hook: Any) -> Tensor | None:
+        self._disarm()
+        return self._receive(tensor)
+
+    def _disarm(self) -> None:
+        if self._reader is not None:
+            self._reader.hook.remove()
+            self._hook_point.fwd_hooks[:] = [h for h in self._hook_point.fwd_hooks if h is not self._reader]
+            self._reader = None
+
+    def remove(self) -> None:
+        """Leave the HookPoint as it was."""
+        self._arming.remove()
+        self._disarm()
+
+
+class Watch:
+    """Notices whether other callbacks change what passes one HookPoint, and hands over what came in."""
+
+    def __init__(self, hook_point: Any, changed: Callable[[Tensor], None]) -> None:
+        self._changed = changed
+        self._comparison: Any = None
+        self._arming = hook_point.register_forward_pre_hook(self._arm)
+
+    def _arm(self, hook_point: Any, args: tuple[Any, ...]) -> None:
+        self._forget()  # a callback that raised before this one left it behind
+        if hook_point._forward_hooks and isinstance(args[0], Tensor):
+            before = args[0].detach().clone()
+            self._comparison = hook_point.register_forward_hook(lambda *event: self._compare(before, event[2]))
+
+    def _compare(self, before: Tensor, after: Tensor) -> None:
+        self._forget()
+        if not torch.equal(before, after):
+            self._changed(before)
+
+    def remove(self) -> None:
+        """Leave the HookPoint as it was."""
+        self._arming.remove()
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._comparison is not None:
+            self._comparison.remove()
+            self._comparison = None
+
+
+@contextmanager
+def silence(hook_points: Iterable[Any]) -> Iterator[None]:
+    """No callback of a user's and no tap fires inside; all are back afterwards, in their order."""
+    points = list({id(point): point for point in hook_points}.values())
+    kept = [(table, dict(table)) for p in points for table in (p._forward_hooks, p._forward_pre_hooks)]
+    try:
+        for point in points:
+            for handle in point.fwd_hooks:
+                point._forward_hooks.pop(handle.hook.id, None)
+            for number, callback in list(point._forward_pre_hooks.items()):
+                if isinstance(getattr(callback, "__self__", None), (Tap, Watch)):
+                    del point._forward_pre_hooks[number]
+        yield
+    finally:
+        for table, callbacks in kept:
+            table.clear()
+            table.update(callbacks)

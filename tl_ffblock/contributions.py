@@ -171,7 +171,7 @@ class _Sequences:
             one = one.rows(torch.isin(one.queries, wanted))
             if len(one.queries) != len(wanted):
                 raise InputError(
-                    f"cache: layer {one.layer} was captured at positions {record.queries[index].tolist()}; asked for are "
+                    f"cache: layer {one.layer} was captured at queries {record.queries[index].tolist()}; asked for are "
                     f"{sorted(set(self.asked[index]))}. Capture them too, or leave cache out."
                 )
             _refuse_nan(self.model, one)

@@ -330,6 +330,11 @@ def _select(site: str, tensor: Tensor, rows: Tensor | None, size: tuple[int, int
             return tensor
         index = rows.to(tensor.device)[:, None, :, None].expand(-1, tensor.shape[1], -1, tensor.shape[3])
         return tensor.gather(2, index)
+    if tensor.numel() != size[0] * size[1] * tensor.shape[-1]:
+        raise UnsupportedModelError(
+            f"{site} has shape {tuple(tensor.shape)} in a run of {size} [batch, pos]: the model computes it for some positions "
+            "at a time (chunk_size_feed_forward?). Set that to 0."
+        )
     tensor = tensor.reshape(*size, tensor.shape[-1])
     if rows is None or site == "resid_pre":
         return tensor.clone() if own else tensor

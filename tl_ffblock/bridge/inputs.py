@@ -104,7 +104,7 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
             "[pos] or [batch, pos]."
         )
     if tokens.numel() == 0:
-        raise InputError(f"input has no tokens (shape {tuple(tokens.shape)}); give at least one.")
+        raise InputError(f"input has no tokens; give at least one (its shape is {tuple(tokens.shape)}).")
     batch = tokens.detach().cpu().long().reshape(-1, tokens.shape[-1])
     if attention_mask is None:
         return Batch(_checked(model, batch))

@@ -112,9 +112,16 @@ _SLIDING = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_atte
 _MORE = (
     Family("gpt_neo", "GPTNeoForCausalLM", "GPTNeoConfig", {**_NEO, **_CTX, **_SHAPE, "intermediate_size": D_MLP}),
     Family("gpt_bigcode", "GPTBigCodeForCausalLM", "GPTBigCodeConfig", {**_GPT2, "n_layer": 2}),
-    Family("xglm", "XGLMForCausalLM", "XGLMConfig", dict(attention_heads=N_HEADS, num_layers=2, ffn_dim=D_MLP, **_CTX, **_D_MODEL)),
+    Family(
+        "xglm",
+        "XGLMForCausalLM",
+        "XGLMConfig",
+        dict(attention_heads=N_HEADS, num_layers=2, ffn_dim=D_MLP, **_CTX, **_D_MODEL),
+    ),
     Family("mpt", "MptForCausalLM", "MptConfig", dict(n_heads=N_HEADS, n_layers=2, max_seq_len=N_CTX, **_D_MODEL)),
-    Family("ministral3", "Ministral3ForCausalLM", "Ministral3Config", {**_GQA, "head_dim": D_HEAD, "sliding_window": 4}),
+    Family(
+        "ministral3", "Ministral3ForCausalLM", "Ministral3Config", {**_GQA, "head_dim": D_HEAD, "sliding_window": 4}
+    ),
     Family("phi3", "Phi3ForCausalLM", "Phi3Config", _GQA),
     Family("glm", "GlmForCausalLM", "GlmConfig", {**_GQA, "head_dim": D_HEAD}),
     Family("olmo", "OlmoForCausalLM", "OlmoConfig", _GQA),

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tl_ffblock import experiments as experiments
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.contributions import contribution_maps, decompose
     from tl_ffblock.decomposition import Decomposition
@@ -56,6 +57,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "experiments":
+        return import_module(f"{__name__}.experiments")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""The command line: `tl-ffblock map TEXT`, `tl-ffblock models` and `tl-ffblock run EXPERIMENT`.
+"""The command line: `tl-ffblock map TEXT`, `models`, `check --model NAME` and `run EXPERIMENT`.
 
 1. Arguments are read and checked with the standard library alone; torch and the models are imported
    only by the command that needs them.
@@ -104,6 +104,30 @@ def _models(options: argparse.Namespace) -> None:
             orders.add_row(order, ", ".join(families), ", ".join(step.scope for step in steps))
     console = _console()
     console.print(named, orders)
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Status 0 if every equation holds, else 1."""
+    text = None if options.text is None else _text(options.text)
+    out, err = _console(), _console(stderr=True)
+    with _working(err, f"checking {options.model}"):
+        from tl_ffblock.check import check_model
+        from tl_ffblock.models import load_model
+
+        result = check_model(load_model(options.model), text)
+    out.print(
+        f"{result.model} ({result.family}, {result.order}, {result.dtype}), {result.n_tokens} tokens", markup=False
+    )
+    if result.findings:
+        out.print(result.table(every_layer=options.all))
+    if result.ok:
+        out.print(
+            f"speed  {result.tokens_per_second:.0f} tokens/s, all layers and scopes; {result.times_forward:.0f} times a "
+            "forward pass",
+            soft_wrap=True,
+        )
+    out.print(result.verdict(), markup=False, soft_wrap=True)
+    return 0 if result.ok else 1
 
 
 def _print_summary(console: "Console", maps: "ContributionMaps") -> None:
@@ -244,6 +268,17 @@ def _parser() -> argparse.ArgumentParser:
 
     add = commands.add_parser("models", help="what can be loaded here", description="Models and blocks supported here.")
     add.set_defaults(command=_models)
+
+    add = commands.add_parser(
+        "check",
+        help="whether a model of your own is decomposed exactly",
+        description="Hold every equation of every layer against the model's own tensors: the identities of its blocks and "
+        "the completeness of its parts. Exit status 0 if all hold, else 1.",
+    )
+    add.add_argument("--model", default="minilm", metavar="NAME_OR_PATH", help="as for `map` (default: minilm)")
+    add.add_argument("--text", metavar="TEXT", help="what to run it on (default: an English sentence)")
+    add.add_argument("--all", action="store_true", help="every layer, not only the worst of each equation")
+    add.set_defaults(command=_check)
 
     add_run_to(commands)
     return parser

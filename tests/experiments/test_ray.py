@@ -56,6 +56,18 @@ def test_two_nodes(config_of: Callable[..., Any], tables_of: Tables) -> None:
         cluster.shutdown()
 
 
+def test_a_worker_without_the_model_is_named(config_of: Callable[..., Any], loaded: Callable[[str], Any]) -> None:
+    """What goes wrong on a worker reaches the user in one line."""
+    import dataclasses
+
+    from tl_ffblock.errors import FFBlockError
+    from tl_ffblock.experiments import run as run_it
+
+    config = dataclasses.replace(config_of("norms", out="ray", engine="ray", workers=1), model="/no/such/model")
+    with pytest.raises(FFBlockError, match="there is no folder '/no/such/model'"):
+        run_it(config, model=loaded("bert"))
+
+
 def test_a_killed_worker_changes_nothing(config_of: Callable[..., Any], tables_of: Tables) -> None:
     """A worker process killed in the midst is started again and its shard done again."""
     import psutil

@@ -254,7 +254,10 @@ def test_processes_share_a_folder(
 @pytest.mark.slow
 def test_a_terminal_sees_a_bar(config_of: Callable[..., Any], tmp_path: Path) -> None:
     """On a terminal a person reads what is done of how much."""
+    import fcntl
     import pty
+    import struct
+    import termios
 
     config = config_of("norms")
     command = [
@@ -272,7 +275,8 @@ def test_a_terminal_sees_a_bar(config_of: Callable[..., Any], tmp_path: Path) ->
     ]
     command += ["--out", config.out, "--examples", "0"]
     master, slave = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=environment, stderr=slave, stdout=subprocess.PIPE)
     os.close(slave)
     shown = b""

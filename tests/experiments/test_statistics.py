@@ -70,19 +70,20 @@ def test_pairs_are_averaged_over_the_corpus() -> None:
 
     experiment = Amplification(config("amplification", top_pairs=9), subject())
     before = torch.tensor([[2.0, 1.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]])
-    after = torch.tensor([[2.0, 1.0, 0.0], [0.0, 2.0, 4.0], [2.0, 1.0, 4.0]])
+    after = torch.tensor([[2.0, 1.0, 0.0], [4.0, 2.0, 4.0], [2.0, 1.0, 4.0]])
     one = observation(maps=maps({"Atb": before, "AtbFf": after}), encoded=encoded([10, 11, 12], word=[0, 1, 1]))
     two = observation(maps=maps({"Atb": before, "AtbFf": before}), encoded=encoded([10, 11, 12], special=[2]))
     tables = experiment.tables(
         [experiment.summarise([experiment.measure(one)]), experiment.summarise([experiment.measure(two)])]
     )
     top = tables["top_pairs"].set_index(["query", "key"])
-    # column a: 2 0 2 of 4 after, 2 1 1 of 4 before; b: 1 2 1 of 4, the same before; the second text gains nothing
-    assert sorted(top.index) == [("a", "b"), ("b", "a")]
-    assert top.loc[("b", "a"), "amplification"] == pytest.approx((0 - 1 / 4) / 2)
-    assert top.loc[("a", "b"), "amplification"] == pytest.approx(0)
-    assert list(top["count"]) == [2, 2]
-    assert list(top["category"]) == ["adjacent", "adjacent"]
+    # column a: 2 4 2 of 8 after, 2 1 1 of 4 before; b: 1 2 1 of 4, the same before; the second text gains nothing
+    assert list(top.index) == [("b", "a")]
+    assert top.loc[("b", "a"), "amplification"] == pytest.approx((2 / 4 - 1 / 4) / 2)
+    assert top.loc[("b", "a"), "count"] == 2
+    assert top.loc[("b", "a"), "category"] == "adjacent"
+    shares = tables["shares"].set_index(["pairs", "category"])
+    assert shares.loc[("random", "adjacent"), "number"] == 2  # (a, b) is counted too, though nothing amplifies it
 
 
 def test_repeated_tokens_add_up_within_a_text() -> None:

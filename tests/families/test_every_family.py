@@ -15,6 +15,8 @@ LOGITS = 1e-4
 """float32 logits of size 10 to 30 against Hugging Face's: the worst seen is 1e-5."""
 HALF = {torch.bfloat16: 2e-2, torch.float16: 2e-3}
 """Completeness with 8 and 11 bits: the worst seen are 1.2e-2 and 1.3e-3."""
+QUICK = ("gpt2", "llama", "gemma2", "gpt_neox", "olmo2", "qwen2_moe", "gpt_oss", "bert")
+"""One of each block form; the others are slow tests."""
 ORACLE_FLOAT64 = 1e-9
 """float64 model with norms and softmax in float64, relative, every cell."""
 ROTARY = 2e-6
@@ -38,11 +40,12 @@ def errors(maps: Any, expected: dict[str, torch.Tensor]) -> float:
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_float32_maps_are_the_oracles(ffb: ModuleType, bridge_of: Bridges, family: str) -> None:
     """Issue 3: within 2e-5, every cell; the oracle reads Hugging Face modules in float64."""
-    tokens = tiny.tokens(family, 9)
+    tokens = tiny.tokens(family, 6)
     maps = ffb.contribution_maps(bridge_of(family), tokens)
     assert errors(maps, oracle.oracle_maps(tiny.hf_model(family), tokens)) < GOLDEN_FLOAT32
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_float64_maps_are_the_oracles(ffb: ModuleType, bridge_of: Bridges, family: str) -> None:
@@ -68,17 +71,22 @@ def test_families_without_an_oracle(ffb: ModuleType, bridge_of: Bridges, familie
     assert families.identify(model).family.listed
     maps = ffb.contribution_maps(model, tokens)
     assert maps.worst_completeness()[0] < COMPLETE_FLOAT32 / 10
-    exact, captum = (ffb.contribution_maps(model, tokens[:4], layers=-1, method=way) for way in ("exact", "captum"))
+    exact, captum = (ffb.contribution_maps(model, tokens[:3], layers=-1, method=way) for way in ("exact", "captum"))
     for scope in exact.scopes:
         assert (exact[scope] - captum[scope]).abs().max() <= 10 * CAPTUM * exact[scope].max()  # float32
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=str)
-def test_half_precision_weights(ffb: ModuleType, bridge_of: Bridges, every_family: str, dtype: torch.dtype) -> None:
-    """A bfloat16 or float16 run is decomposed in float32, complete to its own rounding."""
-    maps = ffb.contribution_maps(bridge_of(every_family, dtype=dtype), tiny.tokens(every_family, 5))
-    assert maps.values[maps.scopes[0]].dtype == torch.float32
-    assert maps.worst_completeness()[0] < HALF[dtype]
+@pytest.mark.parametrize(
+    "family", [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow) for f in tiny.ALL_FAMILIES]
+)
+def test_half_precision_weights(ffb: ModuleType, bridge_of: Bridges, family: str, dtype: torch.dtype) -> None:
+    """A bfloat16 or float16 run is decomposed in float32 (or float64 if asked), complete to its own rounding."""
+    model, tokens = bridge_of(family, dtype=dtype), tiny.tokens(family, 5)
+    for precision, arithmetic in ((None, torch.float32), ("float64", torch.float64)):
+        maps = ffb.contribution_maps(model, tokens, precision=precision)
+        assert maps.values[maps.scopes[0]].dtype == arithmetic
+        assert maps.worst_completeness()[0] < HALF[dtype]
 
 
 def test_every_family_of_the_table_has_a_tiny_model(families: ModuleType) -> None:

@@ -28,41 +28,87 @@ def boot(architecture: str, config: str, entries: dict[str, Any]) -> Any:
 
 
 REFUSED = [
-    ("MambaForCausalLM", "MambaConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64}, "state-space, recurrent"),
+    (
+        "MambaForCausalLM",
+        "MambaConfig",
+        {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64},
+        "state-space, recurrent",
+    ),
     (
         "Qwen3NextForCausalLM",
         "Qwen3NextConfig",
         {**_SMALL, **_EXPERTS, "num_experts": 4, "layer_types": ["linear_attention", "full_attention"]},
         "linear_attn mixes tokens without an attention pattern",
     ),
-    ("RwkvForCausalLM", "RwkvConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64}, "time_mix mixes tokens"),
+    (
+        "RwkvForCausalLM",
+        "RwkvConfig",
+        {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64},
+        "time_mix mixes tokens",
+    ),
     ("DeepseekV3ForCausalLM", "DeepseekV3Config", {**_SMALL, **_LATENT, **_EXPERTS}, r"latent attention \(MLA\)"),
-    ("T5ForConditionalGeneration", "T5Config", {"d_model": 32, "num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 48, "vocab_size": 64}, "encoder-decoder"),
+    (
+        "T5ForConditionalGeneration",
+        "T5Config",
+        {"d_model": 32, "num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 48, "vocab_size": 64},
+        "encoder-decoder",
+    ),
     (
         "BartForConditionalGeneration",
         "BartConfig",
         {"d_model": 32, "vocab_size": 64, "max_position_embeddings": 48}
-        | {f"{side}_{entry}": n for side in ("encoder", "decoder") for entry, n in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))},
+        | {
+            f"{side}_{entry}": n
+            for side in ("encoder", "decoder")
+            for entry, n in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))
+        },
         "encoder-decoder",
     ),
-    ("ViTModel", "ViTConfig", {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}, "sounds or images"),
-    ("OPTForCausalLM", "OPTConfig", {**tiny.FAMILIES["opt"].config, "do_layer_norm_before": False}, r"OPT-350m\) is Post-LN"),
-    ("BertForMaskedLM", "BertConfig", {**tiny.FAMILIES["bert"].config, "is_decoder": True}, "expected the bidirectional encoder"),
-    ("GraniteForCausalLM", "GraniteConfig", {**tiny._GQA, "residual_multiplier": 0.5}, r"multiplied by 0.5 .* Attn \+ resid_pre = Atb does not hold"),
+    (
+        "ViTModel",
+        "ViTConfig",
+        {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48},
+        "sounds or images",
+    ),
+    (
+        "OPTForCausalLM",
+        "OPTConfig",
+        {**tiny.FAMILIES["opt"].config, "do_layer_norm_before": False},
+        r"OPT-350m\) is Post-LN",
+    ),
+    (
+        "BertForMaskedLM",
+        "BertConfig",
+        {**tiny.FAMILIES["bert"].config, "is_decoder": True},
+        "expected the bidirectional encoder",
+    ),
+    (
+        "GraniteForCausalLM",
+        "GraniteConfig",
+        {**tiny._GQA, "residual_multiplier": 0.5},
+        r"multiplied by 0.5 .* Attn \+ resid_pre = Atb does not hold",
+    ),
     (
         "FalconForCausalLM",
         "FalconConfig",
-        {**tiny.FAMILIES["falcon"].config, "new_decoder_architecture": True, "num_kv_heads": 4},
+        {**tiny.FAMILIES["falcon"].config, "new_decoder_architecture": True, "num_kv_heads": 4, "multi_query": False},
         "new_decoder_architecture",
     ),
     ("OlmoForCausalLM", "OlmoConfig", {**tiny._GQA, "clip_qkv": 0.01}, "pattern x value W_O"),
     ("Glm4MoeForCausalLM", "Glm4MoeConfig", {**_SMALL, **_EXPERTS, "first_k_dense_replace": 1}, "sum over experts"),
-    ("Llama4ForCausalLM", "Llama4TextConfig", {**_SMALL, "num_local_experts": 4, "intermediate_size_mlp": 48}, "router of its experts has no HookPoint"),
+    (
+        "Llama4ForCausalLM",
+        "Llama4TextConfig",
+        {**_SMALL, "num_local_experts": 4, "intermediate_size_mlp": 48},
+        "router of its experts has no HookPoint",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("architecture", "config", "entries", "reason"), REFUSED, ids=[r[0] for r in REFUSED])
-def test_refused_with_the_reason(ffb: ModuleType, architecture: str, config: str, entries: dict[str, Any], reason: str) -> None:
+def test_refused_with_the_reason(
+    ffb: ModuleType, architecture: str, config: str, entries: dict[str, Any], reason: str
+) -> None:
     """No number appears, and the message names what the block does."""
     try:
         model = boot(architecture, config, entries)
@@ -70,7 +116,9 @@ def test_refused_with_the_reason(ffb: ModuleType, architecture: str, config: str
         pytest.skip(f"cannot be built tiny with this transformers: {error}")
     with pytest.raises(ffb.FFBlockError, match=reason) as refused:
         ffb.contribution_maps(model, torch.arange(5, 12))
-    assert isinstance(refused.value, NotImplementedError) or architecture == "OlmoForCausalLM"  # listed: an IdentityError
+    assert (
+        isinstance(refused.value, NotImplementedError) or architecture == "OlmoForCausalLM"
+    )  # listed: an IdentityError
 
 
 @pytest.mark.parametrize("family", ["cohere", "cohere2", "hunyuan", "gpt_oss"])
@@ -86,7 +134,9 @@ def test_processed_gpt_oss(ffb: ModuleType) -> None:
     """Its own weight processing makes another model of it (rows of the pattern do not sum to 1); without, it is fine."""
     model = tiny.bridge("gpt_oss")
     model.enable_compatibility_mode()
-    with pytest.raises(NotImplementedError, match="attention sinks, and its weights were processed.*no_processing=True"):
+    with pytest.raises(
+        NotImplementedError, match="attention sinks, and its weights were processed.*no_processing=True"
+    ):
         ffb.contribution_maps(model, tiny.tokens("gpt_oss", 5))
 
 
@@ -133,7 +183,9 @@ def test_hooked_transformers_of_another_form(ffb: ModuleType, changes: dict[str,
         from transformer_lens import HookedTransformer, HookedTransformerConfig
     except ImportError:
         pytest.skip("HookedTransformer left TransformerLens in 4.0")
-    entries = dict(n_layers=2, d_model=16, n_ctx=16, d_head=8, d_vocab=40, act_fn="gelu", normalization_type="LN") | changes
+    entries = (
+        dict(n_layers=2, d_model=16, n_ctx=16, d_head=8, d_vocab=40, act_fn="gelu", normalization_type="LN") | changes
+    )
     model = HookedTransformer(HookedTransformerConfig(**entries)).eval()
     with pytest.raises(NotImplementedError, match=reason):
         ffb.contribution_maps(model, torch.arange(5, 12))

@@ -216,7 +216,7 @@ def test_an_edit_cannot_hide_a_model_that_is_misread(ffb: ModuleType) -> None:
         if way == "cache":
             with model.hooks(fwd_hooks=hooks):
                 given = {"cache": model.run_with_cache(tokens[None])[1]}
-        with pytest.raises(IdentityError, match="= post does not hold"):
+        with pytest.raises(IdentityError, match="= post"):
             ffb.contribution_maps(model, tokens, layers=0, **given)
 
 
@@ -244,10 +244,14 @@ def test_torch_hooks_on_a_hook_point_are_noticed(ffb: ModuleType, model_of: Mode
     torch.testing.assert_close(found.remainder("AtbLnFf"), found.whole("AtbLnFf") / 2, **BOOKKEEPING)
 
 
+QUOTIENT = {False: dict(rtol=1e-3, atol=1e-5), True: dict(rtol=3e-2, atol=1e-5)}
+"""A derivative against a central difference of step 1e-4 in float64; Mixtral's router rounds its logits to float32."""
+
 OFF_THE_WAY = {"pattern": AFTER_USE, "Atb": ("gpt_neox", "phi", "gptj", "falcon")}
 """Captured tensors that no gradient of the output reaches: TransformerLens hands them over too late, or not at all."""
 
 
+@pytest.mark.usefixtures("float64_throughout")
 def test_gradients_reach_captured_tensors(ffb: ModuleType, any_family: str) -> None:
     """The output's derivative by every captured tensor is not None, and by the FF output it is the difference quotient."""
     model, tokens = tiny.bridge(any_family, dtype=torch.float64), tiny.tokens(any_family, N)[None]
@@ -279,4 +283,4 @@ def test_gradients_reach_captured_tensors(ffb: ModuleType, any_family: str) -> N
             return float(model.run_with_hooks(tokens, fwd_hooks=[(name, nudge)])[0, -1, 7])
 
     quotient = (nudged(1e-4) - nudged(-1e-4)) / 2e-4
-    torch.testing.assert_close(float(gradient.reshape(N, -1)[2, 3]), quotient, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(float(gradient.reshape(N, -1)[2, 3]), quotient, **QUOTIENT[any_family == "mixtral"])

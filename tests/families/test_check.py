@@ -1,0 +1,113 @@
+"""The user's self-check: `check_model` and `tl-ffblock check`."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests import tiny
+
+Bridges = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def check() -> ModuleType:
+    """The module."""
+    from tl_ffblock import check
+
+    return check
+
+
+@pytest.mark.parametrize("family", ["gemma2", "gpt_neox", "qwen2_moe", "bert"])
+def test_every_equation_of_every_layer_is_there(check: ModuleType, bridge_of: Bridges, family: str) -> None:
+    """One finding an identity, a layer; one a scope, a layer; all hold, and speed is measured."""
+    from tl_ffblock.scopes import scope_names
+
+    model = bridge_of(family)
+    result = check.check_model(model)
+    assert result.ok
+    assert result.verdict().startswith("ok: all ")
+    assert {f.layer for f in result.findings} == set(range(model.cfg.n_layers))
+    complete = [f.name for f in result.findings if f.kind == "completeness"]
+    assert complete == [*scope_names(result.order)] * model.cfg.n_layers
+    assert len(result.worst()) == len({(f.kind, f.name) for f in result.findings})
+    assert any("W_V" in f.name for f in result.findings)
+    assert result.tokens_per_second > 0
+    assert result.times_forward > 0
+
+
+def test_a_broken_model_fails(check: ModuleType) -> None:
+    """The equation that does not hold is named with its layer; nothing is raised."""
+    from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+    hf = tiny.hf_model("llama")
+    shipped = hf.model.layers[1].self_attn.v_proj.forward
+    hf.model.layers[1].self_attn.v_proj.forward = lambda x: shipped(x) + 0.3
+    model = build_bridge_from_module(hf, "LlamaForCausalLM", hf_config=hf.config).eval()
+    result = check.check_model(model, tiny.tokens("llama", 6))
+    assert not result.ok
+    assert {(f.layer, f.name) for f in result.failures} == {(1, "norm(layer input) W_V + b_V = value")}
+    assert "first layer 1, norm(layer input) W_V + b_V = value" in result.verdict()
+    assert "No maps" in str(result)
+
+
+def test_an_unsupported_model_is_a_result(check: ModuleType) -> None:
+    """The refusal is in it; something that is no model at all is an error."""
+    result = check.check_model(tiny.bridge("opt", do_layer_norm_before=False))
+    assert not result.ok
+    assert "OPT-350m" in result.verdict()
+    with pytest.raises(ValueError, match="expected a TransformerLens model"):
+        check.check_model(nn.Linear(2, 2))
+
+
+def test_tolerance_and_layers(check: ModuleType, bridge_of: Bridges) -> None:
+    """An impossible tolerance fails; layers= looks at some only."""
+    result = check.check_model(bridge_of("gpt2"), tiny.tokens("gpt2", 5), layers=-1, rtol=1e-12)
+    assert not result.ok
+    assert {f.layer for f in result.findings} == {2}
+
+
+def test_processed_weights_are_said(check: ModuleType, bridge_of: Bridges) -> None:
+    """A processed model is complete too: the result says what it is."""
+    import warnings
+
+    model = bridge_of("gpt2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.enable_compatibility_mode()
+    result = check.check_model(model, tiny.tokens("gpt2", 5))
+    assert (result.ok, result.processed) == (True, True)
+
+
+def test_command(tmp_path: Path) -> None:
+    """`tl-ffblock check --model FOLDER` prints the table and the verdict; the exit status tells."""
+    folder = tiny.save_local("llama", tmp_path)
+    ran = _run("check", "--model", str(folder), "--text", "the cat sat on the mat .", "--all")
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"ok: all \d+ equations hold to 1e-04 \(float32\)", ran.stdout)
+    assert ran.stdout.count("norm(layer input) W_V + b_V = value") == 3  # layers
+
+
+def test_command_fails(tmp_path: Path) -> None:
+    """A model that is refused: status 1 and the reason."""
+    import transformers
+
+    config = transformers.GraniteConfig(**{**tiny._GQA, "residual_multiplier": 0.5})
+    config.architectures = ["GraniteForCausalLM"]
+    with torch.random.fork_rng(devices=[]):
+        transformers.GraniteForCausalLM(config).save_pretrained(tmp_path)
+    ran = _run("check", "--model", str(tmp_path))
+    assert ran.returncode == 1, ran.stderr
+    assert "not supported: GraniteForCausalLM, layer 0: branches are multiplied by 0.5" in " ".join(ran.stdout.split())
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tl_ffblock", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

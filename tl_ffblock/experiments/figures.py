@@ -1,0 +1,122 @@
+"""Figures for people: column width, labelled axes, colours that colour-blind readers tell apart.
+
+Colours are those of Okabe and Ito (2008, "Color Universal Design"); bars also differ by hatching.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMN = 3.4
+"""Inches of one column of a paper."""
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "||||", "----", "++++")
+MARKERS = "osD^vP*X"
+LOG_FROM = 20
+"""A logarithmic axis is for values that differ by more than this factor."""
+STYLE: dict[str, Any] = {
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 6.5,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "hatch.linewidth": 0.5,
+    "svg.hashsalt": "tl_ffblock",
+    "svg.fonttype": "none",
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+}
+
+
+def axes(
+    *, rows: int = 1, columns: int = 1, width: float = COLUMN, height: float = 2.1, **options: Any
+) -> tuple["Figure", Any]:
+    """A figure without a window, in the style above."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        return figure, figure.subplots(rows, columns, **options)
+
+
+def layer_bars(
+    bars: Mapping[str, np.ndarray], *, ylabel: str, stacked: bool = False, xticks: Sequence[str] = ()
+) -> "Figure":
+    """Groups of bars, one group a layer."""
+    n_layers = len(next(iter(bars.values())))
+    figure, ax = axes(width=COLUMN if n_layers * len(bars) <= 48 else 2 * COLUMN)
+    width = 0.8 if stacked else 0.84 / len(bars)
+    at = np.arange(n_layers)
+    bottom = np.zeros(n_layers)
+    for i, (label, values) in enumerate(bars.items()):
+        shift = 0 if stacked else (i - (len(bars) - 1) / 2) * width
+        heights = np.nan_to_num(values)
+        look = dict(
+            color=COLOURS[i % 8], hatch=HATCHES[i % 8], edgecolor="white" if n_layers <= 12 else "none", linewidth=0
+        )
+        ax.bar(at + shift, heights, width, bottom=bottom if stacked else 0, label=label, **look)
+        bottom = bottom + heights
+    ax.set_xticks(at, xticks or [str(layer) for layer in at])
+    if n_layers > 20 and not xticks:
+        ax.set_xticks(at[::2], [str(layer) for layer in at[::2]])
+    ax.set_xlabel("" if xticks else "layer")
+    ax.set_ylabel(ylabel)
+    _legend(figure, ax, len(bars))
+    return figure
+
+
+def layer_lines(
+    lines: Mapping[str, np.ndarray], *, ylabel: str, log: bool = False, xlabel: str = "layer", x: Any = None
+) -> "Figure":
+    """One line a quantity over layers."""
+    figure, ax = axes()
+    for i, (label, values) in enumerate(lines.items()):
+        at = np.arange(len(values)) if x is None else x[label]
+        ax.plot(at, values, color=COLOURS[i % 8], marker=MARKERS[i % 8], markersize=3, linewidth=1, label=label)
+    if log and _spread(lines) > LOG_FROM:
+        ax.set_yscale("log")
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    if x is None:
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    _legend(figure, ax, len(lines))
+    return figure
+
+
+def _spread(lines: Mapping[str, np.ndarray]) -> float:
+    """Largest value over smallest."""
+    values = np.concatenate([np.asarray(line, dtype=float) for line in lines.values()])
+    values = values[np.isfinite(values)]
+    return float(values.max() / values.min()) if len(values) and values.min() > 0 else 0.0
+
+
+def _legend(figure: "Figure", ax: "Axes", entries: int) -> None:
+    if entries > 1:
+        handles, labels = ax.get_legend_handles_labels()
+        per_row = max(1, int(figure.get_figwidth() / (0.052 * max(map(len, labels)) + 0.42)))
+        rows = -(-entries // per_row)
+        height = figure.get_figheight() + 0.15 * (rows - 1)
+        figure.set_figheight(height)
+        figure.legend(
+            handles,
+            labels,
+            loc="outside upper center",
+            ncols=min(per_row, entries),
+            fontsize=6.5,
+            frameon=False,
+            handlelength=1.4,
+            columnspacing=1,
+        )

@@ -1,0 +1,21 @@
+"""The experiments by name; their files are imported when they are run."""
+
+from importlib import import_module
+
+from tl_ffblock.experiments.config import Config
+from tl_ffblock.experiments.experiment import Experiment, Subject
+
+_HOMES = {
+    "contextualization": ("contextualization", "Contextualization"),
+    "amplification": ("amplification", "Amplification"),
+    "norms": ("bypass", "BypassNorms"),
+    "outliers": ("outliers", "Outliers"),
+    "attribution-methods": ("attribution", "AttributionMethods"),
+    "cost": ("cost", "Cost"),
+}
+
+
+def make_experiments(config: Config, subject: Subject) -> tuple[Experiment, ...]:
+    """The experiments of a run."""
+    homes = (_HOMES[name] for name in config.names)
+    return tuple(getattr(import_module(f"tl_ffblock.experiments.{home}"), cls)(config, subject) for home, cls in homes)

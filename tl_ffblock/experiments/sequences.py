@@ -1,0 +1,34 @@
+"""What the readers give: sequences of text with what the data knows of them, and what could not be read."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[int, int]
+"""Characters from start to end of a text."""
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """One text of the corpus."""
+
+    text: str
+    where: str
+    """File and line, row or sentence, for messages."""
+    document: str
+    """The article it belongs to."""
+    words: tuple[Span, ...] | None = None
+    """Gold words, where the data has them."""
+    groups: tuple[tuple[Span, ...], ...] = ()
+    """Words that belong together, as multi-word expressions and named entities do."""
+    number: int = -1
+    """Place in the run, given by the plan."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A line that could not be read or a sequence that failed: reported and counted, the rest goes on."""
+
+    where: str
+    why: str
+    stage: str
+    """`reading`, `encoding` or `measuring`."""

@@ -26,7 +26,7 @@ import tl_ffblock as ffb
 from tl_ffblock.decomposition import LayerRun, Settings, walk
 from tl_ffblock.norms import contribution_norms, norms_of_vectors
 from tl_ffblock.records import FeedForward, LayerRecord
-from tl_ffblock.scopes import Feed, PROGRAMS, scope_names
+from tl_ffblock.scopes import PROGRAMS, Feed, scope_names
 
 STEPS = 50
 """Quadrature steps of captum, as in the paper."""

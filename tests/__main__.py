@@ -14,7 +14,7 @@ STEPS = {
     "layers": ["-c", "from importlinter.cli import lint_imports_command as check; check()"],
     "test": ["-m", "pytest", "-m", "not slow"],
     "slow": ["-m", "pytest", "-m", "slow"],
-    "notebooks": ["-m", "pytest", "--nbmake", "--nbmake-timeout=600", "notebooks"],
+    "notebooks": ["-m", "pytest", "--nbmake", "--nbmake-timeout=600", "notebooks/01_first_map.ipynb"],
 }
 
 

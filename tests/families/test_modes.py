@@ -13,6 +13,8 @@ import torch
 from tests import tiny
 from tests.tolerances import BATCH_FLOAT32, COMPLETE_FLOAT32
 
+pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
+
 Bridges = Callable[..., Any]
 FORMS = ("gpt2", "llama", "gemma2", "gpt_neox", "olmo2", "qwen2_moe", "bert")
 

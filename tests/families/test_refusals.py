@@ -11,6 +11,8 @@ from torch import nn
 
 from tests import tiny
 
+pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
+
 _SMALL = {**tiny._GQA, "head_dim": 8}
 _LATENT = dict(kv_lora_rank=16, q_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=4, v_head_dim=8)
 _EXPERTS = dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, n_group=1, topk_group=1)

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, ScopeKeyError
-from tl_ffblock.parts import Parts, attend, normalise, own, project, reconcile, relative_error, weigh
+from tl_ffblock.parts import Parts, attend, normalise, own, project, reconcile, weigh
 from tl_ffblock.quadrature import captum_shares
 from tl_ffblock.records import FeedForward, LayerRecord
 from tl_ffblock.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, Operation, Order, scope_names
@@ -114,9 +114,8 @@ class Decomposition:
         return self._whole[scope]
 
     def completeness(self, scope: str) -> Float[Tensor, " query"]:
-        """Relative completeness error `||sum of parts + bias + remainder - whole|| / ||whole||`."""
-        whole = self.whole(scope)
-        return relative_error(self._at(scope).total() - whole, whole)
+        """Relative completeness error `||sum of parts + bias + remainder - whole|| / ||whole||` (`Parts.error`)."""
+        return self._at(scope).error(self.whole(scope))
 
     def _at(self, scope: str) -> Parts:
         if scope not in self._parts:

@@ -20,7 +20,7 @@ from torch import Tensor
 from tl_ffblock.decomposition import LayerRun, Settings, decompose_record, walk
 from tl_ffblock.mixes import Mix, Pairs, gram_norms
 from tl_ffblock.packing import PackedRows
-from tl_ffblock.parts import Parts, attention_bias, relative_error, token_values
+from tl_ffblock.parts import Parts, attention_bias, token_values
 from tl_ffblock.records import LayerRecord, Norm
 from tl_ffblock.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise
 
@@ -50,7 +50,7 @@ def contribution_norms(record: LayerRecord, settings: Settings, scopes: tuple[st
         values=values,
         bias={scope: sums[scope].bias.norm(dim=-1) for scope in scopes},
         remainder={scope: _remainder_norm(sums[scope]) for scope in scopes},
-        completeness={s: relative_error(sums[s].total() - record.whole[s], record.whole[s]) for s in scopes},
+        completeness={s: sums[s].error(record.whole[s]) for s in scopes},
     )
 
 

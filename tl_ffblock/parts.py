@@ -17,6 +17,10 @@ from torch import Tensor
 from tl_ffblock.records import LayerRecord, Norm
 
 
+CANCELLED = 1e-3
+"""Below this share of its largest summand a sum has cancelled."""
+
+
 @dataclass(frozen=True)
 class Parts:
     """A vector at every query, written as a sum over source tokens, bias and remainder."""
@@ -30,6 +34,18 @@ class Parts:
         """The sum of all parts."""
         total = self.tokens.sum(dim=1) + self.bias
         return total if self.remainder is None else total + self.remainder
+
+    def error(self, whole: Float[Tensor, "query d"]) -> Float[Tensor, " query"]:
+        """Relative completeness error: what the parts' sum misses, by the norm of the model's own tensor.
+
+        Where that tensor is less than a thousandth of what cancels in it (all contributions subtracted
+        by a hook, say), rounding is all that is left, and a thousandth of the largest summand stands for it.
+        """
+        tokens = self.tokens.sum(dim=1)
+        summands = [tokens, self.bias] if self.remainder is None else [tokens, self.bias, self.remainder]
+        largest = torch.stack([summand.norm(dim=-1) for summand in summands]).amax(dim=0)
+        size = torch.maximum(whole.norm(dim=-1), CANCELLED * largest)
+        return (sum(summands) - whole).norm(dim=-1) / torch.where(size == 0, 1, size)
 
     def map(self, linear: Callable[[Tensor], Tensor]) -> "Parts":
         """Apply a linear function of query and last axis to every part; it gets `[query player d]`."""
@@ -102,11 +118,6 @@ def weigh(parts: Parts, weight: Float[Tensor, "query d"]) -> Parts:
 def reconcile(parts: Parts, whole: Float[Tensor, "query d"], rtol: float) -> Parts:
     """Give the remainder what is missing to the model's own tensor, at queries where more than rtol is."""
     gap = whole - parts.total()
-    gap = gap * (relative_error(gap, whole) > rtol)[:, None]
+    gap = gap * (parts.error(whole) > rtol)[:, None]
     return replace(parts, remainder=gap if parts.remainder is None else parts.remainder + gap)
 
-
-def relative_error(gap: Float[Tensor, "query d"], whole: Float[Tensor, "query d"]) -> Float[Tensor, " query"]:
-    """`||gap|| / ||whole||` per query; where the whole vanishes, `||gap||`."""
-    size = whole.norm(dim=-1)
-    return gap.norm(dim=-1) / torch.where(size == 0, 1, size)

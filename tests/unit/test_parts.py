@@ -157,9 +157,14 @@ def test_reconcile_gives_the_gap_to_the_remainder_of_the_queries_that_miss(parts
     torch.testing.assert_close(settled.bias, parts.bias, rtol=0, atol=0)
 
 
-def test_relative_error_of_a_vanishing_whole_is_the_gap_itself() -> None:
-    """`||gap|| / ||whole||`, and `||gap||` where the whole is zero: no division by zero."""
-    from tl_ffblock.parts import relative_error
+def test_error_is_relative_to_the_whole_or_to_what_cancels_in_it() -> None:
+    """`||gap|| / ||whole||`; where the whole is under a thousandth of a summand, by that; no division by zero."""
+    from tl_ffblock.parts import Parts
 
-    gap, whole = torch.tensor([[3.0, 4.0], [3.0, 4.0]]), torch.tensor([[0.0, 0.0], [0.0, 10.0]])
-    assert relative_error(gap, whole).tolist() == [5.0, 0.5]
+    whole = torch.tensor([[0.0, 5.0], [0.0, 0.0], [0.0, 0.0]])
+    tokens = torch.tensor([[[3.0, 1.0], [0.0, 5.0]], [[1000.0, 3.0], [0.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]]])
+    bias = torch.tensor([[0.0, 3.0], [-1000.0, 0.0], [0.0, 0.0]])
+    sizes = [5.0, float(torch.tensor([1000.0, 7.0]).norm()) / 1000, 1.0]
+    gaps = [5.0, 7.0, 0.0]
+    expected = [gap / size for gap, size in zip(gaps, sizes, strict=True)]
+    assert Parts(tokens, bias).error(whole).tolist() == pytest.approx(expected, rel=1e-5)

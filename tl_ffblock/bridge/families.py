@@ -234,6 +234,11 @@ def _refusals(model: Any, architecture: str) -> Iterator[str]:
             f"{architecture} has weights on no device (offloaded by accelerate): they cannot be read. Give device_map "
             "devices that hold the whole model."
         )
+    if getattr(model.cfg, "use_attention_sinks", False) and hasattr(model.blocks[0].mlp, "experts"):
+        yield (
+            f"{architecture} as a HookedTransformer is not supported: its clamped experts are of no known form there. A "
+            "TransformerBridge of it is, on TransformerLens 4."
+        )
     if _processed_sinks(model):
         yield (
             f"{architecture} has attention sinks, and its weights were processed: folding b_V into b_O takes rows of the "

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from tl_ffblock.records import LayerRecord, Norm
 
-
 CANCELLED = 1e-3
 """Below this share of its largest summand a sum has cancelled."""
 
@@ -120,4 +119,3 @@ def reconcile(parts: Parts, whole: Float[Tensor, "query d"], rtol: float) -> Par
     gap = whole - parts.total()
     gap = gap * (parts.error(whole) > rtol)[:, None]
     return replace(parts, remainder=gap if parts.remainder is None else parts.remainder + gap)
-

@@ -1,9 +1,6 @@
 """Ray: the same shards on workers of a cluster give the same tables."""
 
 import os
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,27 +65,29 @@ def test_a_worker_without_the_model_is_named(config_of: Callable[..., Any], load
         run_it(config, model=loaded("bert"))
 
 
-def test_a_killed_worker_changes_nothing(config_of: Callable[..., Any], tables_of: Tables) -> None:
-    """A worker process killed in the midst is started again and its shard done again."""
+def test_a_killed_worker_changes_nothing(
+    config_of: Callable[..., Any], tables_of: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker process killed with shards in its hands is started again and its shards done again."""
     import psutil
 
+    from tl_ffblock.experiments.store import Store
+
     killed: list[int] = []
-    config = config_of("contextualization,amplification", out="ray", engine="ray", workers=2, shard_size=1)
+    write = Store.write
 
-    def kill_one() -> None:
-        while not any(config.folder.glob("shards/shard-*")):
-            time.sleep(0.05)
-        workers = [
-            p for p in psutil.Process(os.getpid()).children(recursive=True) if "RemoteWorker" in " ".join(p.cmdline())
-        ]
-        workers[0].send_signal(signal.SIGKILL)
-        killed.append(workers[0].pid)
+    def kill_and_write(self: Any, *shard: Any) -> None:
+        """With the first shard that comes back, when both workers have others."""
+        if not killed:
+            below = psutil.Process(os.getpid()).children(recursive=True)
+            worker = next(process for process in below if "RemoteWorker" in " ".join(process.cmdline()))
+            worker.kill()
+            killed.append(worker.pid)
+        write(self, *shard)
 
-    thread = threading.Thread(target=kill_one)
-    thread.start()
-    remote = run(config)
-    thread.join()
+    names = "contextualization,amplification"
+    local = run(config_of(names, out="local", shard_size=1))
+    monkeypatch.setattr(Store, "write", kill_and_write)
+    remote = run(config_of(names, out="ray", engine="ray", workers=2, shard_size=1))
     assert killed and remote.status == 0
-    assert tables_of(remote.folder) == tables_of(
-        run(config_of("contextualization,amplification", out="local", shard_size=1)).folder
-    )
+    assert tables_of(remote.folder) == tables_of(local.folder)

@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOUR = "contextualization,amplification,norms,outliers"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 Tables = Callable[[Path], dict[str, bytes]]
 
 
@@ -195,6 +196,26 @@ def test_a_full_disk_leaves_shards_for_later(
     assert again.status == 0 and tables_of(again.folder) == tables_of(whole.folder)
 
 
+def test_a_disk_that_fills_up_at_the_tables_loses_nothing(
+    config_of: Callable[..., Any], loaded: Callable[[str], Any], tables_of: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error reaches the caller; a further run reads the shards and writes the tables."""
+    from tl_ffblock.experiments import finish as module
+    from tl_ffblock.experiments.worker import Worker
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    config = config_of("norms", limit=6)
+    monkeypatch.setattr(module, "write_atomically", full)
+    with pytest.raises(OSError, match="No space left"):
+        finish(config, loaded("bert"))
+    monkeypatch.undo()
+    whole = finish(dataclasses.replace(config, out=config.out + "2"), loaded("bert"))
+    monkeypatch.setattr(Worker, "compute", lambda *_: pytest.fail("computed again"))
+    assert tables_of(finish(config, loaded("bert")).folder) == tables_of(whole.folder)
+
+
 def test_a_run_of_failures_only_is_no_success(
     config_of: Callable[..., Any], loaded: Callable[[str], Any], tmp_path: Path
 ) -> None:
@@ -205,26 +226,20 @@ def test_a_run_of_failures_only_is_no_success(
     assert "no token of text" in outcome.finished.report.read_text()
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_runs_end_as_uninterrupted_ones(
     kills: int, config_of: Callable[..., Any], loaded: Callable[[str], Any], tables_of: Tables, tmp_path: Path
 ) -> None:
     """SIGKILL at random moments, then a last start: the tables are those of an uninterrupted run, byte for byte."""
     config = config_of("contextualization,amplification,norms", shard_size=1)
     (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        str(Path(__file__).with_name("killed.py")),
-        str(kills),
-        "0",
-        str(tmp_path / "config.json"),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    program = str(Path(__file__).with_name("killed.py"))
+    command = [sys.executable, "-W", "ignore", program, str(kills), "0", str(tmp_path / "config.json")]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 0, "no process was killed before it had finished"
+    left = json.loads(done.stdout)
+    assert len(left) >= kills // 2, "most of the processes were killed and did not finish before"
+    assert any(0 < shards < 30 for shards in left), "some were killed in the midst of the work"
     whole = finish(dataclasses.replace(config, out=config.out + "-whole"), loaded("bert"))
     assert tables_of(config.folder) == tables_of(whole.folder)
 
@@ -237,9 +252,8 @@ def test_processes_share_a_folder(
     config = config_of("contextualization", shard_size=1)
     command = [sys.executable, "-W", "ignore", "-m", "tl_ffblock", "run", "contextualization", "--model", config.model]
     command += ["--data", config.data, "--out", config.out, "--shard-size", "1", "--examples", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     both = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
     answers = [process.communicate() for process in both]
@@ -276,8 +290,7 @@ def test_a_terminal_sees_a_bar(config_of: Callable[..., Any], tmp_path: Path) ->
     command += ["--out", config.out, "--examples", "0"]
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, env=environment, stderr=slave, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=slave, stdout=subprocess.PIPE)
     os.close(slave)
     shown = b""
     while True:
@@ -311,18 +324,8 @@ def test_memory_does_not_grow_with_the_corpus(model_folder: Callable[[str], str]
             f"run(Config({FOUR!r}, sys.argv[1], sys.argv[2], sys.argv[3], examples=0, ignored_dimensions=0))\n"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
         )
-        arguments = [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-c",
-            program,
-            model_folder("bert"),
-            str(path),
-            str(tmp_path / f"out{size}"),
-        ]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        peaks.append(
-            int(subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout) / 1024
-        )
+        arguments = ["-c", program, model_folder("bert"), str(path), str(tmp_path / f"out{size}")]
+        command = [sys.executable, "-W", "ignore", *arguments]
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout) / 1024)
     assert peaks[1] < peaks[0] + 40, peaks

@@ -96,7 +96,8 @@ class Amplification(Experiment):
         ticks = ["" if many and tick.isdigit() and int(tick) % 3 else tick for tick in ticks]
         bars = {name: wide[name].to_numpy() for name in shown}
         figure = draw.layer_bars(bars, ylabel=f"share of the top {self.config.top_pairs}", stacked=True, xticks=ticks)
-        figure.axes[0].tick_params(axis="x", rotation=90 if many else 0)
+        for tick in figure.axes[0].get_xticklabels():
+            tick.set_rotation(90 if many and "random" in tick.get_text() else 0)
         figure.axes[0].set_xlabel("layer, and random pairs")
         pmi = tables["pmi"]
         lines = {str(unit): group["spearman"].to_numpy() for unit, group in pmi.groupby("unit", sort=False)}

@@ -82,4 +82,7 @@ def _kind(annotation: Any) -> dict[str, Any]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in text.split(","))
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected whole numbers with commas between them, not {text!r}") from error

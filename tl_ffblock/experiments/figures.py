@@ -17,6 +17,8 @@ COLUMN = 3.4
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "||||", "----", "++++")
 MARKERS = "osD^vP*X"
+MANY = 48
+"""Bars of a figure beyond which it takes two columns."""
 LOG_FROM = 20
 """A logarithmic axis is for values that differ by more than this factor."""
 STYLE: dict[str, Any] = {
@@ -55,21 +57,22 @@ def axes(
 def layer_bars(
     bars: Mapping[str, np.ndarray], *, ylabel: str, stacked: bool = False, xticks: Sequence[str] = ()
 ) -> "Figure":
-    """Groups of bars, one group a layer."""
+    """Groups of bars, one group a layer; bars too thin for a hatch have their colour alone."""
     n_layers = len(next(iter(bars.values())))
-    figure, ax = axes(width=COLUMN if n_layers * len(bars) <= 48 else 2 * COLUMN)
+    many = n_layers * len(bars) > MANY
+    figure, ax = axes(width=2 * COLUMN if many else COLUMN)
     width = 0.8 if stacked else 0.84 / len(bars)
     at = np.arange(n_layers)
     bottom = np.zeros(n_layers)
     for i, (label, values) in enumerate(bars.items()):
         shift = 0 if stacked else (i - (len(bars) - 1) / 2) * width
         heights = np.nan_to_num(values)
-        look = dict(
-            color=COLOURS[i % 8], hatch=HATCHES[i % 8], edgecolor="white" if n_layers <= 12 else "none", linewidth=0
-        )
-        ax.bar(at + shift, heights, width, bottom=bottom if stacked else 0, label=label, **look)
+        look = dict(color=COLOURS[i % 8], hatch=HATCHES[i % 8] if stacked or not many else None)
+        bottoms = bottom if stacked else 0
+        ax.bar(at + shift, heights, width, bottom=bottoms, label=label, edgecolor="white", linewidth=0, **look)
         bottom = bottom + heights
     ax.set_xticks(at, xticks or [str(layer) for layer in at])
+    ax.margins(x=0.02)
     if n_layers > 20 and not xticks:
         ax.set_xticks(at[::2], [str(layer) for layer in at[::2]])
     ax.set_xlabel("" if xticks else "layer")
@@ -81,11 +84,13 @@ def layer_bars(
 def layer_lines(
     lines: Mapping[str, np.ndarray], *, ylabel: str, log: bool = False, xlabel: str = "layer", x: Any = None
 ) -> "Figure":
-    """One line a quantity over layers."""
+    """One line a quantity over layers; earlier lines are thicker and show below those that cover them."""
     figure, ax = axes()
     for i, (label, values) in enumerate(lines.items()):
         at = np.arange(len(values)) if x is None else x[label]
-        ax.plot(at, values, color=COLOURS[i % 8], marker=MARKERS[i % 8], markersize=3, linewidth=1, label=label)
+        over = len(lines) - 1 - i
+        size = dict(markersize=3 + 0.7 * over, linewidth=1 + 0.4 * over)
+        ax.plot(at, values, color=COLOURS[i % 8], marker=MARKERS[i % 8], label=label, **size)
     if log and _spread(lines) > LOG_FROM:
         ax.set_yscale("log")
     ax.set_xlabel(xlabel)

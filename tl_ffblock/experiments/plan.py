@@ -64,7 +64,8 @@ def make_plan(config: Config) -> Plan:
         else:
             usable += len(_pieces(config, item))
     if not usable:
-        raise InputError(f"data={config.data!r} holds no text to read ({unreadable} lines cannot be read).")
+        why = f" ({unreadable} lines cannot be read; {problems[0].where} {problems[0].why})" if problems else ""
+        raise InputError(f"data={config.data!r} holds no text to read{why}.")
     chosen = np.arange(usable)
     if config.limit is not None and config.limit < usable:
         random = np.random.default_rng(config.seed)

@@ -25,6 +25,9 @@ ENDINGS = {
     ".cupt": "conllu",
 }
 
+_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+"""What can be the name of a dataset on the hub, and not only a path."""
+
 
 def read(config: Config) -> Read:
     """All sequences of the data, in order.
@@ -58,7 +61,7 @@ def _format(config: Config, path: Path) -> str:
                 f"{', '.join(ENDINGS)}. Name it with format."
             )
         return kind
-    if path.suffix.lower() in ENDINGS:
+    if not path.exists() and (path.suffix.lower() in ENDINGS or not _HUB_NAME.fullmatch(config.data)):
         raise InputError(f"data={config.data!r}: there is no such file.")
     return "dataset"
 
@@ -127,8 +130,9 @@ def _dataset(config: Config, path: Path) -> Read:
         else:
             rows = datasets.load_dataset(config.data, split=config.split)
     except Exception as error:
+        here = "" if path.exists() else "there is no such file or folder, and "
         raise InputError(
-            f"data={config.data!r}, split {config.split!r}: cannot be loaded as a dataset: {error}"
+            f"data={config.data!r}: {here}it cannot be loaded as a dataset, split {config.split!r}: {error}"
         ) from error
     if config.column not in rows.column_names:
         raise InputError(f"{config.data} has no column {config.column!r}; it has {', '.join(rows.column_names)}.")

@@ -1,0 +1,103 @@
+"""`tl-ffblock run` of what cannot be run: one sentence, a status, no traceback."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+Answer = Callable[..., SimpleNamespace]
+
+
+@pytest.fixture
+def answer(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    model_folder: Callable[[str], str],
+) -> Answer:
+    """`answer("norms", data="a.txt")`: status and lines on standard error, in a folder with some bad files."""
+    from tl_ffblock.cli import main
+
+    model = model_folder("bert")
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path)
+    Path("good.txt").write_text("the cat sat on the mat .\na dog and the bird\n")
+    Path("empty.txt").write_text("")
+    Path("table.csv").write_text("sentence,label\nthe cat,1\n")
+    Path("rows.jsonl").write_text('{"sentence": "the cat"}\n')
+
+    def run(experiment: str, **options: str) -> SimpleNamespace:
+        options = {"model": model, "data": "good.txt", "out": "run", "examples": "0", **options}
+        flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
+        try:
+            status = main(["run", experiment, *flags])
+        except SystemExit as end:  # of argparse
+            status = end.code
+        return SimpleNamespace(status=status, lines=capsys.readouterr().err.splitlines())
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"experiment": "norm"}, "experiment='norm': expected one or several of contextualization, "),
+        ({"experiment": "norms,cost,norms"}, "names one twice"),
+        ({"data": "missing.txt"}, "data='missing.txt': there is no such file."),
+        ({"data": "./missing"}, "data='./missing': there is no such file."),
+        ({"data": "empty.txt"}, "data='empty.txt' holds no text to read."),
+        ({"data": "table.csv"}, "table.csv has no column 'text'; it has 'sentence', 'label'."),
+        ({"data": "rows.jsonl"}, "(1 lines cannot be read; rows.jsonl:1 has no text under 'text')."),
+        ({"out": "good.txt"}, "out='good.txt' is a file; give a folder."),
+        ({"limit": "0"}, "limit=0: expected a whole number of at least 1."),
+        ({"tagger": "no.such:module"}, "tagger='no.such:module': expected module:function"),
+    ],
+)
+def test_wrong_input_is_one_sentence(answer: Answer, options: dict[str, str], says: str) -> None:
+    """It says what is wrong with which argument; the status is 2 and nothing is computed."""
+    found = answer(**{"experiment": "norms", **options})
+    assert found.status == 2
+    assert len(found.lines) == 1 and found.lines[0].startswith("tl-ffblock: error: ") and says in found.lines[0]
+    assert not any(Path().glob("*/shards/shard-*"))
+
+
+def test_numbers_that_are_none_are_refused(answer: Answer) -> None:
+    """The last line names the option and what it expects."""
+    found = answer("cost", lengths="8,x")
+    assert found.status == 2
+    assert found.lines[-1].endswith("argument --lengths: expected whole numbers with commas between them, not '8,x'")
+
+
+def test_the_folder_of_another_run_stays_as_it_is(answer: Answer) -> None:
+    """The message says what differs; the run that is there can still be continued."""
+    assert answer("norms").status == 0
+    before = sorted(Path("run").rglob("*"))
+    found = answer("norms", seed="1")
+    assert (found.status, len(found.lines)) == (2, 1)
+    assert "run holds a run of other settings: config.seed was 0, is 1." in found.lines[0]
+    assert sorted(Path("run").rglob("*")) == before
+    assert answer("norms").status == 0
+
+
+@pytest.mark.parametrize(
+    ("missing", "options", "install"),
+    [
+        ("ray", {"engine": "ray"}, "tl-ffblock[experiments,ray]"),
+        ("shap", {"experiment": "attribution-methods"}, "tl-ffblock[experiments]"),
+        ("pyarrow", {}, "tl-ffblock[experiments]"),
+    ],
+)
+def test_a_missing_package_is_told_with_its_extra(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch, missing: str, options: dict[str, str], install: str
+) -> None:
+    """Before any work, with the command that installs it."""
+    from tl_ffblock.experiments import extras
+
+    find: Any = extras.find_spec
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == missing else find(name))
+    found = answer(**{"experiment": "norms", **options})
+    assert found.status == 2
+    assert found.lines == [f'tl-ffblock: error: experiments need {missing}; run: pip install "{install}"']
+    assert not Path("run").exists()

@@ -17,6 +17,9 @@ SMALL = dict(rtol=0, atol=5e-6)
 """float64, but Hugging Face's RMSNorm rounds to float32 in the run: what is left of a tensor of size 1 to 30."""
 
 
+AFTER_USE = ("opt", "gptj", "bert", "roberta")
+"""Families whose bridge hands out the pattern after attention has used it."""
+
 SHARED_NORM = ("phi", "gptj", "falcon")
 """One norm serves attention and feed-forward: `AtbLn` is changed at the feed-forward's input, behind the norm's HookPoint."""
 
@@ -79,6 +82,29 @@ def test_heads_share_what_attention_brought(run: Any, any_family: str) -> None:
     for scope in run.decomposition(1)[0].scopes:
         shares = sum(run.vector(1, scope, query=N - 1, source=1, head=head) for head in range(n_heads))
         torch.testing.assert_close(shares, run.vector(1, scope, query=N - 1, source=1), rtol=1e-9, atol=1e-9)
+
+
+def test_a_heads_share_is_what_its_edge_carries(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+    """Head by head: setting one weight of the pattern to zero takes this share, and no other, out of attention's output."""
+    if any_family in AFTER_USE:
+        pytest.skip("the bridge hands the pattern out after its use: no edit of it can be the reference")
+    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
+    run = ffb.Contributions(model, tokens, value_bias="token")  # as in the run, where each value carries its bias
+    place = run.subtract(1, "Attn")[0]
+    plain = seen_at(model, run.tokens, (place, lambda tensor, hook: tensor))
+    for head in range(run.records[1].pattern.shape[1]):
+
+        def cut(pattern: Tensor, hook: Any, head: int = head) -> Tensor:
+            pattern = pattern.clone()
+            pattern[:, head, 3, 1] = 0
+            return pattern
+
+        seen: list[Tensor] = []
+        hooks = [("blocks.1.attn.hook_pattern", cut), (place, lambda tensor, hook, seen=seen: seen.append(tensor))]
+        model.run_with_hooks(run.tokens, fwd_hooks=hooks)
+        share = run.vector(1, "Attn", query=3, source=1, head=head)
+        assert share.norm() > 1e-3
+        torch.testing.assert_close((plain - seen[0]).reshape(share.shape), share, **SMALL)
 
 
 def test_a_removed_contribution_is_the_remainder_of_the_run_without_it(

@@ -1,6 +1,7 @@
 """Effects are those of runs by hand, knockouts those of masked scores, correlations those of scipy."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -66,6 +67,188 @@ def test_a_knockout_is_a_masked_score(ffb: ModuleType, model_of: Models, family:
     logits = model.run_with_hooks(run.tokens, fwd_hooks=[("blocks.1.attn.hook_attn_scores", mask)])
     torch.testing.assert_close(found, (logits[0, -1, 7] - logits[0, -1, 9]).float(), **BY_HAND)
     assert knockout(run, 1, 0, 0) is None or family == "gpt_oss"
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral", "qwen2", "gemma2", "gpt_neox"])
+def test_only_the_rest_of_the_prompt_is_run(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """From the edited position on, from cached keys and values; a model that cannot runs all, with the same effects."""
+    from tl_ffblock.patching import effects, removal
+    from tl_ffblock.patching.effects import _Runs
+
+    model = model_of(family, torch.float64)
+    run = ffb.Contributions(model, tiny.tokens(family, N))
+    edits = [removal(run, layer, "AtbLnFf", query, query) for layer in (0, 1) for query in (N - 2, N - 1)]
+    lengths: list[int] = []
+    with model.hooks(fwd_hooks=[("blocks.0.hook_resid_pre", lambda tensor, hook: lengths.append(tensor.shape[1]))]):
+        found = effects(run, edits, metric_of(model))
+        assert N not in lengths
+        assert {1, 2} <= set(lengths)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_Runs, "_resumes", lambda self, first: False)
+            lengths.clear()
+            whole = effects(run, edits, metric_of(model))
+        assert set(lengths) == {N}
+    torch.testing.assert_close(found, whole, **BY_HAND)
+
+
+def test_a_cache_that_gives_other_logits_is_not_used(ffb: ModuleType, model_of: Models) -> None:
+    """Where going on from the cache changes the clean logits, whole prompts are run."""
+    from tl_ffblock.patching import effects, removal
+    from tl_ffblock.patching.effects import _Runs
+
+    model = model_of("llama", torch.float64)
+    run = ffb.Contributions(model, tiny.tokens("llama", N))
+    edits = [removal(run, 1, "AtbLnFf", N - 1, N - 1)]
+    expected = effects(run, edits, metric_of(model))
+    rest = _Runs._from
+
+    def wrong(self: Any, start: int, n_rows: int, hooks: Any) -> Tensor:
+        logits = rest(self, start, n_rows, hooks)
+        return logits if start == 0 else 1.01 * logits
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Runs, "_from", wrong)
+        torch.testing.assert_close(effects(run, edits, metric_of(model)), expected, **BY_HAND)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama_nobias", "gpt_neox", "phi", "bert"])
+def test_hooked_models_give_the_same_effects(ffb: ModuleType, family: str) -> None:
+    """HookedTransformer and HookedEncoder: removals and knockouts, batched, are those of runs by hand."""
+    from tl_ffblock.patching import effects, knockout, removal
+
+    try:
+        model = tiny.hooked(family, dtype=torch.float64)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    run = ffb.Contributions(model, tiny.tokens(family, N))
+    scopes = run.decomposition(1)[0].scopes
+    edge = knockout(run, 1, N - 1, 2)
+    assert edge is not None
+    *removed, cut = effects(run, [removal(run, 1, scope, N - 1, N - 1) for scope in scopes] + [edge], metric_of(model))
+    for scope, value in zip(scopes, removed, strict=True):
+        hook = run.subtract(1, scope, query=-1, source=-1)
+        logits = model.run_with_hooks(run.tokens, fwd_hooks=[hook])
+        torch.testing.assert_close(value, (logits[0, -1, 7] - logits[0, -1, 9]).float(), **BY_HAND)
+
+    def masked(pattern: Tensor, hook: Any) -> Tensor:
+        pattern = pattern.clone()
+        pattern[:, :, N - 1, 2] = 0
+        return pattern / pattern.sum(dim=-1, keepdim=True)
+
+    logits = model.run_with_hooks(run.tokens, fwd_hooks=[("blocks.1.attn.hook_pattern", masked)])
+    torch.testing.assert_close(cut, (logits[0, -1, 7] - logits[0, -1, 9]).float(), **BY_HAND)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "qwen2", "bert"])
+def test_every_number_of_a_cell_is_right(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """Predictors from TransformerLens's own cache, effects from runs by hand, of every sampled cell."""
+    from tl_ffblock.patching import Plan
+
+    model, prompts = model_of(family, torch.float64), prompts_of(family, 2)
+    found = ffb.causal_validation(model, prompts, metric_of(model), plan=Plan(n_cells=3))
+    runs = [ffb.Contributions(model, tokens) for tokens in prompts]
+    caches = [model.run_with_cache(tokens[None])[1] for tokens in prompts]
+    clean = [float(run.logits[0, -1, 7] - run.logits[0, -1, 9]) for run in runs]
+    np.testing.assert_allclose(found.clean, clean, rtol=1e-6)
+    n_heads, table = model.cfg.n_heads, found.cells_dataframe()
+    for _, cell in table.iterrows():
+        number, layer, query, source = (int(cell[name]) for name in ("prompt", "layer", "query", "source"))
+        alpha = caches[number]["pattern", layer][0, :, query, source]
+        value = caches[number]["v", layer][0, source]
+        norms = torch.stack([value[head * len(value) // n_heads].norm() for head in range(n_heads)])
+        assert cell["map attention"] == pytest.approx(float(alpha.mean()), rel=1e-6)
+        assert cell["map attention x value norm"] == pytest.approx(float((alpha * norms).mean()), rel=1e-6)
+        part = runs[number].decomposition(layer)[0]
+        for scope in part.scopes:
+            assert cell[f"map {scope}"] == pytest.approx(float(part.parts(scope)[query, source].norm()), rel=1e-9)
+            hook = runs[number].subtract(layer, scope, query=query, source=source)
+            with torch.no_grad():
+                logits = model.run_with_hooks(runs[number].tokens, fwd_hooks=[hook])
+            change = float(logits[0, -1, 7] - logits[0, -1, 9]) - clean[number]
+            assert cell[f"effect {scope}"] == pytest.approx(change, rel=1e-4, abs=1e-5)
+
+
+def sample_of(effect: np.ndarray[Any, Any], prediction: np.ndarray[Any, Any], n_prompts: int, **columns: Any) -> Any:
+    """A result with given numbers: three layers, all cells off the diagonal."""
+    from tl_ffblock.patching import CausalValidation, Plan
+
+    n = len(effect)
+    given = {"prompt": np.arange(n) % n_prompts, "layer": np.arange(n) % 3, "query": np.ones(n), "source": np.zeros(n)}
+    given = {name: np.asarray(values, dtype=np.float64) for name, values in (given | columns).items()}
+    return CausalValidation(
+        model="tiny",
+        metric="logit difference",
+        tokens=(("a", "b"),) * n_prompts,
+        clean=np.zeros(n_prompts),
+        columns=given | {"reads": np.ones(n)},
+        predictions={"Attn": prediction, "attention": prediction[::-1].copy()},
+        effects={"Attn": effect},
+        plan=Plan(),
+    )
+
+
+def test_the_placebo_knows_nothing() -> None:
+    """A map that is the effect correlates perfectly; its shuffle, with the same values in every layer, does not."""
+    generator = np.random.default_rng(0)
+    effect = generator.normal(size=900)
+    effect += 10 * (np.arange(900) % 3)  # layers differ in size: a shuffle across layers would not show as one
+    found = sample_of(effect, np.abs(effect), 100)
+    assert found.correlation("Attn", "Attn").mean()[0] == pytest.approx(1)
+    rho, low, high = found.correlation("Attn", "placebo").mean()
+    assert low < 0 < high
+    assert abs(rho) < 0.12  # 900 cells: three standard errors are 0.1
+    difference, low, high = found.compare("Attn", "Attn", "placebo")
+    assert low > 0.8
+    assert difference == pytest.approx(1 - rho)
+    shuffled = found._placebo("Attn")
+    for layer in range(3):
+        here = found.columns["layer"] == layer
+        np.testing.assert_array_equal(np.sort(shuffled[here]), np.sort(np.abs(effect)[here]))
+
+
+def test_cells_are_chosen_by_name() -> None:
+    """The diagonal counts only in "all", rows where the metric is not read only off "read row"."""
+    effect = np.arange(12.0)
+    found = sample_of(effect, effect, 4, query=np.arange(12) % 2)
+    found.columns["reads"][:6] = 0
+    for cells, n in (("all", 12), ("off-diagonal", 6), ("read row", 3)):
+        assert int(found.correlation("Attn", "Attn", cells=cells).counts.sum()) == n
+
+
+def test_samples_add_up() -> None:
+    """Two samples as one: prompts of the second come after, correlations are those of all cells; others are refused."""
+    generator = np.random.default_rng(0)
+    effects, predictions = generator.normal(size=(2, 2, 90))
+    first, second = (sample_of(*pair, 30) for pair in zip(effects, predictions, strict=True))
+    both = first + second
+    assert len(both.tokens) == len(both.clean) == 60
+    assert set(both.columns["prompt"][:90]) == set(range(30))
+    assert set(both.columns["prompt"][90:]) == set(range(30, 60))
+    layer = np.arange(90) % 3
+    for one in range(3):
+        expected = spearmanr(predictions[:, layer == one].ravel(), np.abs(effects[:, layer == one]).ravel()).statistic
+        assert both.correlation("Attn", "Attn").of_layer(one)[0] == pytest.approx(expected)
+    with pytest.raises(ValueError, match="cannot join: metric is 'loss' here, there 'logit difference'"):
+        replace(first, metric="loss") + second
+
+
+def test_errors_inside_leave_no_hook(ffb: ModuleType, callbacks: Callable[[Any], dict[str, int]]) -> None:
+    """A metric that fails in the middle of a validation leaves the model as it was."""
+    from tl_ffblock.patching import Metric, Outcome
+
+    model = tiny.bridge("gpt2")
+    ffb.contribution_maps(model, prompts_of("gpt2")[0])
+    before = callbacks(model)
+    calls: list[int] = []
+
+    def fail(outcome: Outcome) -> Tensor:
+        calls.append(len(outcome.logits))
+        return outcome.logits[:, -1, 0] / (1 if len(calls) == 1 else 0 // 0)
+
+    with pytest.raises(ZeroDivisionError):
+        ffb.causal_validation(model, prompts_of("gpt2"), Metric("failing", fail), scope="Attn")
+    assert len(calls) == 2
+    assert callbacks(model) == before
 
 
 @pytest.mark.parametrize("kind", ["kl", "loss"])

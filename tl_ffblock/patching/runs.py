@@ -48,7 +48,14 @@ class PatchedMaps:
     def to_html(
         self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, scope: str | None = None
     ) -> str:
-        """One self-contained page: clean, corrupted, patched, and their differences; written to `path` when given."""
+        """One self-contained page: clean, corrupted, patched, and their differences as tabs.
+
+        Args:
+            path: File to write, if any.
+            layer: Layer shown first; None means the last one, which every patch has reached.
+            scope: Scope shown first.
+        """
+        layer = self.clean.layers[-1] if layer is None else layer
         shown = {
             "clean": self.clean,
             "corrupted": self.corrupted,
@@ -184,7 +191,10 @@ def difference(
 
 
 def side_by_side(pages: dict[str, str], *, title: str) -> str:
-    """Several self-contained pages as tabs of one; the tabs are plain HTML, the pages keep their own content policy."""
+    """Several self-contained pages as tabs of one; the tabs are plain HTML, the pages keep their own content policy.
+
+    Pages that are not chosen keep their size: a page without one cannot draw its maps.
+    """
     names = list(pages)
     inputs = "".join(
         f'<input type="radio" name="tab" id="tab{number}"{" checked" if number == 0 else ""}>'
@@ -197,7 +207,7 @@ def side_by_side(pages: dict[str, str], *, title: str) -> str:
     )
     rules = "".join(
         f"#tab{n}:checked~nav label:nth-of-type({n + 1}){{background:#fff;border-bottom-color:#fff}}"
-        f"#tab{n}:checked~main iframe:nth-of-type({n + 1}){{display:block}}"
+        f"#tab{n}:checked~main iframe:nth-of-type({n + 1}){{visibility:visible}}"
         f"#tab{n}:focus-visible~nav label:nth-of-type({n + 1}){{outline:2px solid #1a5fb4}}"
         for n in range(len(names))
     )
@@ -205,6 +215,7 @@ def side_by_side(pages: dict[str, str], *, title: str) -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title><style>'
         "body{margin:0;font:15px system-ui,sans-serif;background:#eef1f4}input{position:absolute;opacity:0}"
         "nav{padding:10px 10px 0}label{display:inline-block;padding:7px 14px;border:1px solid #c5ccd3;border-radius:6px 6px 0 0;"
-        "margin-right:4px;cursor:pointer}main{background:#fff}iframe{display:none;width:100%;height:calc(100vh - 46px);border:0}"
+        "margin-right:4px;cursor:pointer}main{position:relative;background:#fff;height:calc(100vh - 46px)}"
+        "iframe{position:absolute;visibility:hidden;width:100%;height:100%;border:0}"
         f"{rules}</style></head><body>{inputs}<nav>{labels}</nav><main>{frames}</main></body></html>"
     )

@@ -70,11 +70,14 @@ class Settings:
         budget = self.chunk_bytes or (24 * 2**20 if device.type == "cpu" else 2**30)
         return max(1, budget // bytes_a_row)
 
-    def multiply(self, rows: Float[Tensor, "row d_mlp"], w_out: Float[Tensor, "d_mlp d"]) -> Float[Tensor, "row d"]:
-        """The large product, in the precision asked for."""
-        if self.precision == "bfloat16":
-            return (rows.bfloat16() @ w_out.bfloat16()).to(rows.dtype)
-        return rows @ w_out
+    def multiply(
+        self, rows: Float[Tensor, "row d_mlp"], w_out: Float[Tensor, "d_mlp d"], out: Tensor | None = None
+    ) -> Float[Tensor, "row d"]:
+        """The large product, in the precision asked for; written to `out` where it is given."""
+        if self.precision != "bfloat16":
+            return torch.mm(rows, w_out, out=out)
+        product = rows.bfloat16() @ w_out.bfloat16()
+        return product.to(rows.dtype) if out is None else out.copy_(product)
 
 
 class Decomposition:

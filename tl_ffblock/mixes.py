@@ -10,18 +10,22 @@ residual brought:
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from einops import einsum, rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.records import LayerRecord, Norm
 
-GROUP_BYTES = 16 * 2**20
+CPU_GROUP_BYTES, GPU_GROUP_BYTES = 16 * 2**20, 512 * 2**20
 """What the heads' pre-activations of one group of source tokens may occupy."""
+
+CPU_TILE, GPU_TILE = 64, 4096
+"""Pairs that are worth a tile of their own. A causal tile of several source tokens has pairs that cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,28 @@ class Mix:
 
 
 class Group:
-    """Some source tokens with what their heads' values become on the way."""
+    """Some neighbouring source tokens with what their heads' values become on the way."""
 
-    def __init__(
-        self, values: Float[Tensor, "key head d_head"], w_o: Float[Tensor, "head d_head d"], start: int
-    ) -> None:
-        self.start = start
-        self._values = values
-        self._bases: dict[tuple[int, ...], Tensor] = {(): einsum(values, w_o, "key head e, head e d -> key head d")}
+    def __init__(self, pairs: "Pairs", keys: slice) -> None:
+        self.keys = keys
+        self.first_row = pairs.first_row(keys.start)
+        self.pattern: Float[Tensor, "key row head"] = rearrange(
+            pairs.record.pattern[:, self.first_row :, keys], "head row key -> key row head"
+        ).contiguous()
+        self._values = pairs.values[keys]
+        w_o = pairs.record.block.attention.w_o
+        self._bases: dict[tuple[int, ...], Tensor] = {
+            (): einsum(self._values, w_o, "key head e, head e d -> key head d")
+        }
         self._mixed: dict[int, Tensor] = {}
+        self._scaled: dict[int, Tensor] = {}
+
+    def weights(self, mix: Mix) -> Float[Tensor, "key row head"]:
+        """`scale_i alpha[h,i,j]`: how much of every basis vector a part of the mix holds."""
+        assert mix.scale is not None
+        if id(mix) not in self._scaled:
+            self._scaled[id(mix)] = self.pattern * mix.scale[self.first_row :]
+        return self._scaled[id(mix)]
 
     def basis(self, norms: tuple[Norm, ...]) -> Float[Tensor, "key head d"]:
         """`B[h,j]`: the heads' vectors through the linear parts of some norms."""
@@ -79,21 +96,32 @@ class Group:
 
 
 @dataclass(frozen=True)
-class KeyBlock:
-    """Neighbouring source tokens of a group, against the rows that can see them."""
+class Tile:
+    """A few source tokens of a group against neighbouring rows; pairs are counted token by token."""
 
     group: Group
     keys: slice
-    first_row: int
-    """Rows before this one cannot see the block."""
-    pattern: Float[Tensor, "key row head"]
-    own_cells: tuple[tuple[int, int], ...]
-    """Key within the block and row, of every query whose own token is here."""
+    rows: slice
 
-    @property
+    @cached_property
+    def n_keys(self) -> int:
+        """How many source tokens."""
+        return self.keys.stop - self.keys.start
+
+    @cached_property
+    def n_pairs(self) -> int:
+        """How many pairs."""
+        return self.n_keys * (self.rows.stop - self.rows.start)
+
+    @cached_property
     def within(self) -> slice:
-        """The block's place in its group."""
-        return slice(self.keys.start - self.group.start, self.keys.stop - self.group.start)
+        """The source tokens' place in their group."""
+        return slice(self.keys.start - self.group.keys.start, self.keys.stop - self.group.keys.start)
+
+    def of(self, table: Float[Tensor, "key row head"]) -> Float[Tensor, "key row head"]:
+        """The tile's part of a table of its group."""
+        first_row = self.group.first_row
+        return table[self.within, self.rows.start - first_row : self.rows.stop - first_row]
 
 
 class Pairs:
@@ -104,45 +132,63 @@ class Pairs:
         self.values = values
         self.positions: list[int] = record.queries.tolist()
         self.n_queries, self.n_keys = len(self.positions), record.resid_pre.shape[0]
-        # A CPU wants little waste (a causal block wastes half its keys' pairs), a GPU few launches.
-        self.keys_in_block = 4 if record.pattern.device.type == "cpu" else 32
 
     def count(self) -> int:
         """How many pairs there are."""
         return sum(self.positions) + self.n_queries if self.record.block.causal else self.n_queries * self.n_keys
 
-    def blocks(self, width: int) -> Iterator[KeyBlock]:
-        """All source tokens that some row can see, in small blocks; `width` numbers a token and head will become."""
-        causal = self.record.block.causal
-        reach = self.positions[-1] + 1 if causal else self.n_keys
-        step = self._keys_in_group(width)
+    def first_row(self, key: int) -> int:
+        """The first row that can see a source token."""
+        return bisect_left(self.positions, key) if self.record.block.causal else 0
+
+    def groups(self, width: int) -> Iterator[Group]:
+        """All source tokens that some row can see, in groups; `width` numbers a token and head will become."""
+        reach = self.positions[-1] + 1 if self.record.block.causal else self.n_keys
+        on_cpu = self.values.device.type == "cpu"
+        fitting = (CPU_GROUP_BYTES if on_cpu else GPU_GROUP_BYTES) // (
+            self.values.shape[1] * width * self.values.element_size()
+        )
+        step = max(1, fitting)
         for start in range(0, reach, step):
-            group = Group(self.values[start : min(start + step, reach)], self.record.block.attention.w_o, start)
-            stop = min(start + step, reach)
-            for first_key in range(start, stop, self.keys_in_block):
-                keys = slice(first_key, min(first_key + self.keys_in_block, stop))
-                first_row = bisect_left(self.positions, keys.start) if causal else 0
-                pattern = rearrange(self.record.pattern[:, first_row:, keys], "head row key -> key row head")
-                yield KeyBlock(group, keys, first_row, pattern, self._own_cells(keys))
+            yield Group(self, slice(start, min(start + step, reach)))
+
+    def tiles(self, group: Group, capacity: int) -> Iterator[Tile]:
+        """A group in tiles of at most `capacity` pairs; of a causal layer one token high, unless that is too little work."""
+        n_keys, n_rows = group.pattern.shape[:2]
+        enough = CPU_TILE if self.values.device.type == "cpu" else GPU_TILE
+        wanted = enough // max(1, n_rows) if self.record.block.causal else n_keys
+        step = max(1, min(wanted, capacity // max(1, n_rows)))
+        for key in range(group.keys.start, group.keys.stop, step):
+            keys = slice(key, min(key + step, group.keys.stop))
+            for row in range(self.first_row(key), self.n_queries, capacity):
+                yield Tile(group, keys, slice(row, min(row + capacity, self.n_queries)))
+
+    @cached_property
+    def cells(self) -> Int[Tensor, "key query"]:
+        """The number of every pair in a table [query, key]."""
+        device = self.values.device
+        row = torch.arange(self.n_queries, device=device, dtype=torch.int32) * self.n_keys
+        return row + torch.arange(self.n_keys, device=device, dtype=torch.int32)[:, None]
+
+    def own_cells(self, tile: Tile, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Pairs of a query and its own token: their place among a tile's pairs of some rows, and the row."""
+        for row in range(bisect_left(self.positions, tile.keys.start), bisect_left(self.positions, tile.keys.stop)):
+            place = bisect_left(rows, row)
+            if place < len(rows) and rows[place] == row:
+                yield (self.positions[row] - tile.keys.start) * len(rows) + place, row
 
     def own_values(self, norms: tuple[Norm, ...]) -> Float[Tensor, "query d"]:
         """What the heads bring from every query's own token."""
-        pattern = self.record.pattern[:, range(self.n_queries), self.positions]
-        z = einsum(pattern, self.values[self.record.queries], "head query, query head e -> query head e")
-        vectors = einsum(z, self.record.block.attention.w_o, "query head e, head e d -> query d")
+        vectors = self._own_values
         for norm in norms:
             vectors = norm.linear(vectors)
         return vectors
 
-    def _keys_in_group(self, width: int) -> int:
-        n_heads = self.values.shape[1]
-        fitting = GROUP_BYTES // (n_heads * width * self.values.element_size())
-        return max(1, fitting // self.keys_in_block) * self.keys_in_block
-
-    def _own_cells(self, keys: slice) -> tuple[tuple[int, int], ...]:
-        first = bisect_left(self.positions, keys.start)
-        last = bisect_left(self.positions, keys.stop)
-        return tuple((self.positions[row] - keys.start, row) for row in range(first, last))
+    @cached_property
+    def _own_values(self) -> Float[Tensor, "query d"]:
+        pattern = self.record.pattern[:, range(self.n_queries), self.positions]
+        z = einsum(pattern, self.values[self.record.queries], "head query, query head e -> query head e")
+        return einsum(z, self.record.block.attention.w_o, "query head e, head e d -> query d")
 
 
 def gram_norms(basis: Float[Tensor, "key head d"], pattern: Float[Tensor, "key row head"]) -> Float[Tensor, "key row"]:

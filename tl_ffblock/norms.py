@@ -2,7 +2,7 @@
 
 1. The layer's program is followed once (`_plan`): linear scopes are mixes of the heads (mixes.py), and
    from the feed-forward on there are rows, one a pair (packing.py).
-2. All pairs are gone through in blocks of source tokens: Gram norms for the linear scopes, packed rows
+2. All pairs are gone through in groups of source tokens: Gram norms for the linear scopes, packed rows
    for the others.
 3. The bias part, the remainder and the sum over source tokens go through `decomposition.walk` as three
    vectors a query. The completeness error holds the sum of the packed rows against the model's tensor.
@@ -120,12 +120,11 @@ class _LayerOfPairs:
         asked = [self.mixes[scope] for scope in self.scopes if scope in self.mixes]
         gram = {mix.norms: torch.zeros_like(self.record.pattern[0]) for mix in asked if mix.scale is not None}
         width = max(self.record.resid_pre.shape[1], 0 if self.packed is None else self.packed.width)
-        for block in self.pairs.blocks(width):
+        for group in self.pairs.groups(width):
             for norms, table in gram.items():
-                basis = block.group.basis(norms)[block.within]
-                table[block.first_row :, block.keys] = gram_norms(basis, block.pattern).T
+                table[group.first_row :, group.keys] = gram_norms(group.basis(norms), group.pattern).T
             if self.packed is not None:
-                self.packed.add(block)
+                self.packed.add(group)
         if self.packed is not None:
             self.packed.flush()
         return {scope: self._norms(scope, gram) for scope in self.scopes}

@@ -8,6 +8,7 @@ feed-forward and of all later scopes are taken from the rows, and the rows are f
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.decomposition import Settings, pre_activations
-from tl_ffblock.mixes import KeyBlock, Mix, Pairs
+from tl_ffblock.mixes import Group, Mix, Pairs, Tile
 from tl_ffblock.records import FeedForward, LayerRecord, Norm
 
 _SHORT = 32
@@ -31,10 +32,10 @@ class _Branch:
     w: Float[Tensor, "d d_mlp"]
     folded: Float[Tensor, "head d_head d_mlp"] | None
 
-    def heads(self, block: KeyBlock, norms: tuple[Norm, ...]) -> Float[Tensor, "key head d_mlp"]:
-        """The heads' pre-activations of a block's source tokens."""
-        whole = block.group.through(self.w, norms) if self.folded is None else block.group.through_folded(self.folded)
-        return whole[block.within]
+    def heads(self, tile: Tile, norms: tuple[Norm, ...]) -> Float[Tensor, "key head d_mlp"]:
+        """The heads' pre-activations of a tile's source tokens."""
+        whole = tile.group.through(self.w, norms) if self.folded is None else tile.group.through_folded(self.folded)
+        return whole[tile.within]
 
 
 class _Expert:
@@ -45,7 +46,8 @@ class _Expert:
         pre, pre_linear = ff.pre_activations(x) if served.weight is not None else pre_activations(pairs.record, ff, x)
         shares = ff.activation.shares(pre, pre_linear)
         self.w_out = ff.w_out
-        self.rows = None if served.weight is None else served.weight.nonzero()[:, 0].tolist()
+        self.dense = served.weight is None
+        self._rows = None if served.weight is None else served.weight.nonzero()[:, 0].tolist()
         router = 1 if served.weight is None else served.weight[:, None]
         ways = [(shares.on_pre, "in" if ff.w_gate is None else "gate", ff.w_in if ff.w_gate is None else ff.w_gate)]
         if shares.on_linear is not None:
@@ -61,11 +63,11 @@ class _Expert:
                 way = (mix.own @ w).mul_(on * router)
                 self.own = way if self.own is None else self.own.add_(way)
 
-    def rows_between(self, first: int, last: int) -> slice | list[int]:
-        """Which of some rows it serves, counted from the first."""
-        if self.rows is None:
-            return slice(0, last - first)
-        return [row - first for row in self.rows[bisect_left(self.rows, first) : bisect_left(self.rows, last)]]
+    def rows_in(self, rows: slice) -> Sequence[int]:
+        """Which of some neighbouring rows it serves."""
+        if self._rows is None:
+            return range(rows.start, rows.stop)
+        return self._rows[bisect_left(self._rows, rows.start) : bisect_left(self._rows, rows.stop)]
 
 
 @dataclass(frozen=True)
@@ -84,19 +86,19 @@ class PackedRows:
         self.mix = mix
         self.settings = settings
         self.norms: dict[str, Float[Tensor, "query key"]] = {}
-        """Filled for every scope that `want` names."""
+        """Filled for every scope that `step` wants."""
         self.sum = torch.zeros_like(x)
         """Sum over source tokens of the feed-forward's rows."""
         self._steps: list[tuple[str, Mix | tuple[Norm, Tensor] | None]] = []
         self._experts = _experts_of(pairs, mix, x)
         n_buffers = max(len(expert.branches) for expert in self._experts)
-        d_mlp = max(expert.w_out.shape[0] for expert in self._experts)
+        d_mlp, d_model = max(expert.w_out.shape[0] for expert in self._experts), x.shape[1]
         self.width = n_buffers * d_mlp * len(self._experts)
         """Pre-activations of one source token and head."""
-        bytes_a_row = (n_buffers * d_mlp + 2 * x.shape[1]) * x.element_size()
-        self._capacity = max(pairs.keys_in_block, settings.rows(bytes_a_row, x.device))
+        self._capacity = settings.rows((n_buffers * d_mlp + 2 * d_model) * x.element_size(), x.device)
         self._buffers = [x.new_empty(self._capacity * d_mlp) for _ in range(n_buffers)]
-        self._waiting: list[tuple[KeyBlock, int, Tensor]] = []
+        self._out = x.new_empty(self._capacity, d_model)
+        self._waiting: list[Tile] = []
         self._used = 0
 
     def step(self, scope: str, operation: Mix | tuple[Norm, Tensor] | None, *, wanted: bool) -> None:
@@ -105,77 +107,97 @@ class PackedRows:
         if wanted:
             self.norms[scope] = self.sum.new_zeros(self.pairs.n_queries, self.pairs.n_keys)
 
-    def add(self, block: KeyBlock) -> None:
-        """Queue one block of source tokens against all rows that can see it."""
-        step = max(1, self._capacity // block.pattern.shape[0])
-        for start in range(0, block.pattern.shape[1], step):
-            pattern = block.pattern[:, start : start + step]
-            if self._used + pattern.shape[0] * pattern.shape[1] > self._capacity:
+    def add(self, group: Group) -> None:
+        """Queue the pairs of a group of source tokens and all rows that can see them."""
+        for tile in self.pairs.tiles(group, self._capacity):
+            if self._used + tile.n_pairs > self._capacity:
                 self.flush()
-            self._waiting.append((block, block.first_row + start, pattern))
-            self._used += pattern.shape[0] * pattern.shape[1]
+            self._waiting.append(tile)
+            self._used += tile.n_pairs
 
     def flush(self) -> None:
         """Send what is queued through the feed-forward and take its norms."""
         if not self._waiting:
             return
         out = self._feed_forward()
-        start = 0
-        for block, first, pattern in self._waiting:
-            size = pattern.shape[0] * pattern.shape[1]
-            self._take_norms(out[start : start + size].view(*pattern.shape[:2], -1), block, first, pattern)
-            start += size
+        cells = torch.cat([self.pairs.cells[tile.keys, tile.rows].reshape(-1) for tile in self._waiting])
+        rows = cells // self.pairs.n_keys
+        self.sum.index_add_(0, rows, out)
+        for scope, operation in self._steps:
+            if isinstance(operation, Mix):
+                self._add_mix(out, operation)
+            elif operation is not None:
+                norm, scale = operation
+                norm.linear_(out).div_(scale[rows])
+            if scope in self.norms:
+                self.norms[scope].view(-1)[cells] = torch.linalg.vector_norm(out, dim=-1)
         self._waiting, self._used = [], 0
 
     def _feed_forward(self) -> Float[Tensor, "pair d"]:
-        if len(self._experts) == 1 and self._experts[0].rows is None:
-            return self._through(self._experts[0], [slice(0, p.shape[1]) for _, _, p in self._waiting])
-        d_model = self.sum.shape[1]
-        out = self.sum.new_zeros(self._used, d_model)
+        out = self._out[: self._used]
+        if len(self._experts) == 1 and self._experts[0].dense:
+            return self._through(self._experts[0], out)
+        out.zero_()
         for expert in self._experts:
-            chosen = [expert.rows_between(first, first + p.shape[1]) for _, first, p in self._waiting]
-            rows = self._through(expert, chosen)
+            rows = self._through(expert)
             start = taken = 0
-            for (_, _, pattern), here in zip(self._waiting, chosen, strict=True):
-                n_keys, n_rows = pattern.shape[:2]
-                n_here = n_rows if isinstance(here, slice) else len(here)
-                place = out[start : start + n_keys * n_rows].view(n_keys, n_rows, d_model)
-                place[:, here] += rows[taken : taken + n_keys * n_here].view(n_keys, n_here, d_model)
-                start, taken = start + n_keys * n_rows, taken + n_keys * n_here
+            for tile in self._waiting:
+                served = expert.rows_in(tile.rows)
+                place = out[start : start + tile.n_pairs].view(tile.n_keys, -1, out.shape[1])
+                found = rows[taken : taken + tile.n_keys * len(served)]
+                place[:, _within(tile, served)] += found.view(tile.n_keys, len(served), -1)
+                start, taken = start + tile.n_pairs, taken + len(found)
         return out
 
-    def _through(self, expert: _Expert, chosen: list[slice | list[int]]) -> Float[Tensor, "pair d"]:
+    def _through(self, expert: _Expert, out: Tensor | None = None) -> Float[Tensor, "pair d"]:
         """One matrix product for all queued pairs that an expert serves."""
         used = 0
+        own: list[tuple[int, int]] = []
         d_mlp = expert.w_out.shape[0]
-        rows, *spare = (buffer[: self._used * d_mlp].view(self._used, d_mlp) for buffer in self._buffers)
-        for (block, first, pattern), here in zip(self._waiting, chosen, strict=True):
-            part = pattern[:, here]
-            size = part.shape[0] * part.shape[1]
-            place = rows[used : used + size].view(*part.shape[:2], d_mlp)
+        packed, *spare = (buffer[: self._used * d_mlp].view(self._used, d_mlp) for buffer in self._buffers)
+        for tile in self._waiting:
+            served = expert.rows_in(tile.rows)
+            pattern = tile.of(tile.group.pattern)
+            size = tile.n_keys * len(served)
+            here: slice | Sequence[int] = tile.rows
+            if not expert.dense:
+                pattern, here = pattern[:, _within(tile, served)], served
+            place = packed[used : used + size].view(tile.n_keys, len(served), d_mlp)
             for branch in expert.branches:
-                target = place if branch is expert.branches[0] else spare[0][:size].view(*part.shape[:2], d_mlp)
-                torch.bmm(part, branch.heads(block, self.mix.norms), out=target)
-                target *= branch.on[first : first + pattern.shape[1]][here]
+                target = place if branch is expert.branches[0] else spare[0][:size].view(place.shape)
+                torch.bmm(pattern, branch.heads(tile, self.mix.norms), out=target)
+                target *= branch.on[here]
                 if target is not place:
                     place += target
-            _add_own(place, block, first, pattern.shape[1], here, expert.own)
+            own += [(used + cell, row) for cell, row in self.pairs.own_cells(tile, served)]
             used += size
-        return self.settings.multiply(rows[:used], expert.w_out)
+        _add_own(packed, own, expert.own)
+        return self.settings.multiply(packed[:used], expert.w_out, out)
 
-    def _take_norms(self, out: Float[Tensor, "key row d"], block: KeyBlock, first: int, pattern: Tensor) -> None:
-        rows = slice(first, first + pattern.shape[1])
-        self.sum[rows] += out.sum(dim=0)
-        for scope, operation in self._steps:
-            if isinstance(operation, Mix):
-                assert operation.scale is not None
-                out.baddbmm_(pattern * operation.scale[rows], block.group.basis(operation.norms)[block.within])
-                _add_own(out, block, first, pattern.shape[1], slice(0, pattern.shape[1]), operation.own)
-            elif operation is not None:
-                norm, scale = operation
-                out = norm.linear(out).div_(scale[rows])
-            if scope in self.norms:
-                self.norms[scope][rows, block.keys] = torch.linalg.vector_norm(out, dim=-1).T
+    def _add_mix(self, out: Float[Tensor, "pair d"], mix: Mix) -> None:
+        start = 0
+        own: list[tuple[int, int]] = []
+        for tile in self._waiting:
+            place = out[start : start + tile.n_pairs].view(tile.n_keys, -1, out.shape[1])
+            place.baddbmm_(tile.of(tile.group.weights(mix)), tile.group.basis(mix.norms)[tile.within])
+            rows = range(tile.rows.start, tile.rows.stop)
+            own += [(start + cell, row) for cell, row in self.pairs.own_cells(tile, rows)]
+            start += tile.n_pairs
+        _add_own(out, own, mix.own)
+
+
+def _within(tile: Tile, rows: Sequence[int]) -> slice | list[int]:
+    """Some of a tile's rows, counted from its first."""
+    return slice(None) if isinstance(rows, range) else [row - tile.rows.start for row in rows]
+
+
+def _add_own(
+    out: Float[Tensor, "pair d"], cells: Sequence[tuple[int, int]], own: Float[Tensor, "query d"] | None
+) -> None:
+    """Add what the residual brought to the pairs of a query and its own token: (pair, query)."""
+    if own is not None and cells:
+        pairs, rows = torch.tensor(cells, device=out.device).T
+        out[pairs] += own[rows]
 
 
 def _experts_of(pairs: Pairs, mix: Mix, x: Float[Tensor, "query d"]) -> list[_Expert]:
@@ -203,24 +225,3 @@ def _fold(pairs: Pairs, mix: Mix, name: str, w: Tensor) -> Float[Tensor, "head d
 
     gains = [norm.gain for norm in mix.norms]
     return record.block.folds.fold((record.layer, name), w_o, linear, w, gains=gains, keep=keep)
-
-
-def _add_own(
-    place: Tensor,
-    block: KeyBlock,
-    first: int,
-    n_rows: int,
-    here: slice | list[int],
-    own: Float[Tensor, "query d"] | None,
-) -> None:
-    """Add what the residual brought to every query's own token; `here` are the rows of `place`, from `first` on."""
-    if own is None:
-        return
-    if isinstance(here, slice):
-        cells = [(key, row - first, row) for key, row in block.own_cells if 0 <= row - first < n_rows]
-    else:
-        index = {row: number for number, row in enumerate(here)}
-        cells = [(key, index[row - first], row) for key, row in block.own_cells if row - first in index]
-    if cells:
-        keys, local, rows = (list(column) for column in zip(*cells, strict=True))
-        place[keys, local] += own[rows]

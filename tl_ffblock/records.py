@@ -32,7 +32,14 @@ class Norm:
 
     def linear(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
         """The part that is linear in x: centre and multiply by the gain, without the scale."""
-        return (x - x.mean(dim=-1, keepdim=True) if self.centred else x) * self.gain
+        return self.linear_(x.clone())
+
+    def linear_(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
+        """The same, written over x."""
+        if self.centred:
+            x -= x.mean(dim=-1, keepdim=True)
+        x *= self.gain
+        return x
 
     def __call__(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
         return self.linear(x) / self.scale(x) + self.shift

@@ -1,4 +1,4 @@
-"""Makes causal_validation.csv and its figures: does a map say which contributions matter to SmolLM2-135M?
+"""Makes causal_validation_SET.csv, its differences and its figure: does a map say which contributions matter to SmolLM2-135M?
 
     python docs/results/causal_validation.py ioi   --data ioi.json
     python docs/results/causal_validation.py sva   --data nounpp_test.json
@@ -6,7 +6,7 @@
 
 Data: indirect-object prompts (github.com/lab-paper-code/dual_path_attribution, data/ioi.json), subject-verb
 agreement across a noun (github.com/saprmarks/feature-circuits, data/nounpp_test.json), BLiMP paradigms with a
-common prefix (github.com/alexwarstadt/blimp, data). About 20 minutes a data set on one free core.
+common prefix (github.com/alexwarstadt/blimp, data). About 15 minutes a data set on one free core.
 """
 
 import argparse
@@ -17,12 +17,14 @@ import random
 import re
 import time
 from pathlib import Path
+from typing import get_args
 
+import pandas as pd
 import torch
 
 import tl_ffblock as ffb
 from tl_ffblock.patching.effects import logit_difference
-from tl_ffblock.patching.validation import Plan, causal_validation
+from tl_ffblock.patching.validation import CausalValidation, Cells, Plan, causal_validation
 
 CHUNK = 10
 """Prompts a call; the seed of each is the number of its first prompt."""
@@ -105,13 +107,26 @@ def main() -> None:
     table = table[(table["layer"] == "mean") | (table["cells"] == "off-diagonal")]
     table.round(3).to_csv(options.out / f"causal_validation_{options.set}.csv", index=False)
     result.figure().savefig(options.out / f"causal_validation_{options.set}.png", dpi=80)
+    differences = compared(result)
+    differences.insert(0, "set", options.set)
+    differences.round(3).to_csv(options.out / f"causal_validation_{options.set}_differences.csv", index=False)
     means = table[(table["layer"] == "mean")].pivot_table(index=["cells", "predictor"], columns="effect", values="rho")
     print(means.round(2).to_string())
-    for effect in result.effects:
-        for other in ("attention", "attention x value norm"):
-            own = "AtbLnFfRes" if effect == "edge knockout" else effect
-            value, low, high = result.compare(effect, own, other)
-            print(f"{effect}: map {own} minus {other}: {value:+.3f} [{low:+.3f}, {high:+.3f}]")
+    print(differences[differences["cells"] == "off-diagonal"].round(3).to_string())
+
+
+def compared(result: CausalValidation) -> pd.DataFrame:
+    """How much better maps are than attention: of every removal its own map, of the knockout the maps of all scopes."""
+    rows = [
+        (cells, effect, scope, other, *result.compare(effect, scope, other, cells=cells))
+        for cells in get_args(Cells)
+        for effect in result.effects
+        for scope in (
+            [effect] if effect in result.predictions else [s for s in result.effects if s in result.predictions]
+        )
+        for other in ("attention", "attention x value norm")
+    ]
+    return pd.DataFrame(rows, columns=["cells", "effect", "map", "minus", "difference", "low", "high"])
 
 
 if __name__ == "__main__":

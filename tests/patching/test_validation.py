@@ -207,11 +207,11 @@ def test_the_placebo_knows_nothing() -> None:
 
 
 def test_cells_are_chosen_by_name() -> None:
-    """The diagonal counts only in "all", rows where the metric is not read only off "read row"."""
+    """The diagonal counts only in "all"; "read row" and "beyond first" each leave out what their names say."""
     effect = np.arange(12.0)
-    found = sample_of(effect, effect, 4, query=np.arange(12) % 2)
+    found = sample_of(effect, effect, 4, query=np.full(12, 2), source=[0, 1, 2, 0, 1, 2, 0, 0, 1, 1, 1, 1])
     found.columns["reads"][:6] = 0
-    for cells, n in (("all", 12), ("off-diagonal", 6), ("read row", 3)):
+    for cells, n in (("all", 12), ("off-diagonal", 10), ("read row", 6), ("beyond first", 6)):
         assert int(found.correlation("Attn", "Attn", cells=cells).counts.sum()) == n
 
 
@@ -292,7 +292,7 @@ def test_the_result_is_labelled_and_repeats(ffb: ModuleType, model_of: Models, f
     assert first.predictors == (*scopes, "attention", "attention x value norm", "placebo")
     assert tuple(first.effects) == (*scopes, "edge knockout")
     table = first.to_dataframe()
-    assert set(table["cells"]) == {"all", "off-diagonal", "read row"}
+    assert set(table["cells"]) == {"all", "off-diagonal", "read row", "beyond first"}
     assert set(table["layer"]) == {"mean", *map(str, range(model.cfg.n_layers))}
     assert table["rho"].dropna().between(-1.000001, 1.000001).all()
     cells = first.cells_dataframe()

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-Cells: TypeAlias = Literal["all", "off-diagonal", "read row"]
-"""Which cells are correlated: all; those with source != query; of these, those whose query the metric reads."""
+Cells: TypeAlias = Literal["all", "off-diagonal", "read row", "beyond first"]
+"""Which cells are correlated: all; those with source != query; of these, those whose query the metric reads, or those
+whose source is not the first token, on which attention rests when it has nothing to bring."""
 
 ATTENTION, VALUES, PLACEBO, KNOCKOUT = "attention", "attention x value norm", "placebo", "edge knockout"
 
@@ -198,7 +199,9 @@ class CausalValidation:
         off_diagonal = self.columns["query"] != self.columns["source"]
         if cells == "all":
             return np.ones_like(off_diagonal)
-        return off_diagonal if cells == "off-diagonal" else off_diagonal & (self.columns["reads"] == 1)
+        if cells == "off-diagonal":
+            return off_diagonal
+        return off_diagonal & (self.columns["reads"] == 1 if cells == "read row" else self.columns["source"] > 0)
 
     def _placebo(self, effect: str) -> Numbers:
         """The removed scope's own map with its cells shuffled within each layer."""

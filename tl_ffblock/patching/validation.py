@@ -148,11 +148,18 @@ class CausalValidation:
             ModuleNotFoundError: if matplotlib is not installed.
         """
         from matplotlib.figure import Figure
+        from matplotlib.lines import Line2D
 
-        height = 1.2 + 0.28 * len(self.predictors)
-        figure = Figure(figsize=(2.6 * len(self.effects) + 1.6, height), layout="constrained")
-        panels = figure.subplots(1, len(self.effects), sharey=True, sharex=True, squeeze=False)[0]
-        for panel, effect in zip(panels, self.effects, strict=True):
+        columns = min(4, len(self.effects))
+        rows = math.ceil(len(self.effects) / columns)
+        figure = Figure(
+            figsize=(2.6 * columns + 1.6, rows * (0.7 + 0.24 * len(self.predictors)) + 0.7), layout="constrained"
+        )
+        grid = figure.subplots(rows, columns, sharey=True, sharex=True, squeeze=False)
+        panels = list(grid.flat)
+        for spare in panels[len(self.effects) :]:
+            spare.set_visible(False)
+        for panel, effect in zip(panels, self.effects, strict=False):
             for row, predictor in enumerate(self.predictors):
                 value, low, high = self.correlation(effect, predictor, cells=cells).mean()
                 colour = _colour(predictor, effect)
@@ -160,9 +167,11 @@ class CausalValidation:
                 panel.plot(value, row, "o", color=colour)
             panel.axvline(0, color="0.7", linewidth=1, zorder=0)
             panel.set_title(effect if effect == KNOCKOUT else f"removed: {effect}", fontsize=9)
-            panel.tick_params(labelsize=8)
+            panel.tick_params(labelsize=8, labelbottom=True)
         panels[0].set_yticks(range(len(self.predictors)), self.predictors)
         panels[0].invert_yaxis()
+        marks = [Line2D([], [], marker="o", linewidth=2, color=colour, label=name) for name, colour in _COLOURS.items()]
+        figure.legend(handles=marks, loc="outside upper center", ncols=len(marks), fontsize=8, frameon=False)
         figure.supxlabel(f"Spearman's rho with |change of {self.metric}|, mean over layers ({cells} cells)", fontsize=9)
         return figure
 
@@ -395,9 +404,17 @@ def _tokens(model: Model, prompt: Any) -> Int[Tensor, "1 pos"]:
     return batches[0].tokens
 
 
+_COLOURS = {
+    "map of what is removed": "tab:red",
+    "other maps": "tab:blue",
+    "attention": "tab:orange",
+    "placebo": "0.6",
+}
+
+
 def _colour(predictor: str, effect: str) -> str:
     if predictor == PLACEBO:
-        return "0.6"
+        return _COLOURS["placebo"]
     if predictor in (ATTENTION, VALUES):
-        return "tab:orange"
-    return "tab:red" if predictor == effect else "tab:blue"
+        return _COLOURS["attention"]
+    return _COLOURS["map of what is removed" if predictor == effect else "other maps"]

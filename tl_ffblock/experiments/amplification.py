@@ -95,7 +95,8 @@ class Amplification(Experiment):
         ticks = [name.removeprefix("layer ").replace("adjacent ", "\nadjacent\n") for name in wide.index]
         ticks = ["" if many and tick.isdigit() and int(tick) % 3 else tick for tick in ticks]
         bars = {name: wide[name].to_numpy() for name in shown}
-        figure = draw.layer_bars(bars, ylabel=f"share of the top {self.config.top_pairs}", stacked=True, xticks=ticks)
+        ylabel = f"share of the top {self.config.top_pairs}"
+        figure = draw.layer_bars(bars, ylabel=ylabel, stacked=True, xticks=ticks, among=CATEGORIES)
         for tick in figure.axes[0].get_xticklabels():
             tick.set_rotation(90 if many and "random" in tick.get_text() else 0)
         figure.axes[0].set_xlabel("layer, and random pairs")

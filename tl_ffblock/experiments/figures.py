@@ -55,9 +55,17 @@ def axes(
 
 
 def layer_bars(
-    bars: Mapping[str, np.ndarray], *, ylabel: str, stacked: bool = False, xticks: Sequence[str] = ()
+    bars: Mapping[str, np.ndarray],
+    *,
+    ylabel: str,
+    stacked: bool = False,
+    xticks: Sequence[str] = (),
+    among: Sequence[str] = (),
 ) -> "Figure":
-    """Groups of bars, one group a layer; bars too thin for a hatch have their colour alone."""
+    """Groups of bars, one group a layer; bars too thin for a hatch have their colour alone.
+
+    A label of `among` looks the same in every figure, whichever of the others are there.
+    """
     n_layers = len(next(iter(bars.values())))
     many = n_layers * len(bars) > MANY
     figure, ax = axes(width=2 * COLUMN if many else COLUMN)
@@ -67,7 +75,8 @@ def layer_bars(
     for i, (label, values) in enumerate(bars.items()):
         shift = 0 if stacked else (i - (len(bars) - 1) / 2) * width
         heights = np.nan_to_num(values)
-        look = dict(color=COLOURS[i % 8], hatch=HATCHES[i % 8] if stacked or not many else None)
+        place = (among.index(label) if among else i) % len(COLOURS)
+        look = dict(color=COLOURS[place], hatch=HATCHES[place] if stacked or not many else None)
         bottoms = bottom if stacked else 0
         ax.bar(at + shift, heights, width, bottom=bottoms, label=label, edgecolor="white", linewidth=0, **look)
         bottom = bottom + heights

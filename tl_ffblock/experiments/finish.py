@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -41,7 +42,11 @@ class Finished:
 
 
 def finish(worker: Worker, plan: Plan, store: Store) -> Finished:
-    """Merge all shards, in order. The same shards give the same bytes of every table."""
+    """Merge all shards, in order. The same shards give the same bytes of every table.
+
+    Raises:
+        OSError: if the folder cannot be written.
+    """
     shards = [store.read(number) for number in range(plan.n_shards)]
     measured = [shard for shard in shards if shard.meta["sequences"]]
     problems = _problems(plan, shards)
@@ -52,7 +57,7 @@ def finish(worker: Worker, plan: Plan, store: Store) -> Finished:
         own = experiment.tables(measured)
         tables |= {f"{experiment.name}_{name}": table for name, table in own.items()}
         figures |= {f"{experiment.name}_{name}": figure for name, figure in experiment.figures(own).items()}
-    with store.lock("tables"):
+    with store.lock("tables"), _told(store.folder):
         for folder in ("tables", "figures", "maps"):
             (store.folder / folder).mkdir(exist_ok=True)
         _clear_leftovers(store.folder)
@@ -65,6 +70,19 @@ def finish(worker: Worker, plan: Plan, store: Store) -> Finished:
         write_atomically(page, report(worker, fingerprint, summary, tables, pictures, pages).encode())
         write_atomically(store.folder / "summary.json", json.dumps(summary, indent=1).encode())
     return Finished(tables, tuple(path for pair in pictures.values() for path in pair), page, summary)
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Has errors of the disk say what is lost: nothing that was computed."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: tables and report of {folder} could not be written; what was computed is kept, "
+            "run the same command again",
+        ) from error
 
 
 def _clear_leftovers(folder: Path) -> None:

@@ -174,21 +174,16 @@ def test_a_cache_of_a_patched_run_gives_the_same_maps(
         torch.testing.assert_close(maps.remainder[scope], expected.remainder[scope], **BATCH_FLOAT64)
 
 
-def test_a_cached_pattern_that_had_no_effect_is_refused(ffb: ModuleType, model_of: Models) -> None:
+@pytest.mark.parametrize("any_family", AFTER_USE, indirect=True)
+def test_a_cached_pattern_that_had_no_effect_is_refused(ffb: ModuleType, model_of: Models, any_family: str) -> None:
     """An ActivationCache of BERT shows the edited pattern, which attention did not use: no map of it is made."""
-    for family in AFTER_USE:
-        model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
-        edit = (
-            "blocks.0.attn.hook_pattern",
-            lambda pattern, hook: torch.eye(N, dtype=pattern.dtype).expand_as(pattern),
-        )
-        with warnings.catch_warnings(), model.hooks(fwd_hooks=[edit]):
-            warnings.simplefilter("ignore")
-            _, cache = model.run_with_cache(tokens[None])
-        with pytest.raises(
-            ValueError, match=r"hook_pattern is not the pattern that made .* give the hooks as fwd_hooks"
-        ):
-            ffb.contribution_maps(model, tokens, cache=cache)
+    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
+    edit = ("blocks.0.attn.hook_pattern", lambda pattern, hook: torch.eye(N, dtype=pattern.dtype).expand_as(pattern))
+    with warnings.catch_warnings(), model.hooks(fwd_hooks=[edit]):
+        warnings.simplefilter("ignore")
+        _, cache = model.run_with_cache(tokens[None])
+    with pytest.raises(ValueError, match=r"hook_pattern is not the pattern that made .* give the hooks as fwd_hooks"):
+        ffb.contribution_maps(model, tokens, cache=cache)
 
 
 def test_an_edit_cannot_hide_a_model_that_is_misread(ffb: ModuleType) -> None:

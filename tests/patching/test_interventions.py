@@ -11,6 +11,7 @@ from torch import Tensor
 from tests import tiny
 from tests.tolerances import ALGEBRA, REBUILT
 
+pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 Models = Callable[..., Any]
 N = 5
 SMALL = dict(rtol=0, atol=5e-6)

@@ -91,6 +91,7 @@ def test_the_page_shows_all_runs(ffb: ModuleType, model_of: Models, tmp_path: Pa
     runs = ffb.patched_maps(model, clean, corrupted, fwd_hooks=[], layers=[0, 1])
     html = runs.to_html(tmp_path / "runs.html", layer=1)
     assert (tmp_path / "runs.html").read_text(encoding="utf-8") == html
+    assert runs.to_html() == html  # without a layer the last one, which every patch has reached
     assert html.count("<iframe") == 5
     assert html.count("srcdoc=") == 5
     assert "<script" not in html

@@ -311,21 +311,18 @@ def test_memory_does_not_grow_with_the_corpus(model_folder: Callable[[str], str]
     """A thousand sequences need no more memory than a hundred, up to 40 MB of noise."""
     import random
 
-    draw, words = (
-        random.Random(0),
-        ["the", "cat", "sat", "on", "the", "mat", ".", "a", "dog", "and", "the", "bird", "saw", "her"],
+    draw, words = random.Random(0), ["the", "cat", "sat", "on", "mat", ".", "a", "dog", "and", "bird", "saw", "her"]
+    fields = dict(experiment="amplification,norms,outliers", model=model_folder("bert"), examples=0, batch_size=8)
+    program = (
+        "import json, resource, sys\nfrom tl_ffblock.experiments import Config, run\n"
+        "run(Config(**json.loads(sys.argv[1])))\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     peaks = []
     for size in (100, 1000):
         path = tmp_path / f"{size}.txt"
-        path.write_text("\n".join(" ".join(draw.choice(words) for _ in range(16)) for _ in range(size)))
-        program = (
-            "import resource, sys\nfrom tl_ffblock.experiments import Config, run\n"
-            f"run(Config({FOUR!r}, sys.argv[1], sys.argv[2], sys.argv[3], examples=0, ignored_dimensions=0))\n"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-        )
-        arguments = ["-c", program, model_folder("bert"), str(path), str(tmp_path / f"out{size}")]
-        command = [sys.executable, "-W", "ignore", *arguments]
+        path.write_text("\n".join(" ".join(draw.choice(words) for _ in range(6)) for _ in range(size)))
+        config = {**fields, "data": str(path), "out": str(tmp_path / f"out{size}"), "ignored_dimensions": 0}
+        command = [sys.executable, "-W", "ignore", "-c", program, json.dumps(config)]
         done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
         peaks.append(int(done.stdout) / 1024)
     assert peaks[1] < peaks[0] + 40, peaks

@@ -72,6 +72,8 @@ def main() -> None:
     parser.add_argument("--cells", type=Path, help="also write every cell to this CSV file")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.work:
+        options.work.mkdir(parents=True, exist_ok=True)
     model = ffb.load_model("smollm2")
     read = {"ioi": ioi, "sva": sva, "blimp": blimp}[options.set]
 

@@ -31,8 +31,8 @@ def run(config: Any) -> Any:
 def test_local_equals_ray(config_of: Callable[..., Any], tables_of: Tables) -> None:
     """Byte for byte, with two workers on one machine."""
     names = "contextualization,amplification,norms,outliers"
-    local = run(config_of(names, out="local"))
-    remote = run(config_of(names, out="ray", engine="ray", workers=2))
+    local = run(config_of(names, out="local", limit=14))
+    remote = run(config_of(names, out="ray", engine="ray", workers=2, limit=14))
     assert local.status == remote.status == 0
     assert tables_of(local.folder) == tables_of(remote.folder)
 

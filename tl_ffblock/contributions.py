@@ -5,7 +5,7 @@ captured and is forgotten, so memory holds one layer and the result.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, SupportsIndex
 
 import torch
@@ -18,6 +18,7 @@ from tl_ffblock.bridge.capture import Records, Wanted, capture, records_of_cache
 from tl_ffblock.bridge.families import Model, identify
 from tl_ffblock.bridge.inputs import Batch, is_single, label, prepare, run
 from tl_ffblock.bridge.selfcheck import check_once
+from tl_ffblock.bridge.taps import is_listened_to
 from tl_ffblock.bridge.weights import is_processed, working_dtype
 from tl_ffblock.decomposition import (
     TOLERANCE,
@@ -29,7 +30,7 @@ from tl_ffblock.decomposition import (
     decompose_record,
 )
 from tl_ffblock.errors import CompletenessError, InputError, ProcessedWeightsWarning
-from tl_ffblock.maps import ContributionMaps, ScopeTable
+from tl_ffblock.maps import TABLES, ContributionMaps, ScopeTable
 from tl_ffblock.norms import LayerNorms, contribution_norms
 from tl_ffblock.records import LayerRecord
 from tl_ffblock.scopes import select_scopes
@@ -103,9 +104,9 @@ def contribution_maps(
     results = []
     with _Progress(known, len(batches) * len(wanted_layers)) as progress:
         for batch in batches:
-            assembly = _Assembly(known, settings, wanted_scopes, batch, queries, progress)
+            assembly = _Assembly(known, settings, wanted_scopes, wanted_layers, batch, queries, progress)
             _run(known, batch, wanted_layers, assembly, fwd_hooks, cache)
-            results += assembly.results(wanted_layers)
+            results += assembly.results()
     return results[0] if is_single(input) else results
 
 
@@ -199,41 +200,48 @@ class _Assembly(_Sequences):
         model: Model,
         settings: Settings,
         scopes: tuple[str, ...],
+        layers: tuple[int, ...],
         batch: Batch,
         queries: Sequence[int] | int | None,
         progress: "_Progress",
     ) -> None:
         super().__init__(model, settings, batch, queries)
         self.scopes = scopes
+        self.layers = layers
         self.progress = progress
-        self.norms: list[dict[int, LayerNorms]] = [{} for _ in self.lengths]
+        self._tables: list[dict[str, dict[str, Tensor]]] = [{name: {} for name in TABLES} for _ in self.lengths]
 
     def __call__(self, record: LayerRecord) -> None:
         for index, one in self.records(record):
             norms = contribution_norms(one, self.settings, self.scopes)
             self.certify(one, norms.completeness)
-            self.norms[index][record.layer] = norms
+            self._keep(index, record.layer, norms)
         self.progress.step()
 
-    def results(self, layers: tuple[int, ...]) -> list[ContributionMaps]:
+    def _keep(self, index: int, layer: int, norms: LayerNorms) -> None:
+        """Into the result's tables, which hold all layers from the first on: nothing is held twice."""
+        ascending = sorted(set(self.asked[index]))
+        order = torch.tensor([ascending.index(position) for position in self.asked[index]])
+        for name, tables in self._tables[index].items():
+            for scope, found in getattr(norms, name).items():
+                rows = found.cpu()[order]
+                if scope not in tables:
+                    tables[scope] = rows.new_empty(len(self.layers), *rows.shape)
+                tables[scope][self.layers.index(layer)] = rows
+
+    def results(self) -> list[ContributionMaps]:
         """One result a sequence."""
-        return [self._result(index, layers) for index in range(len(self.lengths))]
+        return [self._result(index) for index in range(len(self.lengths))]
 
-    def _result(self, index: int, layers: tuple[int, ...]) -> ContributionMaps:
-        asked = self.asked[index]
-        ascending = sorted(set(asked))
-        order = torch.tensor([ascending.index(position) for position in asked])
-
+    def _result(self, index: int) -> ContributionMaps:
         def table(name: str) -> ScopeTable:
-            by_layer = [getattr(self.norms[index][layer], name) for layer in layers]
-            stacked = {s: torch.stack([norms[s].cpu()[order] for norms in by_layer]) for s in self.scopes}
-            return ScopeTable(stacked, layers)
+            return ScopeTable(self._tables[index][name], self.layers)
 
         return ContributionMaps(
             tokens=label(self.model, self.batch.sequence(index)),
-            layers=layers,
+            layers=self.layers,
             order=self.model.family.order,
-            queries=tuple(asked),
+            queries=tuple(self.asked[index]),
             causal=self.model.family.causal,
             values=table("values"),
             bias=table("bias"),
@@ -279,6 +287,10 @@ class _Progress:
         self._bar.close()
 
 
+class _NothingMoreToRead(Exception):  # noqa: N818 - no error
+    """Ends a forward pass that nobody else listens to: later layers and logits cost time and memory."""
+
+
 def _run(
     model: Model,
     batch: Batch,
@@ -303,14 +315,18 @@ def _run(
     if unknown:
         raise InputError(f"fwd_hooks: {model.name} has no HookPoint {', '.join(unknown)}.")
     hooks = model.lens.hooks(fwd_hooks=list(fwd_hooks)) if fwd_hooks else nullcontext()
+    alone = not fwd_hooks and not is_listened_to(model.hook_points.values())
     seen: set[int] = set()
 
     @torch.no_grad()
     def on_record(record: LayerRecord) -> None:
         receive(record)
         seen.add(record.layer)
+        if alone and len(seen) == len(layers):
+            raise _NothingMoreToRead
 
     with (
+        suppress(_NothingMoreToRead),
         hooks,
         capture(model, layers, queries=receive.rows(), on_record=on_record, dtype=receive.settings.dtype) as records,
     ):

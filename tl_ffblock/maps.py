@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import pandas
 
 FORMAT_VERSION = 1
-_TABLES = ("values", "bias", "remainder", "completeness")
+TABLES = ("values", "bias", "remainder", "completeness")
+"""The numbers of a result: one table by scope each."""
 
 
 class ScopeTable(Mapping[str, Tensor]):
@@ -180,7 +181,7 @@ class ContributionMaps:
 
         path = Path(path)
         tensors = {
-            f"{name}.{s}": t.detach().cpu().contiguous() for name in _TABLES for s, t in getattr(self, name).items()
+            f"{name}.{s}": t.detach().cpu().contiguous() for name in TABLES for s, t in getattr(self, name).items()
         }
         header = {
             "tokens": self.tokens,
@@ -322,13 +323,13 @@ def _from_header(header: dict[str, Any], tensors: Mapping[str, Tensor], path: Pa
         if order not in STEPS or any(scope not in scope_names(order) for scope in scopes):
             raise MapFileError(f"{path}: unknown order {order!r} or scopes {scopes!r}.")
         rows = (len(layers), len(queries))
-        shapes = {name: (*rows, len(header["tokens"])) if name == "values" else rows for name in _TABLES}
+        shapes = {name: (*rows, len(header["tokens"])) if name == "values" else rows for name in TABLES}
         for name, shape in shapes.items():
             for scope in scopes:
                 found = tuple(tensors[f"{name}.{scope}"].shape)
                 if found != shape or math.prod(shape) == 0:
                     raise MapFileError(f"{path}: {name}.{scope} has shape {found}, expected {shape}.")
-        tables = {name: ScopeTable({s: tensors[f"{name}.{s}"] for s in scopes}, layers) for name in _TABLES}
+        tables = {name: ScopeTable({s: tensors[f"{name}.{s}"] for s in scopes}, layers) for name in TABLES}
         return ContributionMaps(
             tokens=tuple(header["tokens"]),
             layers=layers,

@@ -28,6 +28,10 @@ CPU_TILE, GPU_TILE = 64, 4096
 """Pairs that are worth a tile of their own. A causal tile of several source tokens has pairs that cannot be reached."""
 
 
+_GRAM_KEYS = 32
+"""Source tokens whose Gram matrices are made at a time: float64 doubles what they occupy."""
+
+
 @dataclass(frozen=True)
 class Mix:
     """A linear scope of all pairs."""
@@ -193,5 +197,8 @@ class Pairs:
 
 def gram_norms(basis: Float[Tensor, "key head d"], pattern: Float[Tensor, "key row head"]) -> Float[Tensor, "key row"]:
     """`||sum_h alpha_h B_h||` by the Gram matrix, in float64: it is small, and cancellation costs digits."""
-    wide, alpha = basis.double(), pattern.double()
-    return ((alpha @ (wide @ wide.transpose(1, 2))) * alpha).sum(dim=-1).clamp(min=0).sqrt().to(basis.dtype)
+    squares = []
+    for some, weights in zip(torch.split(basis, _GRAM_KEYS), torch.split(pattern, _GRAM_KEYS), strict=True):
+        wide, alpha = some.double(), weights.double()
+        squares.append(((alpha @ (wide @ wide.transpose(1, 2))) * alpha).sum(dim=-1))
+    return torch.cat(squares).clamp_(min=0).sqrt_().to(basis.dtype)

@@ -39,10 +39,9 @@ def contribution_norms(record: LayerRecord, settings: Settings, scopes: tuple[st
     """Norms of all parts of one sequence's record, for the asked scopes; its queries ascend."""
     if settings.method == "captum":
         return norms_of_vectors(record, settings, scopes)
-    layer = _LayerOfPairs(record, settings, scopes)
-    values = layer.run()
+    values, packed_sum = _LayerOfPairs(record, settings, scopes).run()
     sums: dict[str, Parts] = {}
-    for scope, part in walk(_Aggregate(record, settings, layer.packed_sum)):
+    for scope, part in walk(_Aggregate(record, settings, packed_sum)):
         sums[scope] = part
         if all(asked in sums for asked in scopes):
             break
@@ -110,13 +109,8 @@ class _LayerOfPairs:
         self.packed: PackedRows | None = None
         self._plan()
 
-    @property
-    def packed_sum(self) -> Float[Tensor, "query d"] | None:
-        """The sum over source tokens of the feed-forward's packed rows, where there were any."""
-        return None if self.packed is None else self.packed.sum
-
-    def run(self) -> dict[str, Float[Tensor, "query key"]]:
-        """The norms by scope."""
+    def run(self) -> tuple[dict[str, Float[Tensor, "query key"]], Float[Tensor, "query d"] | None]:
+        """The norms by scope, and the sum over source tokens of the feed-forward's rows, where there were any."""
         asked = [self.mixes[scope] for scope in self.scopes if scope in self.mixes]
         gram = {mix.norms: torch.zeros_like(self.record.pattern[0]) for mix in asked if mix.scale is not None}
         width = max(self.record.resid_pre.shape[1], 0 if self.packed is None else self.packed.width)
@@ -127,7 +121,8 @@ class _LayerOfPairs:
                 self.packed.add(group)
         if self.packed is not None:
             self.packed.flush()
-        return {scope: self._norms(scope, gram) for scope in self.scopes}
+        values = {scope: self._norms(scope, gram) for scope in self.scopes}
+        return values, None if self.packed is None else self.packed.sum
 
     def _norms(self, scope: str, gram: dict[tuple[Norm, ...], Tensor]) -> Float[Tensor, "query key"]:
         if scope not in self.mixes:

@@ -145,7 +145,7 @@ class PackedRows:
                 served = expert.rows_in(tile.rows)
                 place = out[start : start + tile.n_pairs].view(tile.n_keys, -1, out.shape[1])
                 found = rows[taken : taken + tile.n_keys * len(served)]
-                place[:, _within(tile, served)] += found.view(tile.n_keys, len(served), -1)
+                place[:, _within(tile, served)] += found.view(tile.n_keys, len(served), out.shape[1])
                 start, taken = start + tile.n_pairs, taken + len(found)
         return out
 

@@ -198,6 +198,35 @@ def test_maps_inside_a_capture(ffb: ModuleType, model: Any, tokens: Tensor) -> N
     assert len(records) == model.cfg.n_layers
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_run_that_nobody_else_hears_ends_with_the_last_layer_asked_for(
+    ffb: ModuleType, model_of: Models, family: str, callbacks: Callbacks
+) -> None:
+    """Nothing later is computed; where a user's hook, another capture or TransformerLens's own hooks wait, all is."""
+    model, tokens = model_of(family, torch.float32), tiny.tokens(family, N)
+    logits = model(tokens[None])
+    before = callbacks(model)
+    last_block = model.blocks[model.cfg.n_layers - 1]
+    runs: list[int] = []
+    handle = last_block.register_forward_hook(lambda *_: runs.append(1))
+    try:
+        alone = ffb.contribution_maps(model, tokens, layers=0)
+        assert not runs
+        assert callbacks(model) == before
+        with model.hooks(fwd_hooks=[("blocks.1.hook_out", lambda tensor, hook: None)]):
+            ffb.contribution_maps(model, tokens, layers=0)
+        assert len(runs) == 1
+        with ffb.capture(model) as records:
+            among = ffb.contribution_maps(model, tokens, layers=0)
+        assert len(runs) == 2
+        assert list(records) == list(range(model.cfg.n_layers))
+    finally:
+        handle.remove()
+    for scope in alone.scopes:
+        assert torch.equal(alone[scope], among[scope])
+    assert torch.equal(model(tokens[None]), logits)
+
+
 def test_records_are_of_the_last_run(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
     """A second run in one capture replaces every record of the first."""
     other = tiny.tokens("gpt2", 3, seed=9)[None]

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
 import torch
+from einops import einsum
 from torch import Tensor
 
 from tl_ffblock.bridge.families import Model
 from tl_ffblock.bridge.weights import ReadAttention
 from tl_ffblock.errors import FFBlockError, IdentityError, UnsupportedModelError
-from tl_ffblock.parts import attend
 from tl_ffblock.records import Experts, FeedForward, LayerRecord
 from tl_ffblock.scopes import PROGRAMS, Add, Attend, Feed, Normalise
 
@@ -76,7 +76,9 @@ def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
         match step.operation:
             case Attend():
                 name = "sum over heads and keys of pattern x value W_O + b_O = attention output"
-                yield name, _error(attend(record, value_bias="bias").total(), whole)
+                value = record.value.repeat_interleave(attention.w_o.shape[0] // record.value.shape[1], dim=1)
+                z = einsum(record.pattern, value, "head query key, key head e -> query head e")
+                yield name, _error(einsum(z, attention.w_o, "query head e, head e d -> query d") + attention.b_o, whole)
             case Add(left, right):
                 yield f"{left} + {right} = {step.scope}", _error(record.tensor(left) + record.tensor(right), whole)
             case Normalise(of, norm):

@@ -77,6 +77,11 @@ class Watch:
             self._comparison = None
 
 
+def is_listened_to(hook_points: Iterable[Any]) -> bool:
+    """Whether any callback sits on any of them: a user's, or a tap of another capture."""
+    return any(point._forward_hooks or point._forward_pre_hooks for point in hook_points)
+
+
 @contextmanager
 def silence(hook_points: Iterable[Any]) -> Iterator[None]:
     """No callback of a user's and no tap fires inside; all are back afterwards, in their order."""

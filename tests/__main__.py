@@ -7,14 +7,15 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PARALLEL = ["-n", "auto", "--dist", "loadgroup"]
 STEPS = {
     "format": ["-m", "ruff", "format", "--check", "."],
     "lint": ["-m", "ruff", "check", "."],
     "types": ["-m", "mypy"],
     "layers": ["-c", "from importlinter.cli import lint_imports_command as check; check()"],
-    "test": ["-m", "pytest", "-m", "not slow"],
-    "slow": ["-m", "pytest", "-m", "slow"],
-    "notebooks": ["-m", "pytest", "--nbmake", "--nbmake-timeout=600", "notebooks/01_first_map.ipynb"],
+    "test": ["-m", "pytest", "-m", "not slow", *PARALLEL],
+    "slow": ["-m", "pytest", "-m", "slow", *PARALLEL],
+    "notebooks": ["-m", "pytest", "--nbmake", "--nbmake-timeout=600", *PARALLEL, "notebooks"],
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))
 COMMANDS = {
     name: block.strip() for name, block in re.findall(r"<!-- command: (\w+) -->\s*```bash\n(.*?)```", README, re.DOTALL)
 }
@@ -71,7 +72,7 @@ def test_install_commands_of_models_are_those_of_the_code() -> None:
         assert f"`{shipped.install}`" in README
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tl_ffblock/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tl_ffblock/README.md", *PAGES])
 def test_links_lead_somewhere(page: str) -> None:
     """Every relative link and picture exists."""
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.xdist_group("ray"),  # one cluster at a time
+]
 ray = pytest.importorskip("ray", reason="ray is not installed")
 
 ROOT = Path(__file__).resolve().parents[2]

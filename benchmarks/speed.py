@@ -1,6 +1,7 @@
 """How long a map takes, against one matrix product, the obvious way, captum, and the forward pass.
 
     python benchmarks/speed.py [--quick] [--json FILE] [--plot FILE.svg]
+    python benchmarks/speed.py --from docs/speed.json --page docs/speed.md      # write the page's tables, time nothing
 
 All figures of a table come from one run on one machine and are meant as ratios. Random weights of the
 stated sizes (dense arithmetic does not care); times are the least of several repetitions, in process
@@ -10,7 +11,9 @@ queries and scaled by the exact number of pairs.
 
 import argparse
 import json
+import os
 import platform
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -194,6 +197,49 @@ def print_row(row: dict[str, Any]) -> None:
     print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
 
 
+START, END = "<!-- tables: benchmarks/speed.py -->", "<!-- end of tables -->"
+HEADS = {
+    "n": "tokens",
+    "threads": "threads",
+    "bound_ms": "one product, ms",
+    "ours_ms": "all maps, ms",
+    "fraction_of_bound": "share of the bound",
+    "naive_over_ours": "every vector made",
+    "captum_well_over_ours": "captum used well",
+    "captum_tuned_over_ours": "captum, 8 steps at a time",
+    "captum_natural_over_ours": "captum as first written",
+    "forward_ms": "forward pass, ms",
+    "ours_in_forwards": "maps in forward passes",
+    "last_query_in_forwards": "last query only",
+}
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The tables of a run, as the page shows them."""
+    parts = [f"{results['machine']}, torch {results['torch']}, Python {results['python']}, {results['date']}."]
+    for name in ("layer", "model"):
+        columns = [name, *(key for key in HEADS if key in results[name][0])]
+        lines = [" | ".join(HEADS.get(key, key) for key in columns), "|".join("---" for _ in columns)]
+        lines += [" | ".join(_cell(key, row[key]) for key in columns) for row in results[name]]
+        parts.append("\n".join(f"| {line} |" for line in lines))
+    return "\n\n".join(parts)
+
+
+def _cell(key: str, value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    if key == "fraction_of_bound":
+        return f"{value:.2f}"
+    text = f"{value:.0f}" if value >= 20 else f"{value:.1f}"
+    return f"{text}x" if key.endswith("over_ours") else text
+
+
+def write_page(results: dict[str, Any], page: Path) -> None:
+    """Put the tables between the page's markers."""
+    before, rest = page.read_text().split(START)
+    page.write_text(f"{before}{START}\n\n{markdown(results)}\n\n{END}{rest.split(END)[1]}")
+
+
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
     """Time of one layer against length, all ways, as in figure 12 of the paper."""
     import matplotlib
@@ -227,30 +273,48 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="short lengths, one thread only")
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--plot", type=Path, help="draw time against length (SVG or PNG)")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="take the figures of this JSON file")
+    parser.add_argument("--page", type=Path, help="write the tables into this page, between its markers")
     options = parser.parse_args()
-    lengths = [32, 128] if options.quick else [32, 128, 512]
+    results = json.loads(options.source.read_text()) if options.source else measure(options.quick)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.plot:
+        plot(results["layer"], options.plot)
+    if options.page:
+        write_page(results, options.page)
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    """All tables."""
+    lengths = [32, 128] if quick else [32, 128, 512]
     tables: dict[str, list[dict[str, Any]]] = {"layer": [], "model": []}
-    for threads in [1] if options.quick else [1, 2]:
+    for threads in [1] if quick else [1, 2]:
         torch.set_num_threads(threads)
         for size in (GPT2, BERT):
-            tables["layer"] += layer_table(size, lengths, threads, options.quick)
+            tables["layer"] += layer_table(size, lengths, threads, quick)
         tables["model"] += model_table(GPT2.name, build(GPT2), lengths, threads)
         for name in ("minilm", "smollm2"):
             tables["model"] += model_table(name, ffb.load_model(name), [128], threads)
         shapes = [(768, 6), *((d, 4) for d in (256, 512, 1024))]
-        for d_model, layers in [] if options.quick else shapes:
+        for d_model, layers in [] if quick else shapes:
             size = Size("GPT-2", GPT2.architecture, d_model, d_model // 64, layers)
             name = f"GPT-2 form, {layers} layers, d_model {d_model}"
             tables["model"] += model_table(name, build(size), [128], threads)
-    machine = {
-        "machine": platform.processor() or platform.machine(),
+    about = {
+        "machine": _processor(),
         "torch": torch.__version__,
         "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d"),
     }
-    if options.json:
-        options.json.write_text(json.dumps(machine | tables, indent=1) + "\n")
-    if options.plot:
-        plot(tables["layer"], options.plot)
+    return about | tables
+
+
+def _processor() -> str:
+    """The processor's name and how many of its cores there are."""
+    listed = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", listed.read_text()) if listed.exists() else None
+    return f"{found[1] if found else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 if __name__ == "__main__":

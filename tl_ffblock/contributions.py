@@ -80,10 +80,10 @@ def contribution_maps(
         n_steps: Quadrature steps of "captum".
         value_bias: "bias" gives b_V to the bias part (eq. 7, 21), "token" to its token.
         rtol: Largest relative completeness error accepted; None means 1e-4 for float32 models,
-            1e-6 for float64, 5e-2 for bfloat16, 1e-2 for float16.
+            1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16 (as model or as precision).
         precision: "float64" and "float32" set the decomposition's arithmetic, whatever the model's; None
             means float64 for float64 models, else float32. "bfloat16" rounds the one large product
-            (an approximation: some 5e-4 of a row's largest value).
+            (an approximation: cells move by up to 5e-3 of their row's largest on real models).
         chunk_bytes: What the rows of that product may occupy at a time; None means 24 MB on a CPU, 1 GB
             on a GPU.
 
@@ -359,7 +359,7 @@ def _settings(
         precision = "float64" if working_dtype(model) == torch.float64 else "float32"
     if rtol is None:
         rtol = TOLERANCE.get(next(model.lens.parameters()).dtype, TOLERANCE[torch.float32])
-        rtol = max(rtol, TOLERANCE[torch.float16]) if precision == "bfloat16" else rtol
+        rtol = max(rtol, TOLERANCE[torch.bfloat16]) if precision == "bfloat16" else rtol
     return Settings(method, n_steps, value_bias, rtol, precision, chunk_bytes)
 
 

@@ -42,7 +42,7 @@ def test_local_equals_ray(config_of: Callable[..., Any], tables_of: Tables) -> N
 
 
 def test_two_nodes(config_of: Callable[..., Any], tables_of: Tables) -> None:
-    """A cluster of two nodes with one CPU each: one worker a node, the same tables."""
+    """A cluster of two nodes with one CPU each: one worker a node, the same tables. Unasked, it is left alone."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
@@ -52,6 +52,8 @@ def test_two_nodes(config_of: Callable[..., Any], tables_of: Tables) -> None:
         remote = run(config_of("norms", out="ray", engine="ray", workers=2, ray_address=cluster.address))
         assert remote.status == 0
         assert tables_of(remote.folder) == tables_of(run(config_of("norms", out="local")).folder)
+        ray.shutdown()
+        assert run(config_of("norms", out="own", engine="ray", workers=1)).status == 0
     finally:
         ray.shutdown()
         cluster.shutdown()

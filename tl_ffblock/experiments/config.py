@@ -63,7 +63,7 @@ class Config:
     workers: int = 2
     """Workers of the Ray engine; each holds a copy of the model."""
     ray_address: str | None = None
-    """Address of a running Ray cluster; by default one is started on this machine."""
+    """Address of a running Ray cluster; by default that of RAY_ADDRESS, and without it one is started on this machine."""
     device: str = "cpu"
     """Where the model runs: cpu, or cuda (with Ray: one GPU a worker)."""
     window: int = 10

@@ -4,6 +4,7 @@ An actor that dies is started again, here or on another node, and its shard is c
 numbers depend on its sequences only, so the result does not change.
 """
 
+import os
 import time
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
@@ -50,12 +51,13 @@ def run_ray(config: Config, digest: str, plan: Plan, store: Store, progress: Pro
 
     with ExitStack() as stack:
         if not ray.is_initialized():
+            cluster = config.ray_address or os.environ.get("RAY_ADDRESS")
             own: dict[str, Any] = dict(num_cpus=config.workers * config.threads, include_dashboard=False)
             ray.init(
-                address=config.ray_address,
+                address=cluster or "local",  # None would join whatever cluster runs on this machine
                 log_to_driver=False,
                 logging_level="ERROR",
-                **({} if config.ray_address else own),
+                **({} if cluster else own),
             )
             stack.callback(ray.shutdown)
         options = dict(num_cpus=config.threads, num_gpus=int(config.device.startswith("cuda")))

@@ -293,14 +293,13 @@ def measure(quick: bool) -> dict[str, Any]:
         torch.set_num_threads(threads)
         for size in (GPT2, BERT):
             tables["layer"] += layer_table(size, lengths, threads, quick)
-        tables["model"] += model_table(GPT2.name, build(GPT2), lengths, threads)
-        for name in ("minilm", "smollm2"):
-            tables["model"] += model_table(name, ffb.load_model(name), [128], threads)
-        shapes = [(768, 6), *((d, 4) for d in (256, 512, 1024))]
-        for d_model, layers in [] if quick else shapes:
-            size = Size("GPT-2", GPT2.architecture, d_model, d_model // 64, layers)
-            name = f"GPT-2 form, {layers} layers, d_model {d_model}"
-            tables["model"] += model_table(name, build(size), [128], threads)
+        tables["model"] += model_table(GPT2.name, build(GPT2), lengths if threads == 1 else [128], threads)
+    torch.set_num_threads(1)
+    for name in ("minilm", "smollm2"):
+        tables["model"] += model_table(name, ffb.load_model(name), [128], 1)
+    for d_model, layers in [] if quick else [(768, 6), (256, 4), (512, 4), (1024, 4)]:
+        size = Size("GPT-2", GPT2.architecture, d_model, d_model // 64, layers)
+        tables["model"] += model_table(f"GPT-2 form, {layers} layers, d_model {d_model}", build(size), [128], 1)
     about = {
         "machine": _processor(),
         "torch": torch.__version__,

@@ -254,7 +254,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
         "exact, every vector made": "naive_over_ours",
     }
     chosen = [r for r in rows if r.get("layer") == GPT2.name and r["threads"] == rows[0]["threads"]]
-    figure, axes = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     lengths = [r["n"] for r in chosen]
     for number, (name, key) in enumerate(ways.items()):
         axes.plot(lengths, [r[key] * r["ours_ms"] / 1e3 for r in chosen], marker="osDv"[number], label=name)
@@ -262,7 +262,8 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     axes.plot(lengths, [r["bound_ms"] / 1e3 for r in chosen], color="grey", linestyle=":", label="one matrix product")
     axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="seconds, one GPT-2-small layer, all scopes")
     axes.set_xticks(lengths, [str(n) for n in lengths])
-    axes.legend(fontsize=8, frameon=False)
+    axes.minorticks_off()
+    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     axes.grid(alpha=0.3)
     figure.savefig(path)
 

@@ -161,6 +161,30 @@ def test_chunks_change_nothing(ffb: ModuleType, model_of: Models, family: str, c
         torch.testing.assert_close(few[scope], whole[scope], **BATCH_FLOAT64)
 
 
+@pytest.mark.parametrize(("group_bytes", "tile"), [(1, 1), (3000, 4), (1, 10**6)])
+def test_groups_and_tiles_change_nothing(
+    ffb: ModuleType,
+    model_of: Models,
+    any_family: str,
+    monkeypatch: pytest.MonkeyPatch,
+    group_bytes: int,
+    tile: int,
+) -> None:
+    """In small pieces as of long sequences, and in tall tiles as on a GPU: the same norms."""
+    from tl_ffblock import mixes
+
+    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, 7)
+    asked = (None, [0, 3, 4])
+    expected = [ffb.contribution_maps(model, tokens, queries=queries) for queries in asked]
+    monkeypatch.setattr(mixes, "CPU_GROUP_BYTES", group_bytes)
+    monkeypatch.setattr(mixes, "CPU_TILE", tile)
+    for queries, whole in zip(asked, expected, strict=True):
+        pieces = ffb.contribution_maps(model, tokens, queries=queries)
+        for scope in whole.scopes:
+            torch.testing.assert_close(pieces[scope], whole[scope], **BATCH_FLOAT64)
+            torch.testing.assert_close(pieces.completeness[scope], whole.completeness[scope], rtol=0, atol=1e-9)
+
+
 def test_huge_activations_are_decomposed_relatively(ffb: ModuleType, family: str) -> None:
     """Activations of 1e4, as in real models, cost no completeness in float32."""
     model, tokens = tiny.bridge(family), tiny.tokens(family, 6)

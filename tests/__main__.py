@@ -1,5 +1,6 @@
 """Everything that CI checks: `python -m tests`, or some steps of it: `python -m tests lint types`."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = ["-n", "auto", "--dist", "loadgroup"]
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+"""As many processes as cores, so one thread each: two threads of each would wait for one another."""
 STEPS = {
     "format": ["-m", "ruff", "format", "--check", "."],
     "lint": ["-m", "ruff", "check", "."],
@@ -28,7 +31,8 @@ def main(names: list[str]) -> int:
     for name in names or STEPS:
         print(f"== {name}: python {shlex.join(STEPS[name])}", flush=True)
         start = time.monotonic()
-        status = subprocess.run([sys.executable, *STEPS[name]], cwd=ROOT, check=False).returncode
+        environment = os.environ | ONE_THREAD
+        status = subprocess.run([sys.executable, *STEPS[name]], cwd=ROOT, env=environment, check=False).returncode
         print(
             f"== {name}: {'ok' if status == 0 else f'failed ({status})'}, {time.monotonic() - start:.0f} s", flush=True
         )

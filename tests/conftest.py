@@ -2,9 +2,11 @@
 
 import functools
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -43,6 +45,22 @@ def any_family(request: pytest.FixtureRequest) -> str:
 def ffb() -> ModuleType:
     """The package."""
     return importlib.import_module("tl_ffblock")
+
+
+@pytest.fixture(scope="session")
+def script_of() -> Callable[[str], ModuleType]:
+    """`script_of(path)`: a script of the repository as a module."""
+
+    @functools.cache
+    def load(path: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(Path(path).stem, Path(__file__).resolve().parent.parent / path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """The tables of docs/speed.md are those of the run whose figures are stored beside it."""
 
-import importlib.util
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -11,14 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
+def script(script_of: Callable[[str], ModuleType]) -> ModuleType:
     """benchmarks/speed.py."""
-    spec = importlib.util.spec_from_file_location("speed", ROOT / "benchmarks" / "speed.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_of("benchmarks/speed.py")
 
 
 def test_the_page_holds_the_measured_tables(script: ModuleType) -> None:
@@ -43,3 +38,23 @@ def test_every_method_computes_the_same_shares(script: ModuleType) -> None:
     found = method.attribute(players[None], n_steps=script.STEPS, method="gausslegendre")[0]
     expected = players * activation.shares(record.pre, None).on_pre
     torch.testing.assert_close(found.float(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_readme_quotes_the_same_run() -> None:
+    """Times, the distance from one product and the speed-ups that the README states are those of the stored run."""
+    results = json.loads((ROOT / "docs" / "speed.json").read_text())
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    layers = {(r["layer"], r["n"]): r for r in results["layer"] if r["threads"] == 1}
+    models = {(r["model"], r["n"]): r for r in results["model"] if r["threads"] == 1}
+    short, long = layers["GPT-2 small", 128], layers["GPT-2 small", 512]
+    for n in (32, 128, 512):
+        row = models["GPT-2 small", n]
+        maps = row["ours_ms"] / 1e3
+        assert f"| {n} | {row['forward_ms'] / 1e3:.1f} s | {maps:.1f} s |" in readme or (
+            f"| {n} | {row['forward_ms'] / 1e3:.1f} s | {maps:.0f} s |" in readme
+        )
+    times = [f"{r['ours_ms'] / r['bound_ms']:.1f} times" for r in (short, long)]
+    assert f"{times[0]} as long as this product at 128 tokens and {times[1]} at 512" in readme
+    assert f"{short['naive_over_ours']:.0f} times faster than making every vector" in readme
+    assert f"{short['captum_well_over_ours']:.0f} times faster than captum used well" in readme
+    assert f"{short['captum_tuned_over_ours']:.0f} times with batches tuned by hand" in readme

@@ -1,6 +1,6 @@
 """The table of docs/models.md is what was measured, of the families that there are."""
 
-import importlib.util
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -11,14 +11,9 @@ from tests.tolerances import COMPLETE_FLOAT32
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
+def script(script_of: Callable[[str], ModuleType]) -> ModuleType:
     """docs/support_table.py."""
-    spec = importlib.util.spec_from_file_location("support_table", "docs/support_table.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_of("docs/support_table.py")
 
 
 def test_the_page_holds_the_measured_table(script: ModuleType) -> None:

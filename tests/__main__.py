@@ -11,12 +11,23 @@ ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = ["-n", "auto", "--dist", "loadgroup"]
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """As many processes as cores, so one thread each: two threads of each would wait for one another."""
+SHAPES = [
+    "--jaxtyping-packages=tl_ffblock,beartype.beartype",
+    "tests/unit",
+    "tests/integration/test_oracle.py",
+    "tests/integration/test_golden.py",
+    "tests/integration/test_bad_input.py",
+    "tests/patching/test_runs.py",
+    "tests/families/test_structure.py",
+]
+"""Tests that reach every family and both roads, once more with annotated types and shapes checked at every call: it doubles their time."""
 STEPS = {
     "format": ["-m", "ruff", "format", "--check", "."],
     "lint": ["-m", "ruff", "check", "."],
     "types": ["-m", "mypy"],
     "layers": ["-c", "from importlinter.cli import lint_imports_command as check; check()"],
     "test": ["-m", "pytest", "-m", "not slow", *PARALLEL],
+    "shapes": ["-m", "pytest", "-m", "not slow", *PARALLEL, *SHAPES],
     "slow": ["-m", "pytest", "-m", "slow", *PARALLEL],
     "notebooks": ["-m", "pytest", "--nbmake", "--nbmake-timeout=600", *PARALLEL, "notebooks"],
 }

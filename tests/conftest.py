@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jaxtyping
 import pytest
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,15 @@ EVERY_FAMILY = tuple(tiny.FAMILIES)
 """All that the library decomposes: the laws that may fail by a family's own weights or wiring are tested for all."""
 
 SINCE_4 = {"roberta": "has no bridge for RoBERTa", "gpt_oss": "shows no router weights of gpt_oss"}
+
+
+@pytest.fixture(autouse=True)
+def _shapes_unchecked_where_they_are_wrong(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The step "shapes" checks annotated types and shapes in all tests but those marked `wrong_types`."""
+    wrong = request.node.get_closest_marker("wrong_types") is not None
+    jaxtyping.config.update("jaxtyping_disable", wrong)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(params=FAMILIES)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.capture import capture, select_layers
@@ -137,7 +137,7 @@ class ModelCheck:
 
 def check_model(
     model: Any,
-    input: str | Int[Tensor, " pos"] | None = None,
+    input: str | Integer[Tensor, " pos"] | None = None,
     *,
     layers: Iterable[int] | int | None = None,
     rtol: float | None = None,

@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from typing import Any, SupportsIndex
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Integer, Shaped
 from torch import Tensor
 from tqdm import tqdm
 
@@ -41,13 +41,13 @@ PROGRESS_AFTER = 1.0
 
 def contribution_maps(
     model: Any,
-    input: str | Sequence[str] | Int[Tensor, "*batch pos"],
+    input: str | Sequence[str] | Integer[Tensor, "*batch pos"],
     *,
     layers: Sequence[int] | int | None = None,
     scopes: Sequence[str] | str | None = None,
     queries: Sequence[int] | int | None = None,
-    attention_mask: Int[Tensor, "*batch pos"] | None = None,
-    token_type_ids: Int[Tensor, "*batch pos"] | None = None,
+    attention_mask: Shaped[Tensor, "*batch pos"] | None = None,
+    token_type_ids: Integer[Tensor, "*batch pos"] | None = None,
     fwd_hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]] = (),
     cache: Any = None,
     method: Method = "exact",
@@ -112,12 +112,12 @@ def contribution_maps(
 
 def decompose(
     model: Any,
-    input: str | Sequence[str] | Int[Tensor, "*batch pos"],
+    input: str | Sequence[str] | Integer[Tensor, "*batch pos"],
     *,
     layer: int,
     queries: Sequence[int] | int | None = None,
-    attention_mask: Int[Tensor, "*batch pos"] | None = None,
-    token_type_ids: Int[Tensor, "*batch pos"] | None = None,
+    attention_mask: Shaped[Tensor, "*batch pos"] | None = None,
+    token_type_ids: Integer[Tensor, "*batch pos"] | None = None,
     fwd_hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]] = (),
     cache: Any = None,
     method: Method = "exact",

@@ -122,7 +122,7 @@ class Tile:
         """The source tokens' place in their group."""
         return slice(self.keys.start - self.group.keys.start, self.keys.stop - self.group.keys.start)
 
-    def of(self, table: Float[Tensor, "key row head"]) -> Float[Tensor, "key row head"]:
+    def of(self, table: Float[Tensor, "group_key group_row head"]) -> Float[Tensor, "key row head"]:
         """The tile's part of a table of its group."""
         first_row = self.group.first_row
         return table[self.within, self.rows.start - first_row : self.rows.stop - first_row]
@@ -152,7 +152,7 @@ class Pairs:
         fitting = (CPU_GROUP_BYTES if on_cpu else GPU_GROUP_BYTES) // (
             self.values.shape[1] * width * self.values.element_size()
         )
-        step = max(1, fitting)
+        step = -(-reach // -(-reach // max(1, fitting)))
         for start in range(0, reach, step):
             yield Group(self, slice(start, min(start + step, reach)))
 

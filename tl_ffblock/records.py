@@ -173,7 +173,7 @@ class LayerRecord:
             value=real.value[keep],
         )
 
-    def rows(self, chosen: slice | Bool[Tensor, " query"]) -> "LayerRecord":
+    def rows(self, chosen: slice | Bool[Tensor, " query"] | Int[Tensor, " chosen"]) -> "LayerRecord":
         """The same sequence with some of its queries only."""
         return self._changed(
             lambda tensor: tensor[chosen],

@@ -43,6 +43,7 @@ def test_empty_texts(ffb: ModuleType, reader: Any, text: str) -> None:
             ffb.contribution_maps(reader, given)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -62,6 +63,7 @@ def test_things_that_are_neither_text_nor_tokens(ffb: ModuleType, model: Any, gi
         ffb.contribution_maps(model, given)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
@@ -106,6 +108,7 @@ def test_a_text_needs_a_tokenizer(ffb: ModuleType, model: Any) -> None:
         ffb.contribution_maps(model, "the cat")
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
@@ -134,6 +137,7 @@ def test_a_mask_with_a_text(ffb: ModuleType, reader: Any) -> None:
 # --- options ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("options", "message"),
     [

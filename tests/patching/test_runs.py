@@ -66,6 +66,7 @@ def test_differences_of_vectors_keep_the_books(ffb: ModuleType, model_of: Models
     assert apart.layer == 0
 
 
+@pytest.mark.wrong_types
 def test_what_cannot_be_compared_is_refused(ffb: ModuleType, model_of: Models) -> None:
     """Prompts of different length, other layers, other kinds."""
     from tl_ffblock.patching import difference

@@ -355,6 +355,7 @@ def test_a_bootstrap_over_prompts_is_wider_where_prompts_differ() -> None:
     assert width(10) == pytest.approx(width(1), rel=0.05)
 
 
+@pytest.mark.wrong_types
 def test_what_cannot_be_validated_is_refused(ffb: ModuleType, model_of: Models) -> None:
     """Metrics, prompts, scopes and names that do not fit say what would."""
     from tl_ffblock.patching import Plan, logit_difference

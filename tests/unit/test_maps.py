@@ -60,6 +60,7 @@ def test_a_layer_is_indexed_by_the_models_own_number(maps: Any) -> None:
     assert len(maps.values) == 2
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("key", "text"),
     [

@@ -117,6 +117,7 @@ def test_measures_refuse_differences(measure: str) -> None:
         _measure(measure)(maps - maps, "Atb", "AtbLn")
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("measure", "options", "text"),
     [

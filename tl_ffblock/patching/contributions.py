@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.capture import Records, capture
@@ -45,7 +45,7 @@ class Contributions:
     def __init__(
         self,
         model: Any,
-        input: str | Sequence[str] | Int[Tensor, "*batch pos"],
+        input: str | Sequence[str] | Integer[Tensor, "*batch pos"],
         *,
         layers: Sequence[int] | int | None = None,
         fwd_hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]] = (),

@@ -32,7 +32,7 @@ _RESUMED = 1e-4
 class Outcome:
     """What a metric reads."""
 
-    logits: Float[Tensor, "batch pos d_vocab"]
+    logits: Float[Tensor, "batch read d_vocab"]
     """Of runs of one prompt, each edited in its own way; the last positions only, where these are all that is read."""
     clean: Float[Tensor, "1 pos d_vocab"]
     """Of the prompt's run without edits."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, overload
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.families import identify
@@ -78,8 +78,8 @@ class PatchedMaps:
 
 def patched_maps(
     model: Any,
-    clean: str | Int[Tensor, " pos"],
-    corrupted: str | Int[Tensor, " pos"],
+    clean: str | Integer[Tensor, " pos"],
+    corrupted: str | Integer[Tensor, " pos"],
     *,
     fwd_hooks: Hooks | Callable[[Any], Hooks],
     **options: Any,

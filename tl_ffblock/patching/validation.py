@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 from torch import Tensor
 from tqdm import tqdm
 
@@ -239,7 +239,7 @@ class CausalValidation:
 
 def causal_validation(
     model: Any,
-    prompts: Sequence[str] | Sequence[Int[Tensor, " pos"]],
+    prompts: Sequence[str] | Sequence[Integer[Tensor, " _pos"]],
     metric: Metric | Literal["kl", "loss"] = "kl",
     *,
     scope: str | Sequence[str] | None = None,

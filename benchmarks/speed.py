@@ -33,6 +33,7 @@ from tl_ffblock.decomposition import LayerRun, Settings, walk
 from tl_ffblock.norms import contribution_norms, norms_of_vectors
 from tl_ffblock.records import FeedForward, LayerRecord
 from tl_ffblock.scopes import PROGRAMS, Feed, scope_names
+from tl_ffblock.workspace import Workspace
 
 STEPS = 50
 """Quadrature steps of captum, as in the paper."""
@@ -157,7 +158,7 @@ def layer_table(size: Size, lengths: list[int], threads: int, quick: bool) -> li
         sample = [0, n // 2, n - 1] if quick else sorted({0, n // 4, n // 2, 3 * n // 4, n - 1})
         with torch.no_grad():
             product = one_product(pairs, record.block.feed_forward.w_out)
-            layer = partial(contribution_norms, record, exact, scopes)
+            layer = partial(contribution_norms, record, exact, scopes, Workspace())
             product(), layer()
             bound, ours = in_turn(product, layer, threads, 15 if n < LONG else 3)
             chosen = [record.rows(slice(i, i + 1)) for i in sample]

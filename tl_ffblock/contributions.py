@@ -34,6 +34,7 @@ from tl_ffblock.maps import TABLES, ContributionMaps, ScopeTable
 from tl_ffblock.norms import LayerNorms, contribution_norms
 from tl_ffblock.records import LayerRecord
 from tl_ffblock.scopes import select_scopes
+from tl_ffblock.workspace import Workspace
 
 PROGRESS_AFTER = 1.0
 """Seconds after which a running call shows its progress (on a terminal only)."""
@@ -209,11 +210,12 @@ class _Assembly(_Sequences):
         self.scopes = scopes
         self.layers = layers
         self.progress = progress
+        self._workspace = Workspace()
         self._tables: list[dict[str, dict[str, Tensor]]] = [{name: {} for name in TABLES} for _ in self.lengths]
 
     def __call__(self, record: LayerRecord) -> None:
         for index, one in self.records(record):
-            norms = contribution_norms(one, self.settings, self.scopes)
+            norms = contribution_norms(one, self.settings, self.scopes, self._workspace)
             self.certify(one, norms.completeness)
             self._keep(index, record.layer, norms)
         self.progress.step()

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.records import LayerRecord, Norm
+from tl_ffblock.workspace import Workspace
 
 CPU_GROUP_BYTES, GPU_GROUP_BYTES = 16 * 2**20, 512 * 2**20
 """What the heads' pre-activations of one group of source tokens may occupy."""
@@ -65,11 +66,11 @@ class Group:
             pairs.record.pattern[:, self.first_row :, keys], "head row key -> key row head"
         ).contiguous()
         self._values = pairs.values[keys]
+        self._workspace, self._mark = pairs.workspace, object()
         w_o = pairs.record.block.attention.w_o
         self._bases: dict[tuple[int, ...], Tensor] = {
             (): einsum(self._values, w_o, "key head e, head e d -> key head d")
         }
-        self._mixed: dict[int, Tensor] = {}
         self._scaled: dict[int, Tensor] = {}
 
     def weights(self, mix: Mix) -> Float[Tensor, "key row head"]:
@@ -86,17 +87,28 @@ class Group:
             self._bases[key] = norms[-1].linear(self.basis(norms[:-1]))
         return self._bases[key]
 
-    def through(self, w: Float[Tensor, "d d_mlp"], norms: tuple[Norm, ...]) -> Float[Tensor, "key head d_mlp"]:
-        """`B[h,j] W`."""
-        if id(w) not in self._mixed:
-            self._mixed[id(w)] = self.basis(norms) @ w
-        return self._mixed[id(w)]
+    def through(
+        self, name: str, w: Float[Tensor, "d d_mlp"], norms: tuple[Norm, ...]
+    ) -> Float[Tensor, "key head d_mlp"]:
+        """`B[h,j] W`; matrices that are in use at a time have different names."""
 
-    def through_folded(self, folded: Float[Tensor, "head d_head d_mlp"]) -> Float[Tensor, "key head d_mlp"]:
+        def make(mixed: Tensor) -> None:
+            torch.mm(self.basis(norms).flatten(0, 1), w, out=mixed.flatten(0, 1))
+
+        n_keys, n_heads, _ = self._values.shape
+        return self._workspace.made(f"mixed.{name}", self._mark, n_keys, n_heads, w.shape[1], like=w, make=make)
+
+    def through_folded(self, name: str, folded: Float[Tensor, "head d_head d_mlp"]) -> Float[Tensor, "key head d_mlp"]:
         """`B[h,j] W` from the values by a matrix that was folded before."""
-        if id(folded) not in self._mixed:
-            self._mixed[id(folded)] = torch.bmm(self._values.transpose(0, 1), folded).transpose(0, 1)
-        return self._mixed[id(folded)]
+
+        def make(mixed: Tensor) -> None:
+            torch.bmm(self._values.transpose(0, 1), folded, out=mixed)
+
+        n_keys, n_heads, _ = self._values.shape
+        mixed = self._workspace.made(
+            f"mixed.{name}", self._mark, n_heads, n_keys, folded.shape[2], like=folded, make=make
+        )
+        return mixed.transpose(0, 1)
 
 
 @dataclass(frozen=True)
@@ -131,8 +143,9 @@ class Tile:
 class Pairs:
     """All pairs of a query and a source token that it can see; queries ascend."""
 
-    def __init__(self, record: LayerRecord, values: Float[Tensor, "key head d_head"]) -> None:
+    def __init__(self, record: LayerRecord, values: Float[Tensor, "key head d_head"], workspace: Workspace) -> None:
         self.record = record
+        self.workspace = workspace
         self.values = values
         self.positions: list[int] = record.queries.tolist()
         self.n_queries, self.n_keys = len(self.positions), record.resid_pre.shape[0]

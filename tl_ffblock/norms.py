@@ -23,6 +23,7 @@ from tl_ffblock.packing import PackedRows
 from tl_ffblock.parts import Parts, attention_bias, token_values
 from tl_ffblock.records import LayerRecord, Norm
 from tl_ffblock.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise
+from tl_ffblock.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,16 @@ class LayerNorms:
     completeness: dict[str, Float[Tensor, " query"]]
 
 
-def contribution_norms(record: LayerRecord, settings: Settings, scopes: tuple[str, ...]) -> LayerNorms:
-    """Norms of all parts of one sequence's record, for the asked scopes; its queries ascend."""
+def contribution_norms(
+    record: LayerRecord, settings: Settings, scopes: tuple[str, ...], workspace: Workspace | None = None
+) -> LayerNorms:
+    """Norms of all parts of one sequence's record, for the asked scopes; its queries ascend.
+
+    Calls that follow one another go faster with one workspace for all.
+    """
     if settings.method == "captum":
         return norms_of_vectors(record, settings, scopes)
-    values, packed_sum = _LayerOfPairs(record, settings, scopes).run()
+    values, packed_sum = _LayerOfPairs(record, settings, scopes, workspace or Workspace()).run()
     sums: dict[str, Parts] = {}
     for scope, part in walk(_Aggregate(record, settings, packed_sum)):
         sums[scope] = part
@@ -100,11 +106,11 @@ class _Aggregate(LayerRun):
 class _LayerOfPairs:
     """The norms of all pairs of one layer."""
 
-    def __init__(self, record: LayerRecord, settings: Settings, scopes: tuple[str, ...]) -> None:
+    def __init__(self, record: LayerRecord, settings: Settings, scopes: tuple[str, ...], workspace: Workspace) -> None:
         self.record = record
         self.settings = settings
         self.scopes = scopes
-        self.pairs = Pairs(record, token_values(record, settings.value_bias)[0])
+        self.pairs = Pairs(record, token_values(record, settings.value_bias)[0], workspace)
         self.mixes: dict[str, Mix] = {}
         self.packed: PackedRows | None = None
         self._plan()

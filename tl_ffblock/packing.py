@@ -29,13 +29,16 @@ class _Branch:
 
     on: Float[Tensor, "query d_mlp"]
     """Coefficient of Integrated Gradients at every row, times the row's scale and router weight."""
+    name: str
+    """Of its memory: branches in use at a time have different ones."""
     w: Float[Tensor, "d d_mlp"]
     folded: Float[Tensor, "head d_head d_mlp"] | None
 
     def heads(self, tile: Tile, norms: tuple[Norm, ...]) -> Float[Tensor, "key head d_mlp"]:
         """The heads' pre-activations of a tile's source tokens."""
-        whole = tile.group.through(self.w, norms) if self.folded is None else tile.group.through_folded(self.folded)
-        return whole[tile.within]
+        if self.folded is None:
+            return tile.group.through(self.name, self.w, norms)[tile.within]
+        return tile.group.through_folded(self.name, self.folded)[tile.within]
 
 
 class _Expert:
@@ -53,7 +56,9 @@ class _Expert:
         if shares.on_linear is not None:
             ways.append((shares.on_linear, "in", ff.w_in))
         self.branches = [
-            _Branch(on * (mix.scale * router), w, _fold(pairs, mix, f"{name}.{served.number}", w))
+            _Branch(
+                on * (mix.scale * router), f"{name}.{served.place}", w, _fold(pairs, mix, f"{name}.{served.number}", w)
+            )
             for on, name, w in ways
         ]
         self.own: Tensor | None = None
@@ -75,6 +80,8 @@ class _Served:
     """Which expert of a layer, and the router's weight at every row; None for a dense feed-forward."""
 
     number: int
+    place: int
+    """Among those in use."""
     weight: Float[Tensor, " query"] | None
 
 
@@ -96,8 +103,10 @@ class PackedRows:
         self.width = n_buffers * d_mlp * len(self._experts)
         """Pre-activations of one source token and head."""
         self._capacity = settings.rows((n_buffers * d_mlp + 2 * d_model) * x.element_size(), x.device)
-        self._buffers = [x.new_empty(self._capacity * d_mlp) for _ in range(n_buffers)]
-        self._out = x.new_empty(self._capacity, d_model)
+        self._buffers = [
+            pairs.workspace.take(f"packed.{number}", self._capacity * d_mlp, like=x) for number in range(n_buffers)
+        ]
+        self._out = pairs.workspace.take("out", self._capacity, d_model, like=x)
         self._waiting: list[Tile] = []
         self._used = 0
 
@@ -203,9 +212,10 @@ def _add_own(
 def _experts_of(pairs: Pairs, mix: Mix, x: Float[Tensor, "query d"]) -> list[_Expert]:
     ff, routing = pairs.record.block.feed_forward, pairs.record.routing
     if isinstance(ff, FeedForward):
-        return [_Expert(pairs, ff, mix, x, _Served(0, None))]
+        return [_Expert(pairs, ff, mix, x, _Served(0, 0, None))]
     assert routing is not None
-    served = [_Served(number, weight) for number, weight in enumerate(routing.T) if bool(weight.any())]
+    used = [number for number, weight in enumerate(routing.T) if bool(weight.any())]
+    served = [_Served(number, place, routing[:, number]) for place, number in enumerate(used)]
     return [_Expert(pairs, ff.experts[one.number], mix, x, one) for one in served]
 
 

@@ -136,6 +136,56 @@ def test_asking_for_few_scopes_changes_no_number(make_record: Callable[..., Any]
         torch.testing.assert_close(alone.completeness[scope], everything.completeness[scope], rtol=0, atol=1e-12)
 
 
+def test_a_workspace_changes_no_number(make_record: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers of other sizes, orders and dtypes, one after the other in the same memory, of one or of many groups of tokens."""
+    from tl_ffblock import mixes
+    from tl_ffblock.decomposition import Settings
+    from tl_ffblock.norms import contribution_norms
+    from tl_ffblock.workspace import Workspace
+
+    layers = (
+        dict(n=9),
+        dict(n=3),
+        dict(order="post_ln", causal=False),
+        dict(gated=True, n=7),
+        dict(dtype=torch.float32),
+    )
+    records = [make_record(**layer) for layer in layers]
+    alone = [contribution_norms(record, Settings(), tuple(record.whole)) for record in records]
+    for group_bytes in (mixes.CPU_GROUP_BYTES, 1):
+        monkeypatch.setattr(mixes, "CPU_GROUP_BYTES", group_bytes)
+        workspace = Workspace()
+        for record, expected in [*zip(records, alone, strict=True)] * 2:
+            found = contribution_norms(record, Settings(), tuple(record.whole), workspace)
+            for scope in record.whole:
+                torch.testing.assert_close(found.values[scope], expected.values[scope], rtol=1e-5, atol=1e-6)
+
+
+def test_memory_of_a_workspace_is_made_anew_for_another_owner() -> None:
+    """What one owner made stays until the name is taken, by anyone; other names, dtypes and sizes stand apart."""
+    from tl_ffblock.workspace import Workspace
+
+    workspace, like, calls = Workspace(), torch.zeros(1), []
+
+    def made(owner: object, size: int, value: float, like: Tensor = like) -> Tensor:
+        def make(memory: Tensor) -> None:
+            calls.append(value)
+            memory.fill_(value)
+
+        return workspace.made("name", owner, size, like=like, make=make)
+
+    one, two = object(), object()
+    assert made(one, 3, 1.0).tolist() == [1.0] * 3 and made(one, 3, 9.0).tolist() == [1.0] * 3
+    made(one, 3, 7.0, like.double())
+    assert made(one, 3, 9.0).tolist() == [1.0] * 3
+    assert made(two, 2, 2.0).tolist() == [2.0] * 2
+    assert made(one, 3, 3.0).tolist() == [3.0] * 3
+    assert made(one, 5, 4.0).tolist() == [4.0] * 5
+    workspace.take("name", 2, like=like)
+    made(one, 5, 5.0)
+    assert calls == [1.0, 7.0, 2.0, 3.0, 4.0, 5.0]
+
+
 def test_permuting_tokens_permutes_the_map(make_record: Callable[..., Any]) -> None:
     """Without causal mask positions carry no meaning of their own: a permuted record has the permuted map."""
     import dataclasses

@@ -43,6 +43,20 @@ def test_one_pass_gives_tables_figures_and_a_report(
     assert outcome.finished.summary["sequences"] == 6
 
 
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_corpus_without_pairs_has_empty_tables(
+    family: str, config_of: Callable[..., Any], loaded: Callable[[str], Any], tmp_path: Path
+) -> None:
+    """Texts of one word, masked or not: nothing to rank and no pair to name, which is said by NaN and empty tables."""
+    (tmp_path / "words.txt").write_text("cat\ndog\n")
+    config = config_of(FOUR, family=family, data=str(tmp_path / "words.txt"), limit=None, mask_fraction=0.99)
+    outcome = finish(config, loaded(family))
+    assert (outcome.status, outcome.left_out) == (0, 0)
+    assert outcome.tables["amplification_pmi"]["pairs"].eq(0).all()
+    assert outcome.tables["amplification_pmi"]["spearman"].isna().all()
+    assert set(outcome.tables["amplification_top_pairs"].columns) >= {"layer", "query", "key", "count"}
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_timed_experiments_run_too(config_of: Callable[..., Any], loaded: Callable[[str], Any]) -> None:

@@ -181,6 +181,20 @@ def test_pmi_of_strangers_is_nan() -> None:
     assert np.isnan(Incidence(texts, "article", 2).pmi(np.array([0]), np.array([1]))).all()
 
 
+@pytest.mark.parametrize("unit", ["article", "sentence", "window"])
+def test_texts_of_special_tokens_only_are_in_no_unit(unit: Any) -> None:
+    """As a text of one word that was masked: it changes nothing, and a corpus of such texts has no pairs."""
+    from tl_ffblock.experiments.pmi import Incidence, Text
+
+    empty = Text(np.zeros(0, dtype=np.int64), 7, np.zeros(0, dtype=np.int64))
+    texts = [Text(np.array([0, 1, 2]), 0, np.array([0, 0, 1])), Text(np.array([0, 2]), 1, np.array([0, 0]))]
+    first, second = np.array([0, 0, 1]), np.array([1, 2, 2])
+    expected = Incidence(texts, unit, 2).pmi(first, second)
+    found = Incidence([empty, texts[0], empty, texts[1], empty], unit, 2).pmi(first, second)
+    np.testing.assert_array_equal(found, expected)
+    assert Incidence([empty, empty], unit, 2).pmi(first[:0], second[:0]).shape == (0,)
+
+
 def test_sentences_end_at_marks() -> None:
     """The mark belongs to the sentence it ends."""
     from tl_ffblock.experiments.pmi import sentences

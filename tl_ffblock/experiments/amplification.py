@@ -169,25 +169,19 @@ class _Best:
 
     def __init__(self, size: int, n_layers: int) -> None:
         self._size = size
-        self._layers: list[Pairs | None] = [None] * n_layers
+        kinds, total = np.zeros((0, len(CATEGORIES) + 1), np.int32), np.zeros((0, n_layers))
+        self._layers = [Pairs(np.zeros(0, np.int64), np.zeros(0, np.int32), kinds, total)] * n_layers
 
     def offer(self, pairs: Pairs) -> None:
         """Take those that are better."""
-        for layer in range(len(self._layers)):
-            kept = self._layers[layer]
-            together = self._top(pairs, layer)
-            if kept is not None:
-                parts = (kept, together)
-                joined = Pairs(
-                    *(np.concatenate([getattr(p, n) for p in parts]) for n in ("keys", "count", "kinds", "total"))
-                )
-                together = self._top(joined, layer)
-            self._layers[layer] = together
+        for layer, kept in enumerate(self._layers):
+            parts = (kept, self._top(pairs, layer))
+            joined = (np.concatenate([getattr(p, n) for p in parts]) for n in ("keys", "count", "kinds", "total"))
+            self._layers[layer] = self._top(Pairs(*joined), layer)
 
     def of(self, layer: int) -> tuple[Pairs, np.ndarray]:
         """Pairs of a layer with their mean, best first."""
         pairs = self._layers[layer]
-        assert pairs is not None
         return pairs, pairs.mean[:, layer]
 
     def _top(self, pairs: Pairs, layer: int) -> Pairs:

@@ -32,7 +32,7 @@ class Incidence:
     """Which token occurs in which unit."""
 
     def __init__(self, texts: Iterable[Text], unit: Unit, window: int) -> None:
-        tokens, units = [], []
+        tokens, units = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         self.n_units = 0
         for ids, places in _places(texts, unit, window):
             tokens.append(ids)
@@ -41,7 +41,8 @@ class Incidence:
         rows, columns = np.concatenate(tokens), np.concatenate(units)
         if unit == "article":
             self.n_units = len(np.unique(columns))
-        matrix = sparse.csr_matrix((np.ones(len(rows), dtype=np.int32), (rows, columns)))
+        shape = (rows.max(initial=-1) + 1, columns.max(initial=-1) + 1)
+        matrix = sparse.csr_matrix((np.ones(len(rows), dtype=np.int32), (rows, columns)), shape)
         matrix.data[:] = 1
         self._matrix = matrix
         self._frequency = np.asarray(matrix.sum(axis=1)).ravel()
@@ -65,9 +66,11 @@ class Incidence:
 
 
 def _places(texts: Iterable[Text], unit: Unit, window: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Tokens of one sequence with the units they are in."""
+    """Tokens of one sequence with the units they are in; a sequence of special tokens only is in none."""
     for text in texts:
         n = len(text.ids)
+        if n == 0:
+            continue
         if unit == "article":
             yield text.ids, np.full(n, text.document)
         elif unit == "sentence":

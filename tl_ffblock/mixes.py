@@ -9,6 +9,7 @@ residual brought:
 `scale_i`. Norms of such parts need no vectors: with `K_j = B_j B_j^T` they are `scale_i sqrt(alpha K_j alpha)`.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -165,7 +166,7 @@ class Pairs:
         fitting = (CPU_GROUP_BYTES if on_cpu else GPU_GROUP_BYTES) // (
             self.values.shape[1] * width * self.values.element_size()
         )
-        step = -(-reach // -(-reach // max(1, fitting)))
+        step = math.ceil(reach / math.ceil(reach / max(1, fitting)))
         for start in range(0, reach, step):
             yield Group(self, slice(start, min(start + step, reach)))
 

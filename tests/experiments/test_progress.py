@@ -1,9 +1,9 @@
 """The bar: read by a person in a terminal, absent where nobody looks."""
 
-import contextlib
 import io
 import os
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +11,9 @@ fcntl = pytest.importorskip("fcntl", reason="pseudo-terminals are of Unix")
 
 
 @pytest.mark.parametrize("size", [(24, 80), (0, 0)], ids=["24x80", "unknown"])
-def test_a_terminal_sees_what_is_done(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_sees_what_is_done(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch, everything_from: Callable[[int], bytes]
+) -> None:
     """Name, sequences done of all, those of an earlier run among them; also where a terminal tells no size."""
     import struct
     import termios
@@ -28,15 +30,6 @@ def test_a_terminal_sees_what_is_done(size: tuple[int, int], monkeypatch: pytest
     os.close(master)
     assert "norms:  40%" in shown and "norms: 100%" in shown
     assert "4/10" in shown and "10/10" in shown
-
-
-def everything_from(master: int) -> bytes:
-    """What a pseudo-terminal holds once its other end is closed; one read gives one write of it, or several."""
-    shown = b""
-    with contextlib.suppress(OSError):
-        while block := os.read(master, 4096):
-            shown += block
-    return shown
 
 
 def test_a_pipe_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,7 +280,7 @@ def test_processes_share_a_folder(
 
 
 @pytest.mark.slow
-def test_a_terminal_sees_a_bar(config_of: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_terminal_sees_a_bar(config_of: Callable[..., Any], everything_from: Callable[[int], bytes]) -> None:
     """On a terminal a person reads what is done of how much."""
     import fcntl
     import pty
@@ -306,15 +306,7 @@ def test_a_terminal_sees_a_bar(config_of: Callable[..., Any], tmp_path: Path) ->
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(command, env=ENVIRONMENT, stderr=slave, stdout=subprocess.PIPE)
     os.close(slave)
-    shown = b""
-    while True:
-        try:
-            block = os.read(master, 4096)
-        except OSError:
-            break
-        if not block:
-            break
-        shown += block
+    shown = everything_from(master)
     process.communicate()
     assert process.returncode == 0
     assert b"norms" in shown and b"30/30" in shown and b"sequence" in shown

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from tl_ffblock.maps import ContributionMaps, ScopeTable
-from tl_ffblock.render import page
-from tl_ffblock.render.bundle import circuitsvis
-from tl_ffblock.scopes import scope_names
+from tl_ffblock.layer.scopes import scope_names
+from tl_ffblock.page import page
+from tl_ffblock.page.bundle import circuitsvis
+from tl_ffblock.results.maps import ContributionMaps, ScopeTable
 
 SIZES = (9, 16, 32, 64, 128)
 LAYERS = 12

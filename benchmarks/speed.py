@@ -29,11 +29,12 @@ from torch import Tensor
 from transformer_lens.model_bridge.sources import build_bridge_from_module
 
 import tl_ffblock as ffb
-from tl_ffblock.decomposition import LayerRun, Settings, walk
-from tl_ffblock.norms import contribution_norms, norms_of_vectors
-from tl_ffblock.records import FeedForward, LayerRecord
-from tl_ffblock.scopes import PROGRAMS, Feed, scope_names
-from tl_ffblock.workspace import Workspace
+from tl_ffblock.layer.fast.buffers import Workspace
+from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
+from tl_ffblock.layer.records import FeedForward, LayerRecord
+from tl_ffblock.layer.scopes import PROGRAMS, Feed, scope_names
+from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.vectors import LayerRun, walk
 
 STEPS = 50
 """Quadrature steps of captum, as in the paper."""

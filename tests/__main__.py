@@ -17,7 +17,7 @@ SHAPES = [
     "tests/integration/test_oracle.py",
     "tests/integration/test_golden.py",
     "tests/integration/test_bad_input.py",
-    "tests/patching/test_runs.py",
+    "tests/interventions/test_runs.py",
     "tests/families/test_structure.py",
 ]
 """Tests that reach every family and both roads, once more with annotated types and shapes checked at every call: it doubles their time."""

@@ -14,29 +14,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tl_ffblock import experiments as experiments
     from tl_ffblock.bridge.capture import capture
+    from tl_ffblock.bridge.loading import load_model
     from tl_ffblock.contributions import contribution_maps, decompose
-    from tl_ffblock.decomposition import Decomposition
     from tl_ffblock.errors import FFBlockError
-    from tl_ffblock.maps import ContributionMaps
-    from tl_ffblock.measures import amplification, contextualization_change
-    from tl_ffblock.models import load_model
-    from tl_ffblock.patching import Contributions, causal_validation, patched_maps
+    from tl_ffblock.interventions import Contributions, causal_validation, patched_maps
+    from tl_ffblock.layer.vectors import Decomposition
+    from tl_ffblock.results.maps import ContributionMaps
+    from tl_ffblock.results.measures import amplification, contextualization_change
 
-__version__ = "0.1.0"
+from tl_ffblock._version import __version__ as __version__
 
 _HOMES = {
-    "ContributionMaps": "maps",
-    "Contributions": "patching",
-    "Decomposition": "decomposition",
+    "ContributionMaps": "results.maps",
+    "Contributions": "interventions",
+    "Decomposition": "layer.vectors",
     "FFBlockError": "errors",
-    "amplification": "measures",
+    "amplification": "results.measures",
     "capture": "bridge.capture",
-    "causal_validation": "patching",
-    "contextualization_change": "measures",
+    "causal_validation": "interventions",
+    "contextualization_change": "results.measures",
     "contribution_maps": "contributions",
     "decompose": "contributions",
-    "load_model": "models",
-    "patched_maps": "patching",
+    "load_model": "bridge.loading",
+    "patched_maps": "interventions",
 }
 
 __all__ = [

@@ -24,11 +24,11 @@ from tl_ffblock.bridge.inputs import Batch, prepare, run
 from tl_ffblock.bridge.selfcheck import identities
 from tl_ffblock.bridge.weights import is_processed, working_dtype
 from tl_ffblock.contributions import contribution_maps
-from tl_ffblock.decomposition import TOLERANCE, Settings
 from tl_ffblock.errors import CaptureError, FFBlockError, UnsupportedModelError
-from tl_ffblock.norms import contribution_norms
-from tl_ffblock.records import LayerRecord
-from tl_ffblock.scopes import scope_names
+from tl_ffblock.layer.fast.norms import contribution_norms
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scopes import scope_names
+from tl_ffblock.layer.settings import TOLERANCE, Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -160,7 +160,7 @@ def check_model(
         known = identify(model)
     except UnsupportedModelError as error:
         return _refused(model, str(error))
-    dtype = next(known.lens.parameters()).dtype
+    dtype = next(known.hooked.parameters()).dtype
     tolerance = TOLERANCE.get(dtype, TOLERANCE[torch.float32]) if rtol is None else rtol
     wanted = select_layers(known, layers if layers is None or isinstance(layers, int) else tuple(layers))
     given = _default_input(known) if input is None else input
@@ -229,7 +229,7 @@ def _speed(known: Model, batch: Batch, layers: tuple[int, ...]) -> tuple[float, 
     tokens = batch.tokens[0]
 
     def maps() -> None:
-        contribution_maps(known.lens, tokens, layers=layers)
+        contribution_maps(known.hooked, tokens, layers=layers)
 
     def forward() -> None:
         run(known, batch)
@@ -251,9 +251,9 @@ def _seconds(call: Callable[[], None]) -> float:
 
 
 def _default_input(known: Model) -> str | Int[Tensor, " pos"]:
-    if getattr(known.lens, "tokenizer", None) is not None:
+    if getattr(known.hooked, "tokenizer", None) is not None:
         return TEXT
-    cfg = known.lens.cfg
+    cfg = known.hooked.cfg
     length = min(N_TOKENS, getattr(cfg, "n_ctx", None) or N_TOKENS)
     vocabulary = int(getattr(cfg, "d_vocab", 0) or 0)
     generator = torch.Generator().manual_seed(0)

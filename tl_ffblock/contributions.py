@@ -13,28 +13,21 @@ from jaxtyping import Int, Integer, Shaped
 from torch import Tensor
 from tqdm import tqdm
 
-from tl_ffblock import __version__
+from tl_ffblock._version import __version__
 from tl_ffblock.bridge.capture import Records, Wanted, capture, records_of_cache, select_layers
 from tl_ffblock.bridge.families import Model, identify
 from tl_ffblock.bridge.inputs import Batch, is_single, label, prepare, run
 from tl_ffblock.bridge.selfcheck import check_once
 from tl_ffblock.bridge.taps import is_listened_to
 from tl_ffblock.bridge.weights import is_processed, working_dtype
-from tl_ffblock.decomposition import (
-    TOLERANCE,
-    Decomposition,
-    Method,
-    Precision,
-    Settings,
-    ValueBias,
-    decompose_record,
-)
 from tl_ffblock.errors import CompletenessError, InputError, ProcessedWeightsWarning
-from tl_ffblock.maps import TABLES, ContributionMaps, ScopeTable
-from tl_ffblock.norms import LayerNorms, contribution_norms
-from tl_ffblock.records import LayerRecord
-from tl_ffblock.scopes import select_scopes
-from tl_ffblock.workspace import Workspace
+from tl_ffblock.layer.fast.buffers import Workspace
+from tl_ffblock.layer.fast.norms import LayerNorms, contribution_norms
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scopes import select_scopes
+from tl_ffblock.layer.settings import TOLERANCE, Method, Precision, Settings, ValueBias
+from tl_ffblock.layer.vectors import Decomposition, decompose_record
+from tl_ffblock.results.maps import TABLES, ContributionMaps, ScopeTable
 
 PROGRESS_AFTER = 1.0
 """Seconds after which a running call shows its progress (on a terminal only)."""
@@ -70,7 +63,7 @@ def contribution_maps(
             weight processing.
         input: A text, a list of texts, or token ids.
         layers: Layer numbers, negative ones from the end; None means all.
-        scopes: Names as in `tl_ffblock.scopes`; None means all of the model's order.
+        scopes: Names as in `tl_ffblock.layer.scopes`; None means all of the model's order.
         queries: Positions to write as sums, negative ones from the end of each sequence; None means
             all. Cost grows with their number.
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
@@ -316,7 +309,7 @@ def _run(
     unknown = [name for name, _ in fwd_hooks if isinstance(name, str) and name not in model.hook_points]
     if unknown:
         raise InputError(f"fwd_hooks: {model.name} has no HookPoint {', '.join(unknown)}.")
-    hooks = model.lens.hooks(fwd_hooks=list(fwd_hooks)) if fwd_hooks else nullcontext()
+    hooks = model.hooked.hooks(fwd_hooks=list(fwd_hooks)) if fwd_hooks else nullcontext()
     alone = not fwd_hooks and not is_listened_to(model.hook_points.values())
     seen: set[int] = set()
 
@@ -360,7 +353,7 @@ def _settings(
     if precision is None:
         precision = "float64" if working_dtype(model) == torch.float64 else "float32"
     if rtol is None:
-        rtol = TOLERANCE.get(next(model.lens.parameters()).dtype, TOLERANCE[torch.float32])
+        rtol = TOLERANCE.get(next(model.hooked.parameters()).dtype, TOLERANCE[torch.float32])
         rtol = max(rtol, TOLERANCE[torch.bfloat16]) if precision == "bfloat16" else rtol
     return Settings(method, n_steps, value_bias, rtol, precision, chunk_bytes)
 
@@ -375,7 +368,7 @@ def _batches(
 
 
 def _refuse_other_run(model: Model, records: Records, cache: Any, settings: Settings) -> None:
-    if records.model.lens is not model.lens:
+    if records.model.hooked is not model.hooked:
         raise InputError(f"cache holds records of another model ({records.model.name}), not of this {model.name}.")
     captured = {record.block.attention.w_o.dtype for record in records.values()}
     if captured and captured != {settings.dtype}:

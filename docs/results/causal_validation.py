@@ -23,8 +23,8 @@ import pandas as pd
 import torch
 
 import tl_ffblock as ffb
-from tl_ffblock.patching.effects import logit_difference
-from tl_ffblock.patching.validation import CausalValidation, Cells, Plan, causal_validation
+from tl_ffblock.interventions.edits import logit_difference
+from tl_ffblock.interventions.validation import CausalValidation, Cells, Plan, causal_validation
 
 CHUNK = 10
 """Prompts a call; the seed of each is the number of its first prompt."""

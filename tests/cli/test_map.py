@@ -35,7 +35,7 @@ def test_the_first_command_works_and_says_nothing_else(first_map: tuple[Ran, Pat
 def test_the_table_is_the_measure(first_map: tuple[Ran, Path]) -> None:
     """Each row holds a layer's change by component, and its worst completeness error."""
     import tl_ffblock as ffb
-    from tl_ffblock.scopes import STEPS
+    from tl_ffblock.layer.scopes import STEPS
 
     ran, written = first_map
     maps = ffb.ContributionMaps.load(written / "map.safetensors")

@@ -42,7 +42,7 @@ def _close(given: str, expected: str) -> bool:
 
 def test_exactly_two_commands_do_all_the_setting_up() -> None:
     """One line each; the map command is one that the command line understands."""
-    from tl_ffblock.cli import _parser
+    from tl_ffblock.cli.main import _parser
 
     assert sorted(COMMANDS) == ["install", "test"]
     assert not any("\n" in command for command in COMMANDS.values())
@@ -54,7 +54,7 @@ def test_exactly_two_commands_do_all_the_setting_up() -> None:
 def test_the_table_of_models_claims_nothing_that_is_not_there() -> None:
     """Every order with its scopes as the code has them, and only families that the code has."""
     from tl_ffblock.bridge.families import FAMILIES
-    from tl_ffblock.scopes import STEPS
+    from tl_ffblock.layer.scopes import STEPS
 
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \|$", README, re.MULTILINE)
     assert {order: re.findall(r"`(\w+)`", scopes) for order, _, scopes in rows} == {
@@ -66,7 +66,7 @@ def test_the_table_of_models_claims_nothing_that_is_not_there() -> None:
 
 def test_install_commands_of_models_are_those_of_the_code() -> None:
     """What brings a shipped model."""
-    from tl_ffblock.models import SHIPPED
+    from tl_ffblock.bridge.loading import SHIPPED
 
     for shipped in SHIPPED.values():
         assert f"`{shipped.install}`" in README

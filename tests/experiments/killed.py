@@ -39,8 +39,8 @@ def kill_at(folder: Path, more_files: int, some_shards: int, delay: float) -> No
 
 def main(kills: int, seed: int, fields: dict[str, object]) -> int:
     from tl_ffblock import load_model
+    from tl_ffblock.corpus.running.shards import make_plan
     from tl_ffblock.experiments import Config, run
-    from tl_ffblock.experiments.plan import make_plan
 
     torch.set_num_threads(1)
     config = Config(**fields)  # type: ignore[arg-type]

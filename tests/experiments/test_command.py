@@ -18,7 +18,7 @@ def answer(
     model_folder: Callable[[str], str],
 ) -> Answer:
     """`answer("norms", data="a.txt")`: status and lines on standard error, in a folder with some bad files."""
-    from tl_ffblock.cli import main
+    from tl_ffblock.cli.main import main
 
     model = model_folder("bert")
     capsys.readouterr()

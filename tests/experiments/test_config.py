@@ -11,8 +11,8 @@ FIELDS = {"experiment": "norms", "model": "m", "data": "d.txt", "out": "o"}
 
 def test_every_field_has_a_text_and_an_option() -> None:
     """The text below a field is the help of its option; none is missing."""
-    from tl_ffblock.experiments.command import add_to
-    from tl_ffblock.experiments.config import Config, field_help
+    from tl_ffblock.cli.run import add_to
+    from tl_ffblock.corpus.running.settings import Config, field_help
 
     parser = argparse.ArgumentParser()
     add_to(parser.add_subparsers())
@@ -24,8 +24,8 @@ def test_every_field_has_a_text_and_an_option() -> None:
 
 def test_options_become_the_config() -> None:
     """Numbers, lists, choices and absent values arrive as the fields' types."""
-    from tl_ffblock.experiments.command import add_to
-    from tl_ffblock.experiments.config import Config
+    from tl_ffblock.cli.run import add_to
+    from tl_ffblock.corpus.running.settings import Config
 
     parser = argparse.ArgumentParser()
     add_to(parser.add_subparsers())

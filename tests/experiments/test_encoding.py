@@ -11,9 +11,9 @@ import pytest
 def encode(loaded: Callable[[str], Any]) -> Callable[..., Any]:
     """`encode(text, family="bert", words=None, groups=(), number=0, **config)`."""
     from tl_ffblock.bridge.families import identify
+    from tl_ffblock.corpus.texts.texts import Sequence
+    from tl_ffblock.corpus.texts.tokenised import Encoder
     from tl_ffblock.experiments import Config
-    from tl_ffblock.experiments.encoding import Encoder
-    from tl_ffblock.experiments.sequences import Sequence
 
     def make(text: str, family: str = "bert", number: int = 0, groups: Any = (), **fields: Any) -> Any:
         encoder = Encoder(identify(loaded(family)), Config("norms", "m", "d", "o", **{"mask_fraction": 0.0, **fields}))
@@ -60,8 +60,8 @@ def test_masks_follow_seed_and_sequence(encode: Callable[..., Any]) -> None:
 def test_causal_models_are_not_masked(loaded: Callable[[str], Any]) -> None:
     """The paper masks masked language models only."""
     from tl_ffblock.bridge.families import identify
+    from tl_ffblock.corpus.texts.tokenised import Encoder
     from tl_ffblock.experiments import Config
-    from tl_ffblock.experiments.encoding import Encoder
 
     shares = [Encoder(identify(loaded(family)), Config("norms", "m", "d", "o")).masked for family in ("bert", "llama")]
     assert shares == [0.12, 0.0]

@@ -7,8 +7,8 @@ import pytest
 
 
 def plan_of(path: Path, **fields: Any) -> Any:
+    from tl_ffblock.corpus.running.shards import make_plan
     from tl_ffblock.experiments import Config
-    from tl_ffblock.experiments.plan import make_plan
 
     return make_plan(Config("norms", "m", str(path), "out", **fields))
 

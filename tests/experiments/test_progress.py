@@ -18,7 +18,7 @@ def test_a_terminal_sees_what_is_done(
     import struct
     import termios
 
-    from tl_ffblock.experiments.progress import Progress
+    from tl_ffblock.corpus.running.progress import Progress
 
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
@@ -34,7 +34,7 @@ def test_a_terminal_sees_what_is_done(
 
 def test_a_pipe_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one character."""
-    from tl_ffblock.experiments.progress import Progress
+    from tl_ffblock.corpus.running.progress import Progress
 
     pipe = io.StringIO()
     monkeypatch.setattr(sys, "stderr", pipe)

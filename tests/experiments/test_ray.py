@@ -77,7 +77,7 @@ def test_a_killed_worker_changes_nothing(
     """A worker process killed with shards in its hands is started again and its shards done again."""
     import psutil
 
-    from tl_ffblock.experiments.store import Store
+    from tl_ffblock.corpus.running.store import Store
 
     killed: list[int] = []
     write = Store.write

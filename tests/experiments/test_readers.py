@@ -11,8 +11,8 @@ TEXTS = ["the cat sat", 'a dog , "and" the bird', "Why ?"]
 
 
 def read(path: Path | str, **fields: Any) -> list[Any]:
+    from tl_ffblock.corpus.texts.readers import read as read_all
     from tl_ffblock.experiments import Config
-    from tl_ffblock.experiments.readers import read as read_all
 
     return list(read_all(Config("norms", "m", str(path), "out", **fields)))
 

@@ -92,7 +92,7 @@ def test_a_finished_run_is_not_computed_again(
     config_of: Callable[..., Any], loaded: Callable[[str], Any], tables_of: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second call only reads shards; lost tables come back byte for byte."""
-    from tl_ffblock.experiments.worker import Worker
+    from tl_ffblock.corpus.running.worker import Worker
 
     config = config_of("norms", limit=6)
     first = finish(config, loaded("bert"))
@@ -123,7 +123,7 @@ def test_another_model_or_corpus_is_refused(
     config_of: Callable[..., Any], loaded: Callable[[str], Any], tmp_path: Path
 ) -> None:
     """A folder continues its own run only; the message says which of weights, data and settings differ."""
-    from tl_ffblock.experiments.store import ForeignFolderError
+    from tl_ffblock.corpus.running.store import ForeignFolderError
 
     config = config_of("norms", limit=2)
     finish(config, loaded("bert"))
@@ -157,7 +157,7 @@ def test_a_sequence_that_fails_in_a_batch_is_found(
 ) -> None:
     """Its neighbours in the batch still count."""
     from tl_ffblock.errors import CompletenessError
-    from tl_ffblock.experiments.bypass import BypassNorms
+    from tl_ffblock.experiments.kobayashi.bypass import BypassNorms
 
     measure = BypassNorms.measure
 
@@ -176,7 +176,7 @@ def test_mistakes_of_the_program_are_not_blamed_on_sequences(
     config_of: Callable[..., Any], loaded: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A NameError ends the run; no shard records it."""
-    from tl_ffblock.experiments.bypass import BypassNorms
+    from tl_ffblock.experiments.kobayashi.bypass import BypassNorms
 
     monkeypatch.setattr(BypassNorms, "measure", lambda *_: undefined)  # type: ignore[name-defined] # noqa: F821
     config = config_of("norms", limit=2)
@@ -189,7 +189,7 @@ def test_a_full_disk_leaves_shards_for_later(
     config_of: Callable[..., Any], loaded: Callable[[str], Any], tables_of: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Shards that could not be written are told, the others are kept, no tables are made; a further run completes them."""
-    from tl_ffblock.experiments.store import Store
+    from tl_ffblock.corpus.running.store import Store
 
     write = Store.write
 
@@ -214,8 +214,8 @@ def test_a_disk_that_fills_up_at_the_tables_loses_nothing(
     config_of: Callable[..., Any], loaded: Callable[[str], Any], tables_of: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error reaches the caller; a further run reads the shards and writes the tables."""
+    from tl_ffblock.corpus.running.worker import Worker
     from tl_ffblock.experiments import finish as module
-    from tl_ffblock.experiments.worker import Worker
 
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))

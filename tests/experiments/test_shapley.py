@@ -16,7 +16,7 @@ def game(coalitions: np.ndarray) -> np.ndarray:
 
 def test_enumeration_by_hand() -> None:
     """A product is shared equally, a sum by its weights."""
-    from tl_ffblock.experiments.shapley import exact_values
+    from tl_ffblock.experiments.kobayashi.shapley import exact_values
 
     np.testing.assert_allclose(exact_values(game, 4), [[0.5, 1], [0.5, 2], [0, 0], [0, -1]], atol=1e-14)
 
@@ -27,7 +27,7 @@ def test_enumeration_by_hand() -> None:
 def test_estimates_with_all_coalitions_are_exact(kind: Any) -> None:
     """`shap` gives the same values when it may look at everything, and leaves numpy's generator alone."""
     pytest.importorskip("shap", reason="shap is not installed")
-    from tl_ffblock.experiments.shapley import estimated_values, exact_values
+    from tl_ffblock.experiments.kobayashi.shapley import estimated_values, exact_values
 
     before = np.random.get_state()[1].tolist()
     np.testing.assert_allclose(estimated_values(kind, 2000, 0)(game, 4), exact_values(game, 4), atol=1e-6)
@@ -38,8 +38,9 @@ def test_estimates_with_all_coalitions_are_exact(kind: Any) -> None:
 def test_shares_are_complete_and_near_integrated_gradients(loaded: Callable[[str], Any], family: str) -> None:
     """Parts and bias sum to the model's own vector; where the activation is near linear the two methods agree."""
     from tl_ffblock.bridge.capture import capture
-    from tl_ffblock.decomposition import LayerRun, Settings, walk
-    from tl_ffblock.experiments.shapley import ShapleyRun
+    from tl_ffblock.experiments.kobayashi.shapley import ShapleyRun
+    from tl_ffblock.layer.settings import Settings
+    from tl_ffblock.layer.vectors import LayerRun, walk
 
     model = loaded(family)
     with torch.no_grad(), capture(model, dtype=torch.float64) as records:

@@ -13,7 +13,7 @@ WORDS = {10: "a", 11: "b", 12: "##c", 13: "."}
 
 
 def subject(order: str = "post_ln", causal: bool = False, n_layers: int = 1) -> Any:
-    from tl_ffblock.experiments.experiment import Subject
+    from tl_ffblock.corpus.study import Subject
 
     return Subject("hand", order, causal, n_layers, lambda token: WORDS[token])  # type: ignore[arg-type]
 
@@ -31,8 +31,8 @@ def encoded(
     special: list[int] | None = None,
     document: str = "d",
 ) -> Any:
-    from tl_ffblock.experiments.encoding import Encoded
-    from tl_ffblock.experiments.sequences import Sequence
+    from tl_ffblock.corpus.texts.texts import Sequence
+    from tl_ffblock.corpus.texts.tokenised import Encoded
 
     n = len(ids)
     marks = np.isin(np.arange(n), special or [])
@@ -42,7 +42,7 @@ def encoded(
 
 def maps(scopes: dict[str, Tensor], *, causal: bool = False, order: str = "post_ln") -> Any:
     """Maps [query key] of one layer."""
-    from tl_ffblock.maps import ContributionMaps, ScopeTable
+    from tl_ffblock.results.maps import ContributionMaps, ScopeTable
 
     n = len(next(iter(scopes.values())))
     rows = ScopeTable({scope: torch.zeros(1, n) for scope in scopes}, (0,))
@@ -66,7 +66,7 @@ def observation(**fields: Any) -> Any:
 
 def test_pairs_are_averaged_over_the_corpus() -> None:
     """Mean FF-amp of column-normalised maps by (query, key); the diagonal, special tokens and pairs met once are out."""
-    from tl_ffblock.experiments.amplification import Amplification
+    from tl_ffblock.experiments.kobayashi.amplification import Amplification
 
     experiment = Amplification(config("amplification", top_pairs=9), subject())
     before = torch.tensor([[2.0, 1.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]])
@@ -88,7 +88,7 @@ def test_pairs_are_averaged_over_the_corpus() -> None:
 
 def test_repeated_tokens_add_up_within_a_text() -> None:
     """Occurrences of a pair in one text count one by one."""
-    from tl_ffblock.experiments.amplification import Amplification
+    from tl_ffblock.experiments.kobayashi.amplification import Amplification
 
     experiment = Amplification(config("amplification"), subject())
     before = torch.ones(3, 3)
@@ -102,7 +102,7 @@ def test_repeated_tokens_add_up_within_a_text() -> None:
 
 def test_causal_models_have_half_the_pairs() -> None:
     """A key after its query is no pair."""
-    from tl_ffblock.experiments.amplification import Amplification
+    from tl_ffblock.experiments.kobayashi.amplification import Amplification
 
     experiment = Amplification(config("amplification"), subject("pre_ln", causal=True))
     both = maps({"AtbLn": torch.ones(3, 3).tril(), "AtbLnFf": torch.ones(3, 3).tril()}, causal=True, order="pre_ln")
@@ -132,7 +132,7 @@ def test_merging_in_ranges_is_merging_at_once(monkeypatch: pytest.MonkeyPatch) -
 
 def test_categories_by_rule() -> None:
     """The first rule that fits counts: same token, one word, an expression, side by side, other."""
-    from tl_ffblock.experiments.categories import CATEGORIES, categorise
+    from tl_ffblock.experiments.kobayashi.categories import CATEGORIES, categorise
 
     one = encoded([10, 11, 12, 10, 13], word=[0, 1, 1, 2, 3], groups=(frozenset({0, 1}),))
     kinds = {
@@ -154,7 +154,7 @@ def test_categories_by_rule() -> None:
 
 def test_pmi_by_unit() -> None:
     """log p(a, b) / (p(a) p(b)) over articles, sentences and windows, by hand."""
-    from tl_ffblock.experiments.pmi import Incidence, Text
+    from tl_ffblock.experiments.kobayashi.pmi import Incidence, Text
 
     # article 0: "a b ." "a c"; article 1: "a ." ; sentence numbers start at 0 in each text
     texts = [
@@ -175,7 +175,7 @@ def test_pmi_by_unit() -> None:
 
 def test_pmi_of_strangers_is_nan() -> None:
     """Tokens that never meet have no PMI; they are left out of the correlation."""
-    from tl_ffblock.experiments.pmi import Incidence, Text
+    from tl_ffblock.experiments.kobayashi.pmi import Incidence, Text
 
     texts = [Text(np.array([0]), 0, np.array([0])), Text(np.array([1]), 1, np.array([0]))]
     assert np.isnan(Incidence(texts, "article", 2).pmi(np.array([0]), np.array([1]))).all()
@@ -184,7 +184,7 @@ def test_pmi_of_strangers_is_nan() -> None:
 @pytest.mark.parametrize("unit", ["article", "sentence", "window"])
 def test_texts_of_special_tokens_only_are_in_no_unit(unit: Any) -> None:
     """As a text of one word that was masked: it changes nothing, and a corpus of such texts has no pairs."""
-    from tl_ffblock.experiments.pmi import Incidence, Text
+    from tl_ffblock.experiments.kobayashi.pmi import Incidence, Text
 
     empty = Text(np.zeros(0, dtype=np.int64), 7, np.zeros(0, dtype=np.int64))
     texts = [Text(np.array([0, 1, 2]), 0, np.array([0, 0, 1])), Text(np.array([0, 2]), 1, np.array([0, 0]))]
@@ -197,14 +197,14 @@ def test_texts_of_special_tokens_only_are_in_no_unit(unit: Any) -> None:
 
 def test_sentences_end_at_marks() -> None:
     """The mark belongs to the sentence it ends."""
-    from tl_ffblock.experiments.pmi import sentences
+    from tl_ffblock.experiments.kobayashi.pmi import sentences
 
     assert sentences(np.array([1, 9, 2, 3, 9, 4]), lambda token: token == 9).tolist() == [0, 0, 1, 1, 1, 2]
 
 
 def test_changes_are_averaged_over_sequences() -> None:
     """1 - Spearman of each sequence, then their mean: 0 for the same order, 2 for the reverse."""
-    from tl_ffblock.experiments.contextualization import Contextualization
+    from tl_ffblock.experiments.kobayashi.contextualization import Contextualization
 
     experiment = Contextualization(config("contextualization"), subject())
     up = torch.arange(4.0).reshape(2, 2)
@@ -234,7 +234,7 @@ def test_changes_are_averaged_over_sequences() -> None:
 )
 def test_cumulative_changes_start_before_the_feed_forward(order: str, bases: tuple[str, ...]) -> None:
     """And where a norm precedes it inside the block, before that norm too."""
-    from tl_ffblock.experiments.contextualization import Contextualization
+    from tl_ffblock.experiments.kobayashi.contextualization import Contextualization
 
     assert Contextualization(config("contextualization"), subject(order)).bases() == bases
 
@@ -248,7 +248,7 @@ class Record(SimpleNamespace):
 
 def test_norms_of_feed_forward_and_bypass() -> None:
     """Means of the vectors' lengths, with and without special tokens, by hand."""
-    from tl_ffblock.experiments.bypass import BypassNorms
+    from tl_ffblock.experiments.kobayashi.bypass import BypassNorms
 
     ff, bypass = torch.tensor([[3.0, 4.0], [0.0, 1.0]]), torch.tensor([[0.0, 1.0], [3.0, 0.0]])
     experiment = BypassNorms(config("norms"), subject())
@@ -260,7 +260,7 @@ def test_norms_of_feed_forward_and_bypass() -> None:
 
 def test_outliers_against_the_next_gain() -> None:
     """Mean absolute values of FF's output fall where the gain rises: both correlations are -1."""
-    from tl_ffblock.experiments.outliers import Outliers
+    from tl_ffblock.experiments.kobayashi.outliers import Outliers
 
     output = torch.tensor([[3.0, -2.0, 1.0], [-3.0, 2.0, -1.0]])
     gain = torch.tensor([1.0, 2.0, 3.0])
@@ -277,10 +277,10 @@ def test_all_dimensions_give_the_change_of_the_maps(loaded: Any) -> None:
     """The slow road of `ignored` agrees with contextualization where nothing is ignored, in any order of norms."""
     from tl_ffblock.bridge.families import identify
     from tl_ffblock.contributions import contribution_maps
-    from tl_ffblock.experiments.observation import observe
-    from tl_ffblock.experiments.outliers import Outliers
-    from tl_ffblock.experiments.worker import subject_of
-    from tl_ffblock.measures import contextualization_change
+    from tl_ffblock.corpus.observation import observe
+    from tl_ffblock.corpus.running.worker import subject_of
+    from tl_ffblock.experiments.kobayashi.outliers import Outliers
+    from tl_ffblock.results.measures import contextualization_change
 
     for family in ("bert", "llama"):
         model = identify(loaded(family))
@@ -289,6 +289,6 @@ def test_all_dimensions_give_the_change_of_the_maps(loaded: Any) -> None:
         (seen,) = observe(model, [one], (), records=True)
         found = experiment.measure(seen)["changes"].mean[0]
         step = experiment.subject.feed_forward
-        whole: Any = contribution_maps(model.lens, torch.as_tensor(one.ids))
+        whole: Any = contribution_maps(model.hooked, torch.as_tensor(one.ids))
         expected = contextualization_change(whole, str(step.before), step.scope)
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-6)

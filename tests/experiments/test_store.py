@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
-    from tl_ffblock.experiments.store import Store
+    from tl_ffblock.corpus.running.store import Store
 
     return Store(tmp_path / "run", {"config.seed": 0, "data": "abc"})
 
@@ -50,7 +50,7 @@ def test_a_half_written_shard_is_no_shard(store: Any) -> None:
 
 def test_one_process_a_shard(store: Any, tmp_path: Path) -> None:
     """A claim excludes others while it is held, and everyone once the shard is done."""
-    from tl_ffblock.experiments.store import Store
+    from tl_ffblock.corpus.running.store import Store
 
     other = Store(tmp_path / "run", {"config.seed": 0, "data": "abc"})
     with store.claim(0) as mine, other.claim(0) as theirs, other.claim(1) as next_one:
@@ -62,7 +62,7 @@ def test_one_process_a_shard(store: Any, tmp_path: Path) -> None:
 
 def test_another_run_is_refused_with_what_differs(store: Any, tmp_path: Path) -> None:
     """The message names every difference, old and new."""
-    from tl_ffblock.experiments.store import ForeignFolderError, Store
+    from tl_ffblock.corpus.running.store import ForeignFolderError, Store
 
     with pytest.raises(ForeignFolderError, match=r"config\.seed was 0, is 1; data was 'abc', is 'xyz'"):
         Store(tmp_path / "run", {"config.seed": 1, "data": "xyz"})
@@ -70,8 +70,8 @@ def test_another_run_is_refused_with_what_differs(store: Any, tmp_path: Path) ->
 
 def test_folders_that_are_no_run_are_refused(tmp_path: Path) -> None:
     """A file, a folder with a broken run.json, shards without one."""
+    from tl_ffblock.corpus.running.store import ForeignFolderError, Store
     from tl_ffblock.errors import InputError
-    from tl_ffblock.experiments.store import ForeignFolderError, Store
 
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is a file"):

@@ -28,7 +28,7 @@ def check() -> ModuleType:
 @pytest.mark.parametrize("family", ["gemma2", "gpt_neox", "qwen2_moe", "bert"])
 def test_every_equation_of_every_layer_is_there(check: ModuleType, bridge_of: Bridges, family: str) -> None:
     """One finding an identity, a layer; one a scope, a layer; all hold, and speed is measured."""
-    from tl_ffblock.scopes import scope_names
+    from tl_ffblock.layer.scopes import scope_names
 
     model = bridge_of(family)
     result = check.check_model(model)

@@ -171,7 +171,7 @@ def test_groups_and_tiles_change_nothing(
     tile: int,
 ) -> None:
     """In small pieces as of long sequences, and in tall tiles as on a GPU: the same norms."""
-    from tl_ffblock import mixes
+    from tl_ffblock.layer.fast import head_sums as mixes
 
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, 7)
     asked = (None, [0, 3, 4])

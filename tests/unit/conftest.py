@@ -27,8 +27,8 @@ def _make_record(
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
 ) -> Any:
-    from tl_ffblock.activations import recognise
-    from tl_ffblock.records import AttentionWeights, Block, FeedForward, LayerRecord, Norm
+    from tl_ffblock.layer.activations import recognise
+    from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, LayerRecord, Norm
 
     heads, d_head, d, d_mlp = 4, 5, 12, 20
     generator = torch.Generator().manual_seed(seed)

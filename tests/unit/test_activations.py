@@ -62,7 +62,7 @@ def by_quadrature(function: Elementwise, a: Tensor) -> tuple[Tensor, Tensor, Ten
 @pytest.mark.parametrize("name", KNOWN)
 def test_coefficients_are_the_path_integrals(name: str) -> None:
     """r, A and B equal the means they are defined by, at zero, near it, and far beyond saturation."""
-    from tl_ffblock.activations import recognise
+    from tl_ffblock.layer.activations import recognise
 
     activation = recognise(KNOWN[name], "here")
     a = both_signs(ZERO_AND_TINY + MODERATE + SATURATED)
@@ -76,7 +76,7 @@ def test_coefficients_are_the_path_integrals(name: str) -> None:
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_coefficients_of_an_unknown_activation_are_the_path_integrals(name: str) -> None:
     """The same for functions without closed form, one of them with g(0) != 0, up to |a| = 40."""
-    from tl_ffblock.activations import recognise
+    from tl_ffblock.layer.activations import recognise
 
     activation = recognise(UNKNOWN[name], "here")
     a = both_signs(ZERO_AND_TINY + MODERATE)
@@ -90,7 +90,7 @@ def test_coefficients_of_an_unknown_activation_are_the_path_integrals(name: str)
 @pytest.mark.parametrize("name", [*KNOWN, *UNKNOWN])
 def test_coefficients_in_float32(name: str) -> None:
     """float32 coefficients are the float64 ones to float32 precision, finite everywhere."""
-    from tl_ffblock.activations import recognise
+    from tl_ffblock.layer.activations import recognise
 
     function = (KNOWN | UNKNOWN)[name]
     activation = recognise(function, "here")
@@ -103,7 +103,7 @@ def test_coefficients_in_float32(name: str) -> None:
 @pytest.mark.parametrize("name", [*KNOWN, *UNKNOWN])
 def test_shares_are_complete(name: str) -> None:
     """S r(s) + g(0) = g(s), and gated u A + a u B = u g(a), to rounding, whatever s, a and u."""
-    from tl_ffblock.activations import recognise
+    from tl_ffblock.layer.activations import recognise
 
     function = (KNOWN | UNKNOWN)[name]
     activation = recognise(function, "here")
@@ -122,7 +122,7 @@ def test_shares_are_complete(name: str) -> None:
 def test_path_mean_in_arbitrary_precision(name: str, a: float) -> None:
     """A(a) = (1/a) integral_0^a g agrees with 30 digits of mpmath."""
     mpmath = pytest.importorskip("mpmath")
-    from tl_ffblock.activations import recognise
+    from tl_ffblock.layer.activations import recognise
 
     functions = {"gelu": lambda x: x * mpmath.ncdf(x), "silu": lambda x: x / (1 + mpmath.exp(-x))}
     with mpmath.workdps(30):
@@ -136,8 +136,8 @@ def test_path_mean_in_arbitrary_precision(name: str, a: float) -> None:
 @pytest.mark.parametrize("function", [nn.functional.hardswish, nn.functional.relu6], ids=["hardswish", "relu6"])
 def test_a_kink_off_zero_costs_no_accuracy_unnoticed(function: Elementwise, a: float) -> None:
     """Quadrature across a kink converges slowly and completeness cannot see it: accurate to 1e-5, or refused."""
-    from tl_ffblock.activations import recognise
     from tl_ffblock.errors import UnsupportedModelError
+    from tl_ffblock.layer.activations import recognise
 
     at = torch.tensor([a], dtype=torch.float64)
     midpoints = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
@@ -169,7 +169,7 @@ def test_hugging_face_activations_are_recognised_by_value(key: str, name: str) -
     """Whatever a module is called, its values tell which closed form it is, and unknown ones keep their own name."""
     from transformers.activations import ACT2FN
 
-    from tl_ffblock.activations import recognise
+    from tl_ffblock.layer.activations import recognise
 
     assert recognise(ACT2FN[key], "here").name == name
 
@@ -177,7 +177,7 @@ def test_hugging_face_activations_are_recognised_by_value(key: str, name: str) -
 @pytest.mark.parametrize(("key", "name"), [("gelu_new", "gelu_tanh"), ("gelu_fast", "gelu_tanh"), ("silu", "silu")])
 def test_transformer_lens_activations_are_recognised_by_value(key: str, name: str) -> None:
     """The same for the functions of TransformerLens, whose `gelu_fast` is the tanh one."""
-    from tl_ffblock.activations import recognise
+    from tl_ffblock.layer.activations import recognise
 
     try:
         from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
@@ -193,8 +193,8 @@ def test_transformer_lens_activations_are_recognised_by_value(key: str, name: st
 )
 def test_functions_across_neurons_are_refused(function: Elementwise) -> None:
     """A function whose output at one neuron depends on another has another path integral."""
-    from tl_ffblock.activations import recognise
     from tl_ffblock.errors import UnsupportedModelError
+    from tl_ffblock.layer.activations import recognise
 
     with pytest.raises(UnsupportedModelError, match=r"layer 7: .* is not elementwise"):
         recognise(function, "layer 7")
@@ -202,8 +202,8 @@ def test_functions_across_neurons_are_refused(function: Elementwise) -> None:
 
 def test_a_function_that_cannot_be_evaluated_alone_is_refused() -> None:
     """An activation that fails on a plain vector is refused with its own error text."""
-    from tl_ffblock.activations import recognise
     from tl_ffblock.errors import UnsupportedModelError
+    from tl_ffblock.layer.activations import recognise
 
     def glu(s: Tensor) -> Tensor:
         raise ValueError("needs two halves")
@@ -214,7 +214,7 @@ def test_a_function_that_cannot_be_evaluated_alone_is_refused() -> None:
 
 def test_baseline_is_the_value_at_zero() -> None:
     """g(0) is nobody's share: log 2 for softplus, 0 for gelu."""
-    from tl_ffblock.activations import recognise
+    from tl_ffblock.layer.activations import recognise
 
     like = torch.zeros(1, dtype=torch.float64)
     assert float(recognise(nn.functional.softplus, "here").at_zero(like)) == pytest.approx(math.log(2), rel=1e-15)
@@ -223,7 +223,7 @@ def test_baseline_is_the_value_at_zero() -> None:
 
 def test_coefficients_work_in_inference_mode() -> None:
     """A derivative is taken near zero only for unknown functions; inference mode must not forbid it."""
-    from tl_ffblock.activations import recognise
+    from tl_ffblock.layer.activations import recognise
 
     with torch.inference_mode():
         activation = recognise(torch.tanh, "here")
@@ -233,7 +233,7 @@ def test_coefficients_work_in_inference_mode() -> None:
 
 def test_clamped_gate_is_the_path_integral() -> None:
     """gpt_oss clamps both factors: shares by the definition, in 200000 midpoints, on and beyond every kink."""
-    from tl_ffblock.activations import ClampedGate, recognise
+    from tl_ffblock.layer.activations import ClampedGate, recognise
 
     known = recognise(KNOWN["quick_gelu"], "here")
     gate = ClampedGate(known.name, known.function, known.gate, limit=2.0)

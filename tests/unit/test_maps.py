@@ -15,7 +15,7 @@ TOKENS = ("[CLS]", "a b", "\n", "", "é")
 
 def make(seed: int = 0, **changes: Any) -> Any:
     """A small result with random numbers: two layers, two scopes, three of five queries."""
-    from tl_ffblock.maps import ContributionMaps, ScopeTable
+    from tl_ffblock.results.maps import ContributionMaps, ScopeTable
 
     generator = torch.Generator().manual_seed(seed)
     layers, queries = (1, 4), (4, 0, 2)
@@ -125,7 +125,7 @@ def test_difference_with_something_else_is_a_type_error(maps: Any) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_saved_and_loaded_are_equal_bit_by_bit(tmp_path: Path, dtype: torch.dtype) -> None:
     """Every number, label and setting comes back, NaN, infinity, negative zero and odd tokens included."""
-    from tl_ffblock.maps import ContributionMaps, ScopeTable
+    from tl_ffblock.results.maps import ContributionMaps, ScopeTable
 
     maps = make()
     values = ScopeTable({s: t.to(dtype) for s, t in maps.values.items()}, maps.layers)
@@ -167,7 +167,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, maps: Any, kept: int) -> No
 
 def test_another_version_is_refused(tmp_path: Path, maps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of a later format is not guessed at."""
-    import tl_ffblock.maps as module
+    import tl_ffblock.results.maps as module
     from tl_ffblock.errors import MapFileError
 
     with monkeypatch.context() as patch:
@@ -204,7 +204,7 @@ def test_a_header_that_contradicts_its_tensors_is_refused(
     from safetensors.torch import save_file
 
     from tl_ffblock.errors import MapFileError
-    from tl_ffblock.maps import _digest
+    from tl_ffblock.results.maps import _digest
 
     header = {name: getattr(maps, name) for name in ("tokens", "layers", "order", "queries", "causal", "scopes")}
     header |= {"model": "toy", "signed": False, "provenance": {}} | change
@@ -299,6 +299,6 @@ def test_repr_says_what_a_reader_asks_first(maps: Any) -> None:
 )
 def test_visible_shows_what_a_page_would_hide(token: str, shown: str) -> None:
     """White space, nothing at all, and characters that turn text around are shown by a mark; the rest stays."""
-    from tl_ffblock.maps import visible
+    from tl_ffblock.results.maps import visible
 
     assert visible(token) == shown

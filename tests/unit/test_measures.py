@@ -10,7 +10,7 @@ from torch import Tensor
 
 def make(before: list[list[float]], after: list[list[float]], *, causal: bool = False, **changes: Any) -> Any:
     """A one-layer result with scopes Atb and AtbLn."""
-    from tl_ffblock.maps import ContributionMaps, ScopeTable
+    from tl_ffblock.results.maps import ContributionMaps, ScopeTable
 
     n = len(before[0])
     values = {"Atb": torch.tensor([before]), "AtbLn": torch.tensor([after])}
@@ -69,7 +69,7 @@ def test_structural_zeros_count_only_when_asked() -> None:
 
 def test_reachable_cells_follow_the_queries_asked_for() -> None:
     """Row r is position queries[r], not r."""
-    from tl_ffblock.measures import reachable
+    from tl_ffblock.results.measures import reachable
 
     maps = make([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]], [[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]], causal=True, queries=(2, 0))
     assert reachable(maps).tolist() == [[True, True, True], [True, False, False]]

@@ -31,7 +31,8 @@ def layer(request: pytest.FixtureRequest) -> dict:
 @pytest.mark.parametrize("value_bias", ["bias", "token"])
 def test_every_scope_is_complete(make_record: Callable[..., Any], layer: dict, value_bias: str) -> None:
     """At every scope parts and bias sum to the run's own tensor, computed the plain way."""
-    from tl_ffblock.decomposition import Settings, decompose_record
+    from tl_ffblock.layer.settings import Settings
+    from tl_ffblock.layer.vectors import decompose_record
 
     record = make_record(**layer)
     found = decompose_record(record, Settings(value_bias=value_bias))
@@ -49,8 +50,8 @@ def test_both_roads_give_the_same_norms(
     make_record: Callable[..., Any], layer: dict, n: int, dtype: torch.dtype
 ) -> None:
     """Norms without vectors are the norms of the vectors, to rounding of the row's largest."""
-    from tl_ffblock.decomposition import Settings
-    from tl_ffblock.norms import contribution_norms, norms_of_vectors
+    from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
+    from tl_ffblock.layer.settings import Settings
 
     record, settings = make_record(n=n, dtype=dtype, **layer), Settings()
     scopes = tuple(record.whole)
@@ -64,8 +65,8 @@ def test_both_roads_give_the_same_norms(
 
 def test_cancelling_heads_cost_few_digits(make_record: Callable[..., Any]) -> None:
     """A Gram matrix squares a cancellation: heads that leave a thousandth of what each writes still give nine digits."""
-    from tl_ffblock.decomposition import Settings
-    from tl_ffblock.norms import contribution_norms, norms_of_vectors
+    from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
+    from tl_ffblock.layer.settings import Settings
 
     record = make_record(kv_heads=1)
     record.block.attention.w_o[1] = -record.block.attention.w_o[0]
@@ -78,8 +79,8 @@ def test_cancelling_heads_cost_few_digits(make_record: Callable[..., Any]) -> No
 @pytest.mark.parametrize("rows", [[5], [0, 3], [2, 3, 4, 5]], ids=str)
 def test_rows_of_a_record_are_rows_of_its_norms(make_record: Callable[..., Any], layer: dict, rows: list[int]) -> None:
     """Fewer queries change no number of the others, on either road."""
-    from tl_ffblock.decomposition import Settings
-    from tl_ffblock.norms import contribution_norms, norms_of_vectors
+    from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
+    from tl_ffblock.layer.settings import Settings
 
     record = make_record(**layer)
     some = record.rows(torch.isin(record.queries, torch.tensor(rows)))
@@ -94,7 +95,8 @@ def test_rows_of_a_record_are_rows_of_its_norms(make_record: Callable[..., Any],
 @pytest.mark.parametrize("name", ["GPT-2", "Llama", "BERT", "unknown activation"])
 def test_exact_is_captum_at_fifty_steps(make_record: Callable[..., Any], name: str) -> None:
     """Every vector of the closed form is captum's Gauss-Legendre one, relative to the scope's largest norm."""
-    from tl_ffblock.decomposition import Settings, decompose_record
+    from tl_ffblock.layer.settings import Settings
+    from tl_ffblock.layer.vectors import decompose_record
 
     record = make_record(**LAYERS[name])
     exact, quadrature = (decompose_record(record, Settings(method=m)) for m in ("exact", "captum"))
@@ -108,7 +110,8 @@ def test_exact_is_captum_with_a_remainder(make_record: Callable[..., Any]) -> No
     """The remainder is one more player for both methods, before and after the activation."""
     import dataclasses
 
-    from tl_ffblock.decomposition import Settings, decompose_record
+    from tl_ffblock.layer.settings import Settings
+    from tl_ffblock.layer.vectors import decompose_record
 
     record = make_record()
     whole = dict(record.whole)
@@ -124,8 +127,8 @@ def test_exact_is_captum_with_a_remainder(make_record: Callable[..., Any]) -> No
 
 def test_asking_for_few_scopes_changes_no_number(make_record: Callable[..., Any], layer: dict) -> None:
     """Each scope alone is what it is among all."""
-    from tl_ffblock.decomposition import Settings
-    from tl_ffblock.norms import contribution_norms
+    from tl_ffblock.layer.fast.norms import contribution_norms
+    from tl_ffblock.layer.settings import Settings
 
     record = make_record(**layer)
     everything = contribution_norms(record, Settings(), tuple(record.whole))
@@ -138,10 +141,10 @@ def test_asking_for_few_scopes_changes_no_number(make_record: Callable[..., Any]
 
 def test_a_workspace_changes_no_number(make_record: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers of other sizes, orders and dtypes, one after the other in the same memory, of one or of many groups of tokens."""
-    from tl_ffblock import mixes
-    from tl_ffblock.decomposition import Settings
-    from tl_ffblock.norms import contribution_norms
-    from tl_ffblock.workspace import Workspace
+    from tl_ffblock.layer.fast import head_sums as mixes
+    from tl_ffblock.layer.fast.buffers import Workspace
+    from tl_ffblock.layer.fast.norms import contribution_norms
+    from tl_ffblock.layer.settings import Settings
 
     layers = (
         dict(n=9),
@@ -163,7 +166,7 @@ def test_a_workspace_changes_no_number(make_record: Callable[..., Any], monkeypa
 
 def test_memory_of_a_workspace_is_made_anew_for_another_owner() -> None:
     """What one owner made stays until the name is taken, by anyone; other names, dtypes and sizes stand apart."""
-    from tl_ffblock.workspace import Workspace
+    from tl_ffblock.layer.fast.buffers import Workspace
 
     workspace, like, calls = Workspace(), torch.zeros(1), []
 
@@ -190,8 +193,8 @@ def test_permuting_tokens_permutes_the_map(make_record: Callable[..., Any]) -> N
     """Without causal mask positions carry no meaning of their own: a permuted record has the permuted map."""
     import dataclasses
 
-    from tl_ffblock.decomposition import Settings
-    from tl_ffblock.norms import contribution_norms
+    from tl_ffblock.layer.fast.norms import contribution_norms
+    from tl_ffblock.layer.settings import Settings
 
     record = make_record("post_ln", causal=False)
     order = torch.tensor([3, 0, 5, 1, 4, 2])
@@ -211,7 +214,8 @@ def test_permuting_tokens_permutes_the_map(make_record: Callable[..., Any]) -> N
 
 def test_decomposition_names_what_there_is(make_record: Callable[..., Any]) -> None:
     """An unknown scope is a KeyError that lists the scopes; the repr says layer, order and sizes."""
-    from tl_ffblock.decomposition import Settings, decompose_record
+    from tl_ffblock.layer.settings import Settings
+    from tl_ffblock.layer.vectors import decompose_record
 
     found = decompose_record(make_record(), Settings())
     with pytest.raises(KeyError, match="no scope 'AtbFf' here; there are Attn, Atb, AtbLn, AtbLnFf"):

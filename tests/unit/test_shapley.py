@@ -33,7 +33,7 @@ def shapley(value: Callable[[Tensor], Tensor], n: int) -> Tensor:
 
 def integrated(function: Elementwise, pre: Tensor, linear: Tensor | None = None) -> Tensor:
     """The library's share of each player [player]."""
-    from tl_ffblock.activations import recognise
+    from tl_ffblock.layer.activations import recognise
 
     total = None if linear is None else linear.sum()
     shares = recognise(function, "here").shares(pre.sum(), total)

@@ -27,8 +27,8 @@ from tl_ffblock.bridge.sites import BEFORE_GAIN, site_names
 from tl_ffblock.bridge.taps import Tap, Watch, silence
 from tl_ffblock.bridge.weights import experts_per_token, normalises_routing, read_block, working_dtype
 from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ScopeKeyError, UnsupportedModelError
-from tl_ffblock.records import Block, LayerRecord
-from tl_ffblock.scopes import INPUT, PROGRAMS, Add, Normalise
+from tl_ffblock.layer.records import Block, LayerRecord
+from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Normalise
 
 _PER_QUERY = ("pre", "pre_linear", "post")
 
@@ -308,12 +308,12 @@ def _verify(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
     Raises:
         IdentityError: naming layer and identity.
     """
-    verified = _verified.setdefault(model.lens, set())
+    verified = _verified.setdefault(model.hooked, set())
     if verified.issuperset(layers):
         return
-    length = min(_PROBE_TOKENS, getattr(model.lens.cfg, "n_ctx", None) or _PROBE_TOKENS)
-    tokens = torch.arange(5, 5 + length)[None] % (getattr(model.lens.cfg, "d_vocab", None) or 5 + length)
-    rtol = _PROBE_TOLERANCE.get(next(model.lens.parameters()).dtype, 1e-4)
+    length = min(_PROBE_TOKENS, getattr(model.hooked.cfg, "n_ctx", None) or _PROBE_TOKENS)
+    tokens = torch.arange(5, 5 + length)[None] % (getattr(model.hooked.cfg, "d_vocab", None) or 5 + length)
+    rtol = _PROBE_TOLERANCE.get(next(model.hooked.parameters()).dtype, 1e-4)
     with silence(model.hook_points.values()), capture(model, layers, dtype=dtype) as records:
         run(model, Batch(tokens))
     for layer in layers:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 
 from tl_ffblock.errors import InputError, UnsupportedModelError
-from tl_ffblock.scopes import Order
+from tl_ffblock.layer.scopes import Order
 
 Api: TypeAlias = Literal["TransformerBridge", "HookedTransformer", "HookedEncoder"]
 
@@ -91,7 +91,7 @@ FAMILIES: tuple[Family, ...] = (
 class Model:
     """What the rest of the package needs to know of a TransformerLens model."""
 
-    lens: Any
+    hooked: Any
     """The model itself."""
     api: Api
     family: Family
@@ -101,7 +101,7 @@ class Model:
     @cached_property
     def hook_points(self) -> Mapping[str, Any]:
         """Every HookPoint by name; a bridge collects them anew at each look, which takes milliseconds."""
-        return dict(self.lens.hook_dict)
+        return dict(self.hooked.hook_dict)
 
 
 def supported() -> str:

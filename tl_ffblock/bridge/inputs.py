@@ -63,37 +63,37 @@ def is_single(given: Any) -> bool:
 
 def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
     """The tokens as text; without tokenizer their ids."""
-    tokenizer = getattr(model.lens, "tokenizer", None)
+    tokenizer = getattr(model.hooked, "tokenizer", None)
     if tokenizer is None:
         return tuple(str(token) for token in tokens.tolist())
     if model.api == "HookedEncoder":
         return tuple(tokenizer.convert_ids_to_tokens(tokens.tolist()))
-    return tuple(model.lens.to_str_tokens(tokens))
+    return tuple(model.hooked.to_str_tokens(tokens))
 
 
 def run(model: Model, batch: Batch) -> None:
     """One forward pass, without gradients."""
-    device = next(model.lens.parameters()).device
+    device = next(model.hooked.parameters()).device
     tokens = batch.tokens.to(device)
     name = "one_zero_attention_mask" if model.api == "HookedEncoder" else "attention_mask"
     options = {} if batch.mask is None else {name: batch.mask.to(device).long()}
     if batch.token_types is not None:
         options["token_type_ids"] = batch.token_types.to(device)
     with torch.no_grad():
-        model.lens(tokens, **options)
+        model.hooked(tokens, **options)
 
 
 def _from_text(model: Model, text: str) -> Batch:
     if not text.strip():
         raise InputError("input is an empty text; give at least one word.")
-    if getattr(model.lens, "tokenizer", None) is None:
+    if getattr(model.hooked, "tokenizer", None) is None:
         raise InputError(
             f"{model.name} has no tokenizer: give token ids as a tensor, [pos] or [batch, pos], instead of text."
         )
     if model.api == "HookedEncoder":
-        tokens = model.lens.tokenizer(text, return_tensors="pt")["input_ids"]
+        tokens = model.hooked.tokenizer(text, return_tensors="pt")["input_ids"]
     else:
-        tokens = model.lens.to_tokens(text, truncate=False)
+        tokens = model.hooked.to_tokens(text, truncate=False)
     return Batch(_checked(model, tokens.cpu()))
 
 
@@ -125,7 +125,7 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
 
 
 def _with_types(model: Model, batch: Batch, token_type_ids: Tensor) -> Batch:
-    config = getattr(getattr(model.lens, "original_model", None), "config", None)
+    config = getattr(getattr(model.hooked, "original_model", None), "config", None)
     count = 2 if model.api == "HookedEncoder" else getattr(config, "type_vocab_size", None)
     if model.family.order != "post_ln" or model.family.causal or count is None:
         raise InputError(f"token_type_ids: {model.name} ({model.family.name}) has no token types; leave it out.")
@@ -144,7 +144,7 @@ def _with_types(model: Model, batch: Batch, token_type_ids: Tensor) -> Batch:
 
 
 def _checked(model: Model, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
-    cfg = model.lens.cfg
+    cfg = model.hooked.cfg
     if tokens.numel() == 0:
         raise InputError("input has no tokens; give at least one.")
     n_ctx, d_vocab = getattr(cfg, "n_ctx", None), getattr(cfg, "d_vocab", None)

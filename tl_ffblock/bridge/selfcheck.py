@@ -16,8 +16,8 @@ from torch import Tensor
 from tl_ffblock.bridge.families import Model
 from tl_ffblock.bridge.weights import ReadAttention
 from tl_ffblock.errors import FFBlockError, IdentityError, UnsupportedModelError
-from tl_ffblock.records import Experts, FeedForward, LayerRecord
-from tl_ffblock.scopes import PROGRAMS, Add, Attend, Feed, Normalise
+from tl_ffblock.layer.records import Experts, FeedForward, LayerRecord
+from tl_ffblock.layer.scopes import PROGRAMS, Add, Attend, Feed, Normalise
 
 _ROWS = 16
 _seen: WeakKeyDictionary[object, set[int]] = WeakKeyDictionary()
@@ -30,7 +30,7 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
         IdentityError: naming layer and identity.
         UnsupportedModelError: the same, for an architecture outside the table of families.
     """
-    seen = _seen.setdefault(model.lens, set())
+    seen = _seen.setdefault(model.hooked, set())
     if record.layer in seen or record.edited:
         return
     try:

@@ -20,7 +20,7 @@ BEFORE_GAIN = "hook_normalized"
 
 def site_names(model: Model, layer: int) -> dict[str, str]:
     """HookPoint name of every site of a layer."""
-    block = model.lens.blocks[layer]
+    block = model.hooked.blocks[layer]
     sites = {"resid_pre": "hook_resid_pre", "pattern": "attn.hook_pattern", "value": "attn.hook_v"}
     sites |= _feed_forward(model, layer) | _whole(model, block)
     absolute = {site: f"blocks.{layer}.{name}" for site, name in sites.items()}
@@ -56,7 +56,7 @@ def _norm_out(model: Model) -> str:
 
 
 def _feed_forward(model: Model, layer: int) -> dict[str, str]:
-    block = model.lens.blocks[layer]
+    block = model.hooked.blocks[layer]
     if has_experts(block.mlp):
         routing = {"probabilities": "mlp.hook_expert_weights", "chosen": "mlp.hook_expert_indices"}
         if hasattr(block.mlp, "gate"):  # a bridge of TransformerLens 3.9 has the router's logits only

@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.activations import Activation, ClampedGate, recognise
 from tl_ffblock.bridge.families import Model
 from tl_ffblock.bridge.sites import branch_norms, ff_norm, has_experts, next_norm
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
-from tl_ffblock.folding import FoldStore
-from tl_ffblock.records import AttentionWeights, Block, Experts, FeedForward, Norm
+from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
+from tl_ffblock.layer.fast.products import FoldStore
+from tl_ffblock.layer.records import AttentionWeights, Block, Experts, FeedForward, Norm
 
 _folds: WeakKeyDictionary[object, FoldStore] = WeakKeyDictionary()
 
@@ -58,14 +58,14 @@ def read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
 
 
 def _read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
-    block = model.lens.blocks[layer]
+    block = model.hooked.blocks[layer]
     return Block(
         layer=layer,
         order=model.family.order,
         causal=model.family.causal,
         attention=_attention(block.attn, _input_norm(model, layer, dtype), dtype),
         feed_forward=_experts(model, layer, dtype) if has_experts(block.mlp) else _feed_forward(model, layer, dtype),
-        folds=_folds.setdefault(model.lens, FoldStore()),
+        folds=_folds.setdefault(model.hooked, FoldStore()),
         **_norms(model, layer, dtype),
     )
 
@@ -78,7 +78,7 @@ def _input_norm(model: Model, layer: int, dtype: torch.dtype) -> Norm | None:
 
 
 def _norms(model: Model, layer: int, dtype: torch.dtype) -> dict[str, Norm]:
-    block, order = model.lens.blocks[layer], model.family.order
+    block, order = model.hooked.blocks[layer], model.family.order
     after_attention, after_ff = branch_norms(block)
     in_branches = {"attn_out_norm": f"blocks.{layer}.{after_attention}", "ff_out_norm": f"blocks.{layer}.{after_ff}"}
     before_ff = {"ff_norm": f"blocks.{layer}.{ff_norm(block)}", "out_norm": next_norm(model, layer)}
@@ -95,20 +95,20 @@ def _norms(model: Model, layer: int, dtype: torch.dtype) -> dict[str, Norm]:
 
 def working_dtype(model: Model) -> torch.dtype:
     """float64 for float64 models, else float32: half-precision weights are read exactly into it."""
-    dtype = next(model.lens.parameters()).dtype
+    dtype = next(model.hooked.parameters()).dtype
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def is_processed(model: Model) -> bool:
     """Whether weights were folded or centred after loading (norms are not invariant to that)."""
-    lens = model.lens
+    hooked = model.hooked
     if model.api == "TransformerBridge":
-        return bool(lens._weights_processed)
-    if str(getattr(lens.cfg, "normalization_type", "")).endswith("Pre"):
+        return bool(hooked._weights_processed)
+    if str(getattr(hooked.cfg, "normalization_type", "")).endswith("Pre"):
         return True  # fold_ln
-    if model.family.order == "post_ln" or has_experts(lens.blocks[0].mlp):
+    if model.family.order == "post_ln" or has_experts(hooked.blocks[0].mlp):
         return False
-    w_out = lens.blocks[0].mlp.W_out  # center_writing_weights
+    w_out = hooked.blocks[0].mlp.W_out  # center_writing_weights
     return bool(w_out.mean(dim=-1).abs().max() < 1e-5 * w_out.abs().max())
 
 
@@ -130,7 +130,7 @@ def _attention(attn: Any, norm: Norm | None, dtype: torch.dtype) -> ReadAttentio
 
 
 def _feed_forward(model: Model, layer: int, dtype: torch.dtype) -> FeedForward:
-    mlp = model.lens.blocks[layer].mlp
+    mlp = model.hooked.blocks[layer].mlp
     w_in, w_out = _tensor(mlp.W_in, dtype), _tensor(mlp.W_out, dtype)
     gated = getattr(mlp, "W_gate", None) is not None
     d_mlp, d_model = w_out.shape
@@ -146,7 +146,7 @@ def _feed_forward(model: Model, layer: int, dtype: torch.dtype) -> FeedForward:
 
 
 def _experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
-    mlp = model.lens.blocks[layer].mlp
+    mlp = model.hooked.blocks[layer].mlp
     if model.api != "TransformerBridge":
         return Experts(
             tuple(
@@ -172,14 +172,14 @@ def _experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
 
 def normalises_routing(model: Model, layer: int) -> bool:
     """Whether the chosen experts' weights are scaled to sum to 1 (Qwen routers may not)."""
-    mlp = model.lens.blocks[layer].mlp
+    mlp = model.hooked.blocks[layer].mlp
     owner = _router(mlp) if model.api == "TransformerBridge" else mlp.cfg
     return bool(getattr(owner, "norm_topk_prob", True))
 
 
 def experts_per_token(model: Model, layer: int) -> int:
     """How many experts a router chooses."""
-    return int(_router(model.lens.blocks[layer].mlp).top_k)
+    return int(_router(model.hooked.blocks[layer].mlp).top_k)
 
 
 def _router(mlp: Any) -> Any:
@@ -226,7 +226,7 @@ def _inner(module: Any) -> Any:
 
 
 def _activation(model: Model, layer: int) -> Activation:
-    block = model.lens.blocks[layer]
+    block = model.hooked.blocks[layer]
     where = f"layer {layer}"
     if model.api != "TransformerBridge":
         return recognise(block.mlp.act_fn, where)
@@ -245,7 +245,7 @@ def _activation(model: Model, layer: int) -> Activation:
 
 def _norm(model: Model, name: str, like: Float[Tensor, " d"]) -> Norm:
     """A norm on the layer's own device: the next layer's may be elsewhere."""
-    norm, cfg = _module(model.lens, name), model.lens.cfg
+    norm, cfg = _module(model.hooked, name), model.hooked.cfg
     if model.api == "TransformerBridge":
         centred = not norm.uses_rms_norm
         offset = _gain_is_offset(norm, cfg, centred=centred)
@@ -270,7 +270,7 @@ def _gain_is_offset(norm: Any, cfg: Any, *, centred: bool) -> bool:
 
 def _like(model: Model, layer: int, dtype: torch.dtype) -> Float[Tensor, " d"]:
     """An empty vector of d_model on the layer's device, in the decomposition's dtype."""
-    w_o = model.lens.blocks[layer].attn.W_O
+    w_o = model.hooked.blocks[layer].attn.W_O
     return w_o.new_empty(w_o.shape[-1], dtype=dtype)
 
 

@@ -18,19 +18,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tl_ffblock.experiments.config import Config
-    from tl_ffblock.experiments.run import Outcome, run
+    from tl_ffblock.corpus.running.settings import Config
+    from tl_ffblock.corpus.runs import Outcome, run
 
 __all__ = ["Config", "Outcome", "run"]
 
-_HOMES = {"Config": "config", "Outcome": "run", "run": "run"}
+_HOMES = {"Config": "running.settings", "Outcome": "runs", "run": "runs"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name != "Config":
-        import_module("tl_ffblock.experiments.extras").require()
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        import_module("tl_ffblock.corpus.extras").require()
+    value = getattr(import_module(f"tl_ffblock.corpus.{_HOMES[name]}"), name)
     globals()[name] = value  # else `run` would be the module of that name after its import
     return value

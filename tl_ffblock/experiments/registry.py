@@ -2,8 +2,8 @@
 
 from importlib import import_module
 
-from tl_ffblock.experiments.config import Config
-from tl_ffblock.experiments.experiment import Experiment, Subject
+from tl_ffblock.corpus.running.settings import Config
+from tl_ffblock.corpus.study import Experiment, Subject
 
 _HOMES = {
     "contextualization": ("contextualization", "Contextualization"),
@@ -18,4 +18,6 @@ _HOMES = {
 def make_experiments(config: Config, subject: Subject) -> tuple[Experiment, ...]:
     """The experiments of a run."""
     homes = (_HOMES[name] for name in config.names)
-    return tuple(getattr(import_module(f"tl_ffblock.experiments.{home}"), cls)(config, subject) for home, cls in homes)
+    return tuple(
+        getattr(import_module(f"tl_ffblock.experiments.kobayashi.{home}"), cls)(config, subject) for home, cls in homes
+    )

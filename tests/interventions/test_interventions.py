@@ -1,0 +1,241 @@
+"""Contributions as interventions: the dose decides, whatever the block's form."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests import tiny
+from tests.tolerances import ALGEBRA, REBUILT
+
+pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
+Models = Callable[..., Any]
+N = 5
+SMALL = dict(rtol=0, atol=5e-6)
+"""float64, but Hugging Face's RMSNorm rounds to float32 in the run: what is left of a tensor of size 1 to 30."""
+
+
+AFTER_USE = ("opt", "gptj", "bert", "roberta")
+"""Families whose bridge hands out the pattern after attention has used it."""
+
+SHARED_NORM = ("phi", "gptj", "falcon")
+"""One norm serves attention and feed-forward: `AtbLn` is changed at the feed-forward's input, behind the norm's HookPoint."""
+
+
+def seen_at(model: Any, tokens: Tensor, hook: tuple[str, Any]) -> Tensor:
+    """What the rest of the model gets from a hook's HookPoint."""
+    seen: list[Tensor] = []
+    model.run_with_hooks(tokens, fwd_hooks=[hook, (hook[0], lambda tensor, hook: seen.append(tensor))])
+    return seen[0]
+
+
+@pytest.fixture
+def run(ffb: ModuleType, model_of: Models, any_family: str) -> Any:
+    """The contributions of a run of every family."""
+    return ffb.Contributions(model_of(any_family, torch.float64), tiny.tokens(any_family, N))
+
+
+def test_everything_taken_out_leaves_zero(ffb: ModuleType, run: Any, any_family: str) -> None:
+    """All parts and the bias subtracted: the model's own tensor of that scope vanishes."""
+    model = run.model.hooked
+    for scope in run.decomposition(0)[0].scopes:
+        hook = run.subtract(0, scope, bias=True)
+        if scope == "AtbLn" and any_family in SHARED_NORM:
+            left = seen_at(model, run.tokens, hook)
+        else:
+            left = ffb.decompose(model, run.tokens[0], layer=0, fwd_hooks=[hook]).whole(scope)
+        torch.testing.assert_close(left, torch.zeros_like(left), **SMALL)
+        assert run.decomposition(0)[0].whole(scope).norm() > 1
+
+
+def test_nothing_taken_out_changes_nothing(run: Any) -> None:
+    """Factor 1, no source, and this run's own contributions in place of themselves give the same logits."""
+    model = run.model.hooked
+    for scope in run.decomposition(1)[0].scopes:
+        for hook in (
+            run.scale(1.0, 1, scope),
+            run.subtract(1, scope, source=[]),
+            run.replace(run, 1, scope, query=-1),
+        ):
+            logits = model.run_with_hooks(run.tokens, fwd_hooks=[hook])
+            torch.testing.assert_close(logits, run.logits, **ALGEBRA)
+
+
+def test_doses_add_up(run: Any) -> None:
+    """Sources taken out one by one, or in sets, are the column sums; rows likewise; a factor scales them."""
+    for scope in run.decomposition(1)[0].scopes:
+        everything = run.vector(1, scope)
+        by_source = sum(run.vector(1, scope, source=source) for source in range(N))
+        by_query = run.vector(1, scope, query=[0, 1]) + run.vector(1, scope, query=[2, 3, -1])
+        torch.testing.assert_close(by_source, everything, **ALGEBRA)
+        torch.testing.assert_close(by_query, everything, **ALGEBRA)
+        part = run.decomposition(1)[0]
+        total = run.vector(1, scope, bias=True)[0]
+        torch.testing.assert_close(total, part.whole(scope), **SMALL)
+
+
+def test_heads_share_what_attention_brought(run: Any, any_family: str) -> None:
+    """Summed over heads the shares are the contribution where the residual brings nothing: source != query."""
+    n_heads = run.records[1].pattern.shape[1]
+    for scope in run.decomposition(1)[0].scopes:
+        shares = sum(run.vector(1, scope, query=N - 1, source=1, head=head) for head in range(n_heads))
+        torch.testing.assert_close(shares, run.vector(1, scope, query=N - 1, source=1), rtol=1e-9, atol=1e-9)
+
+
+def test_a_heads_share_is_what_its_edge_carries(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+    """Head by head: setting one weight of the pattern to zero takes this share, and no other, out of attention's output."""
+    if any_family in AFTER_USE:
+        pytest.skip("the bridge hands the pattern out after its use: no edit of it can be the reference")
+    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
+    run = ffb.Contributions(model, tokens, value_bias="token")  # as in the run, where each value carries its bias
+    place = run.subtract(1, "Attn")[0]
+    plain = seen_at(model, run.tokens, (place, lambda tensor, hook: tensor))
+    for head in range(run.records[1].pattern.shape[1]):
+
+        def cut(pattern: Tensor, hook: Any, head: int = head) -> Tensor:
+            pattern = pattern.clone()
+            pattern[:, head, 3, 1] = 0
+            return pattern
+
+        seen: list[Tensor] = []
+        hooks = [("blocks.1.attn.hook_pattern", cut), (place, lambda tensor, hook, seen=seen: seen.append(tensor))]
+        model.run_with_hooks(run.tokens, fwd_hooks=hooks)
+        share = run.vector(1, "Attn", query=3, source=1, head=head)
+        assert share.norm() > 1e-3
+        torch.testing.assert_close((plain - seen[0]).reshape(share.shape), share, **SMALL)
+
+
+def test_a_removed_contribution_is_the_remainder_of_the_run_without_it(
+    ffb: ModuleType, run: Any, any_family: str
+) -> None:
+    """The map of a run from which F_i(x_j) was subtracted shows it as remainder, minus that vector, at that query."""
+    model, scope = run.model.hooked, run.decomposition(0)[0].scopes[3]
+    hook = run.subtract(0, scope, query=2, source=1)
+    if run.model.family.order == "parallel":
+        hook = run.subtract(0, scope, query=2, source=2)  # its feed-forward reads its own position only
+    vector = run.vector(0, scope, query=2, source=2 if run.model.family.order == "parallel" else 1)[0]
+    found = ffb.decompose(model, run.tokens[0], layer=0, fwd_hooks=[hook])
+    if vector.norm() > 1e-3:
+        torch.testing.assert_close(found.remainder(scope), -vector, **SMALL)
+
+
+def test_replacing_everything_gives_the_donors_tensor(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+    """All contributions, bias and remainder of another run in place of this one's: the scope's tensor is the other's."""
+    model = model_of(any_family, torch.float64)
+    corrupted, clean = (ffb.Contributions(model, tiny.tokens(any_family, N, seed=seed)) for seed in (0, 1))
+    for scope in clean.decomposition(0)[0].scopes:
+        hook = corrupted.replace(clean, 0, scope, bias=True)
+        if scope == "AtbLn" and any_family in SHARED_NORM:
+            put = seen_at(model, corrupted.tokens, hook)[0]
+        else:
+            put = ffb.decompose(model, corrupted.tokens[0], layer=0, fwd_hooks=[hook]).whole(scope)
+        torch.testing.assert_close(put, clean.decomposition(0)[0].whole(scope), **SMALL)
+
+
+def test_batches_are_one_by_one(ffb: ModuleType, model_of: Models) -> None:
+    """Several sequences at once: each gets its own vectors; one sequence's vectors serve a whole batch."""
+    model = model_of("gpt2", torch.float64)
+    batch = torch.stack([tiny.tokens("gpt2", N, seed=seed) for seed in (0, 1)])
+    both = ffb.Contributions(model, batch)
+    alone = ffb.Contributions(model, batch[1])
+    torch.testing.assert_close(both.vector(1, "AtbLnFf")[1:], alone.vector(1, "AtbLnFf"), **REBUILT)
+    logits = model.run_with_hooks(batch[[1, 1]], fwd_hooks=[alone.subtract(1, "AtbLnFf", source=0)])
+    torch.testing.assert_close(logits[0], logits[1], **ALGEBRA)
+    with pytest.raises(ValueError, match="of 2 sequences, the run has 1"):
+        model.run_with_hooks(batch[:1], fwd_hooks=[both.subtract(1, "AtbLnFf")])
+
+
+def test_generic_activation_patch_gives_the_familiar_tensor(ffb: ModuleType, model_of: Models) -> None:
+    """A sweep over (layer, query, source) by TransformerLens's own function equals ours and runs by hand."""
+    from transformer_lens import patching
+
+    from tl_ffblock.interventions import contribution_sweep, logit_difference
+
+    model = model_of("gpt2", torch.float64)
+    clean, corrupted = (ffb.Contributions(model, tiny.tokens("gpt2", 4, seed=seed)) for seed in (0, 1))
+    _, cache = model.run_with_cache(clean.tokens)
+
+    def metric(logits: Tensor) -> Tensor:
+        return logits[0, -1, 7] - logits[0, -1, 9]
+
+    for donor in (clean, None):
+        swept, frame = patching.generic_activation_patch(
+            model,
+            corrupted.tokens,
+            cache,
+            metric,
+            patch_setter=corrupted.patch_setter("AtbLnFf", donor),
+            activation_name=corrupted.activation_name("AtbLnFf"),
+            index_axis_names=("layer", "dest_pos", "src_pos"),
+            return_index_df=True,
+        )
+        assert swept.shape == (3, 4, 4)
+        assert list(frame.columns) == ["layer", "dest_pos", "src_pos"]
+        ours = contribution_sweep(corrupted, logit_difference(model, [7], [9]), "AtbLnFf", donor=donor)
+        reachable = torch.ones(4, 4).tril().bool()
+        torch.testing.assert_close(swept[:, reachable], ours.values[:, reachable], rtol=1e-5, atol=1e-5)
+        table = ours.to_dataframe()
+        assert len(table) == 3 * 10
+        assert set(table.columns) >= {"layer", "query", "source", "query_token", "source_token", "value", "effect"}
+    with pytest.raises(ValueError, match=r"AtbLn is changed at ln2\.hook_out"):
+        corrupted.activation_name("AtbLn")
+    with pytest.raises(ValueError, match="axes="):
+        corrupted.patch_setter("AtbLnFf", axes=("dest_pos", "layer"))
+
+
+def test_what_cannot_be_chosen_is_named(ffb: ModuleType, model_of: Models) -> None:
+    """Positions, heads, layers and scopes that do not exist; runs of another length."""
+    model = model_of("gpt2")
+    run = ffb.Contributions(model, tiny.tokens("gpt2", N), layers=[0])
+    with pytest.raises(ValueError, match=r"query=9: expected positions from -5 to 4"):
+        run.subtract(0, "AtbLnFf", query=9)
+    with pytest.raises(ValueError, match=r"head=7: layer 0 has heads 0 to 3"):
+        run.subtract(0, "AtbLnFf", head=7)
+    with pytest.raises(ValueError, match="the bias part belongs to no head"):
+        run.subtract(0, "AtbLnFf", head=1, bias=True)
+    with pytest.raises(ValueError, match="unknown scope 'AtbFf'"):
+        run.subtract(0, "AtbFf")
+    with pytest.raises(KeyError, match="layer 1 was not captured"):
+        run.subtract(1, "AtbLnFf")
+    other = ffb.Contributions(model, tiny.tokens("gpt2", N + 1), layers=[0])
+    with pytest.raises(ValueError, match="Use prompts of equally many tokens"):
+        run.replace(other, 0, "AtbLnFf")
+
+
+def test_hooks_are_gone_and_the_users_stay(
+    ffb: ModuleType, model_of: Models, callbacks: Callable[[Any], dict[str, int]]
+) -> None:
+    """A run, its interventions and an error inside leave the callbacks that were there."""
+    model = tiny.bridge("gpt2")
+    model.add_hook("blocks.0.hook_resid_pre", lambda tensor, hook: None)
+    before = callbacks(model)
+    run = ffb.Contributions(model, tiny.tokens("gpt2", N))
+    model.run_with_hooks(run.tokens, fwd_hooks=[])
+    during = callbacks(model)
+    with pytest.raises(ZeroDivisionError):
+        ffb.Contributions(model, tiny.tokens("gpt2", N), fwd_hooks=[("blocks.1.hook_attn_out", lambda t, hook: 1 / 0)])
+    assert callbacks(model) in (before, during)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama_nobias", "gpt_neox", "phi", "gemma2", "bert"])
+def test_hooked_models_take_the_same_interventions(ffb: ModuleType, family: str) -> None:
+    """HookedTransformer and HookedEncoder show norms before their gain; the dose counts all the same."""
+    from tl_ffblock.errors import UnsupportedModelError
+
+    try:
+        model = tiny.hooked(family, dtype=torch.float64)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    run = ffb.Contributions(model, tiny.tokens(family, N))
+    for scope in run.decomposition(0)[0].scopes:
+        if family == "gemma2" and scope in ("Attn", "AtbLnFf"):
+            with pytest.raises(UnsupportedModelError, match=f"no HookPoint carries {scope}"):
+                run.subtract(0, scope)
+            continue
+        left = ffb.decompose(model, run.tokens[0], layer=0, fwd_hooks=[run.subtract(0, scope, bias=True)]).whole(scope)
+        torch.testing.assert_close(left, torch.zeros_like(left), **SMALL)
+        logits = model.run_with_hooks(run.tokens, fwd_hooks=[run.scale(1.0, 0, scope)])
+        torch.testing.assert_close(logits, run.logits, **ALGEBRA)

@@ -1,0 +1,113 @@
+"""Clean, corrupted, patched: three maps in one call, and their differences."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests import tiny
+from tests.tolerances import BATCH_FLOAT64, REBUILT
+
+Models = Callable[..., Any]
+N = 5
+
+
+def test_patching_everything_repairs_everything(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """The clean residual stream put in at layer 1 makes the patched run the clean one from there on."""
+    model = model_of(family, torch.float64)
+    clean, corrupted = (tiny.tokens(family, N, seed=seed) for seed in (0, 1))
+
+    def from_clean(cache: Any) -> list[Any]:
+        name = "blocks.1.hook_resid_pre"
+        return [(name, lambda tensor, hook: cache[name])]
+
+    runs = ffb.patched_maps(model, clean, corrupted, fwd_hooks=from_clean)
+    for scope in runs.clean.scopes:
+        torch.testing.assert_close(runs.patched[scope, 1], runs.clean[scope, 1], **BATCH_FLOAT64)
+        assert float(runs.rest[scope, 1].abs().max()) < 1e-9
+        torch.testing.assert_close(runs.repair[scope, 1], runs.corruption[scope, 1], **BATCH_FLOAT64)
+        assert float(runs.corruption[scope].abs().max()) > 1e-2
+    assert runs.rest.signed
+    alone = ffb.contribution_maps(model, corrupted)
+    torch.testing.assert_close(runs.corrupted["Attn"], alone["Attn"], rtol=0, atol=0)
+
+
+def test_differing_tokens_are_labelled_with_both(ffb: ModuleType, model_of: Models) -> None:
+    """A difference of two prompts names both tokens where they differ."""
+    model = model_of("gpt2")
+    clean = tiny.tokens("gpt2", N)
+    corrupted = clean.clone()
+    corrupted[2] = 9 if clean[2] != 9 else 10
+    runs = ffb.patched_maps(model, clean, corrupted, fwd_hooks=[])
+    assert runs.corruption.tokens[2] == f"{int(clean[2])}→{int(corrupted[2])}"
+    assert runs.corruption.tokens[3] == str(int(clean[3]))
+    assert "corrupted:" in repr(runs)
+
+
+def test_differences_of_vectors_keep_the_books(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+    """Parts, bias and remainder of a difference sum to the difference of the models' own tensors."""
+    from tl_ffblock.interventions import difference
+
+    model = model_of(any_family, torch.float64)
+    clean, corrupted = (tiny.tokens(any_family, N, seed=seed) for seed in (0, 1))
+    hooks = [("blocks.0.hook_mlp_out", lambda tensor, hook: 1.5 * tensor)]
+    first = ffb.decompose(model, clean, layer=0)
+    second = ffb.decompose(model, corrupted, layer=0, fwd_hooks=hooks)
+    apart = difference(first, second)
+    for scope in apart.scopes:
+        total = apart.parts(scope).sum(1) + apart.bias(scope) + apart.remainder(scope)
+        torch.testing.assert_close(total, apart.whole(scope), rtol=0, atol=2e-5)
+    same = difference(first, first)
+    assert all((same.parts(scope) == 0).all() for scope in same.scopes)
+    assert apart.layer == 0
+
+
+@pytest.mark.wrong_types
+def test_what_cannot_be_compared_is_refused(ffb: ModuleType, model_of: Models) -> None:
+    """Prompts of different length, other layers, other kinds."""
+    from tl_ffblock.interventions import difference
+
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
+    with pytest.raises(ValueError, match="clean has 5 tokens, corrupted 4"):
+        ffb.patched_maps(model, tokens, tokens[:4], fwd_hooks=[])
+    maps, part = ffb.contribution_maps(model, tokens), ffb.decompose(model, tokens, layer=0)
+    with pytest.raises(ValueError, match="maps of 5 and of 4 tokens"):
+        difference(maps, ffb.contribution_maps(model, tokens[:4]))
+    with pytest.raises(ValueError, match="expected the same layer"):
+        difference(part, ffb.decompose(model, tokens, layer=1))
+    with pytest.raises(ValueError, match="cannot subtract a Decomposition from a ContributionMaps"):
+        difference(maps, part)
+
+
+def test_the_page_shows_all_runs(ffb: ModuleType, model_of: Models, tmp_path: Path) -> None:
+    """One file with the three runs and two differences, each a page of its own; tokens cannot become markup."""
+    from tl_ffblock.interventions.patched import side_by_side
+
+    model = model_of("gpt2")
+    clean, corrupted = (tiny.tokens("gpt2", N, seed=seed) for seed in (0, 1))
+    runs = ffb.patched_maps(model, clean, corrupted, fwd_hooks=[], layers=[0, 1])
+    html = runs.to_html(tmp_path / "runs.html", layer=1)
+    assert (tmp_path / "runs.html").read_text(encoding="utf-8") == html
+    assert runs.to_html() == html  # without a layer the last one, which every patch has reached
+    assert html.count("<iframe") == 5
+    assert html.count("srcdoc=") == 5
+    assert "<script" not in html
+    nasty = side_by_side({"<b>&": "<p>'\"</p>"}, title="</title><script>")
+    assert "<script" not in nasty
+    assert "<b>" not in nasty
+
+
+def test_equal_vectors_of_a_cache_and_a_run(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """Differences are zero between a run and the same run read from its cache."""
+    from tl_ffblock.interventions import difference
+
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    _, cache = model.run_with_cache(tokens[None])
+    apart = difference(ffb.decompose(model, tokens, layer=1), ffb.decompose(model, tokens, layer=1, cache=cache))
+    for scope in apart.scopes:
+        vectors: Tensor = apart.parts(scope)
+        torch.testing.assert_close(vectors, torch.zeros_like(vectors), **REBUILT)

@@ -1,0 +1,1 @@
+"""The command line: `tl-ffblock map`, `models`, `check` and `run`."""

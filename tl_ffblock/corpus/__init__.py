@@ -1,0 +1,1 @@
+"""The machinery of corpus runs: texts, shards, statistics, outputs. Knows no study."""

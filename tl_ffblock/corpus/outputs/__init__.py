@@ -1,0 +1,1 @@
+"""Finished shards to tables, figures and the report."""

@@ -1,0 +1,1 @@
+"""Shards computed, kept and continued."""

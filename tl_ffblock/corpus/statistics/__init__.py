@@ -1,0 +1,1 @@
+"""Mergeable statistics."""

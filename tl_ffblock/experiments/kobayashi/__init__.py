@@ -1,0 +1,1 @@
+"""The experiments of Kobayashi et al. 2024, one file each."""

@@ -1,0 +1,178 @@
+"""Outlier dimensions of the feed-forward and the gain of the next norm (Fig. 8, 28-32).
+
+- `correlation`: Pearson and Spearman, over the dimensions of a layer, of the mean absolute value of FF's
+  output (and of its input) with the gain of the next norm after FF.
+- `dimensions`: the values behind it, one row a layer and dimension.
+- `ignored`: the change of mixing by FF (1 - Spearman's rho, reachable cells) with all dimensions, without the
+  share with the smallest gains in size (config `ignored_dimensions`), and as a control without as many random
+  ones. Maps are norms over the dimensions that are left.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import pearsonr, rankdata, spearmanr
+from torch import Tensor
+
+from tl_ffblock.corpus.observation import Observation
+from tl_ffblock.corpus.statistics.moments import Moments
+from tl_ffblock.corpus.study import Figures, MomentsExperiment, Tables
+from tl_ffblock.layer.records import LayerRecord, Norm
+from tl_ffblock.layer.scopes import PROGRAMS, Feed, Normalise
+from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.vectors import decompose_record
+from tl_ffblock.results import figures as draw
+
+QUERIES = 32
+"""Rows decomposed at a time."""
+VARIANTS = ("all", "without smallest gains", "without random")
+
+
+class Outliers(MomentsExperiment):
+    """Dimensions of large values, against the next norm's gain."""
+
+    name = "outliers"
+    records = True
+
+    def measure(self, seen: Observation) -> dict[str, Moments]:
+        program = PROGRAMS[self.subject.order]
+        feed = next(step for step in program if isinstance(step.operation, Feed))
+        assert isinstance(feed.operation, Feed)
+        found = {}
+        for name, scope in (("input", feed.operation.of), ("output", feed.scope)):
+            values = [record.tensor(scope).double().abs().cpu().numpy() for record in seen.records]
+            found[name] = Moments.of(np.stack(values, axis=1))
+        gains = [self._next_norm(record).gain.double().cpu().numpy() for record in seen.records]
+        found["gain"] = Moments.of(np.stack(gains)[None])
+        if self.config.ignored_dimensions:
+            found["changes"] = Moments.of(np.array([self._changes(record) for record in seen.records]).T[None])
+        return found
+
+    def tables(self, shards: Sequence[Any]) -> Tables:
+        gain = self.moments(shards, "gain").mean
+        rows, dimensions = [], []
+        sides = {name: self.moments(shards, name) for name in ("input", "output")}
+        for name, side in sides.items():
+            for layer in range(self.subject.n_layers):
+                size, gains = side.mean[layer], gain[layer]
+                varies = np.ptp(gains) > 0 and np.ptp(size) > 0
+                rows.append(
+                    dict(
+                        of=name,
+                        layer=layer,
+                        pearson=float(pearsonr(size, gains)[0]) if varies else np.nan,
+                        spearman=float(spearmanr(size, gains)[0]) if varies else np.nan,
+                        spearman_size=float(spearmanr(size, np.abs(gains))[0]) if varies else np.nan,
+                        largest_to_median=float(size.max() / np.median(size)),
+                        tokens=int(side.count.flat[0]),
+                    )
+                )
+        for layer in range(self.subject.n_layers):
+            columns = dict(
+                layer=layer,
+                dimension=np.arange(gain.shape[1]),
+                gain=gain[layer],
+                input=sides["input"].mean[layer],
+                output=sides["output"].mean[layer],
+            )
+            dimensions.append(pd.DataFrame(columns))
+        tables = {"correlation": pd.DataFrame(rows), "dimensions": pd.concat(dimensions, ignore_index=True)}
+        if self.config.ignored_dimensions:
+            tables["ignored"] = self._ignored(self.moments(shards, "changes"))
+        return tables
+
+    def figures(self, tables: Tables) -> Figures:
+        correlation = tables["correlation"]
+        lines = {
+            f"{of} ({how})": group[how.lower()].to_numpy()
+            for of, group in correlation.groupby("of", sort=False)
+            for how in ("Pearson", "Spearman")
+        }
+        over_layers = draw.layer_lines(lines, ylabel="correlation of |FF| with gain")
+        over_layers.axes[0].axhline(0, color="black", linewidth=0.5)
+        figures: Figures = {"correlation": over_layers, "scatter": _scatter(tables["dimensions"], correlation)}
+        if "ignored" in tables:
+            ignored = tables["ignored"]
+            bars = {str(v): group["change"].to_numpy() for v, group in ignored.groupby("dimensions", sort=False)}
+            figures["ignored"] = draw.layer_bars(bars, ylabel="change by FF, 1 − ρ")
+        return figures
+
+    def _ignored(self, changes: Moments) -> pd.DataFrame:
+        rows = []
+        for row, variant in enumerate(VARIANTS):
+            for layer in range(self.subject.n_layers):
+                rows.append(
+                    dict(
+                        dimensions=variant,
+                        layer=layer,
+                        change=changes.value[row, layer],
+                        deviation=changes.deviation[row, layer],
+                        sequences=int(changes.count[row, layer]),
+                    )
+                )
+        return pd.DataFrame(rows)
+
+    def _next_norm(self, record: LayerRecord) -> Norm:
+        """The first norm behind the feed-forward."""
+        program = PROGRAMS[self.subject.order]
+        place = next(i for i, step in enumerate(program) if isinstance(step.operation, Feed))
+        operation = next(step.operation for step in program[place + 1 :] if isinstance(step.operation, Normalise))
+        return record.block.norm(operation.norm)
+
+    def _changes(self, record: LayerRecord) -> list[float]:
+        """Change by FF with all dimensions, without the smallest gains, and without random ones."""
+        step = self.subject.feed_forward
+        d_model = record.resid_pre.shape[-1]
+        ignored = max(1, round(self.config.ignored_dimensions * d_model))
+        smallest = self._next_norm(record).gain.abs().argsort(stable=True)[:ignored]
+        random = np.random.default_rng([self.config.seed, record.layer]).choice(d_model, ignored, replace=False)
+        maps: dict[tuple[int, str], list[Tensor]] = {}
+        for start in range(0, len(record.queries), QUERIES):
+            rows = record.rows(slice(start, start + QUERIES))
+            with torch.no_grad():
+                vectors = decompose_record(rows, Settings())
+            for scope in (str(step.before), step.scope):
+                squares = vectors.parts(scope).square()
+                total = squares.sum(dim=-1)
+                for variant, left_out in enumerate((None, smallest, torch.as_tensor(random))):
+                    less = total if left_out is None else _without(squares, left_out)
+                    maps.setdefault((variant, scope), []).append(less.sqrt())
+        causal = record.block.causal
+        return [
+            _change(torch.cat(maps[variant, str(step.before)]), torch.cat(maps[variant, step.scope]), causal)
+            for variant in range(len(VARIANTS))
+        ]
+
+
+def _without(squares: Tensor, left_out: Tensor) -> Tensor:
+    keep = torch.ones(squares.shape[-1], dtype=torch.bool, device=squares.device)
+    keep[left_out.to(squares.device)] = False
+    return squares[..., keep].sum(dim=-1)
+
+
+def _change(before: Tensor, after: Tensor, causal: bool) -> float:
+    """1 - Spearman's rho of two maps; NaN where one is constant."""
+    cells = torch.ones_like(before, dtype=torch.bool)
+    cells = cells.tril() if causal else cells
+    ranks = [rankdata(m[cells].double().cpu().numpy()) for m in (before, after)]
+    if min(map(np.ptp, ranks)) == 0:
+        return float("nan")
+    return float(1 - np.corrcoef(*ranks)[0, 1])
+
+
+def _scatter(dimensions: pd.DataFrame, correlation: pd.DataFrame) -> Any:
+    """Value against gain in the layers of the strongest negative and of the weakest correlation."""
+    output = correlation.query("of == 'output'").set_index("layer")["spearman"]
+    layers = [int(output.fillna(1).idxmin()), int(output.fillna(-1).idxmax())]
+    figure, panels = draw.axes(columns=2, width=2 * draw.COLUMN, height=2.3, sharey=False)
+    for ax, layer in zip(panels, layers, strict=True):
+        rows = dimensions.query("layer == @layer")
+        ax.scatter(rows["gain"], rows["output"], s=5, color=draw.COLOURS[0], alpha=0.6, linewidths=0)
+        ax.set_yscale("log")
+        ax.set_title(f"layer {layer}: Spearman {output[layer]:.2f}", fontsize=8)
+        ax.set_xlabel("gain of the next norm")
+        ax.set_ylabel("mean |FF output|, by dimension")
+    return figure

@@ -1,0 +1,99 @@
+"""Shapley values of the feed-forward's players, the tokens' parts and the bias part (appendix E).
+
+The game at one position: a coalition's worth is the feed-forward's output, [d_model] at once, when only
+its players' pre-activations are summed. Shapley values are linear in the worth, so attributing after
+the output matrix is attributing before it and multiplying.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.layer.parts import Parts, project
+from tl_ffblock.layer.records import FeedForward
+from tl_ffblock.layer.vectors import LayerRun
+
+Values: TypeAlias = Callable[[Callable[[np.ndarray], np.ndarray], int], np.ndarray]
+"""A game [coalition player] -> [coalition d] and its number of players -> values [player d]."""
+
+
+def exact_values(game: Callable[[np.ndarray], np.ndarray], players: int) -> np.ndarray:
+    """By enumeration of all coalitions."""
+    coalitions, weights = _enumeration(players)
+    return weights @ game(coalitions)
+
+
+def estimated_values(kind: Literal["sampling", "kernel"], samples: int, seed: int) -> Values:
+    """By the `shap` package: permutations sampled with their reverses, or KernelSHAP (Lundberg and Lee 2017)."""
+
+    def values(game: Callable[[np.ndarray], np.ndarray], players: int) -> np.ndarray:
+        import shap
+
+        absent, present = np.zeros((1, players)), np.ones((1, players))
+        state = np.random.get_state()
+        np.random.seed(seed)  # shap draws from numpy's global generator
+        try:
+            if kind == "sampling":
+                explainer: Any = shap.explainers.Permutation(game, absent, seed=seed)
+                found = explainer(present, max_evals=max(samples, 2 * players + 1), silent=True).values
+            else:
+                explainer = shap.KernelExplainer(game, absent)
+                found = explainer.shap_values(present, nsamples=samples, l1_reg=False, silent=True)
+        finally:
+            np.random.set_state(state)
+        return np.asarray(found).reshape(players, -1)
+
+    return values
+
+
+class ShapleyRun(LayerRun):
+    """A layer's run whose feed-forward shares its output by Shapley values instead of Integrated Gradients."""
+
+    values: Values = staticmethod(exact_values)
+
+    def feed_forward(self, parts: Parts, x: Tensor) -> Parts:
+        ff = self.block.feed_forward
+        if not isinstance(ff, FeedForward):
+            raise UnsupportedModelError("Shapley values are computed for a dense feed-forward, not for experts.")
+        gate = None if ff.w_gate is None or ff.b_gate is None else project(parts, ff.w_gate, ff.b_gate)
+        linear = project(parts, ff.w_in, ff.b_in)
+        rows = [self._row(ff, linear, gate, query) for query in range(len(parts.bias))]
+        shared = torch.stack(rows)
+        keys = parts.tokens.shape[1]
+        start = ff.activation.output(
+            torch.zeros_like(linear.bias), None if gate is None else torch.zeros_like(linear.bias)
+        )
+        return Parts(shared[:, :keys], shared[:, keys] + start @ ff.w_out + ff.b_out)
+
+    def _row(self, ff: FeedForward, linear: Parts, gate: Parts | None, query: int) -> Tensor:
+        """The shares at one position, [player d]; players that bring nothing are left out of the game."""
+        stacked = [torch.cat([p.tokens[query], p.bias[query][None]]) for p in (gate or linear, linear)]
+        active = stacked[0].abs().sum(dim=1) + stacked[1].abs().sum(dim=1) > 0
+        pre, other = (s[active] for s in stacked)
+
+        def game(coalitions: np.ndarray) -> np.ndarray:
+            chosen = torch.as_tensor(np.asarray(coalitions), dtype=pre.dtype)
+            out = ff.activation.output(chosen @ pre, None if gate is None else chosen @ other)
+            return (out @ ff.w_out).numpy()
+
+        shares = self.values(game, int(active.sum()))
+        found = torch.zeros(len(active), ff.w_out.shape[1], dtype=pre.dtype)
+        found[active] = torch.as_tensor(np.ascontiguousarray(shares), dtype=pre.dtype)
+        return found
+
+
+@cache
+def _enumeration(players: int) -> tuple[np.ndarray, np.ndarray]:
+    """All coalitions [2^p player], and what each contributes to each player's value [player 2^p]."""
+    coalitions = (np.arange(2**players)[:, None] >> np.arange(players)) & 1
+    size = coalitions.sum(axis=1)
+    factorial = [math.factorial(k) for k in range(players + 1)]
+    joined = np.array([factorial[max(s - 1, 0)] * factorial[players - s] / factorial[players] for s in size])
+    without = np.array([factorial[s] * factorial[max(players - s - 1, 0)] / factorial[players] for s in size])
+    return coalitions, np.where(coalitions.T == 1, joined, -without)

@@ -1,0 +1,171 @@
+"""A record -> all vectors of one layer, scope by scope: the slow road, obvious and exact.
+
+The steps of a layer are walked in the model's order, each a linear map of the parts (parts.py) except
+the activation, whose output is shared by Integrated Gradients (activations.py, or captum as in the
+paper). After every step the sum of the parts can be held against the model's own tensor.
+
+`norms.py` gives the norms of the same vectors without making them; this file is what tests it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.errors import ScopeKeyError
+from tl_ffblock.layer.parts import Parts, attend, normalise, own, project, reconcile, weigh
+from tl_ffblock.layer.quadrature import captum_shares
+from tl_ffblock.layer.records import FeedForward, LayerRecord
+from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, Operation, Order, scope_names
+from tl_ffblock.layer.settings import Settings
+
+
+class Decomposition:
+    """One layer's vectors of one sequence: parts, bias, remainder and the model's own tensor, by scope.
+
+    For every scope and query: `parts.sum(1) + bias + remainder = whole`, up to `completeness`.
+    """
+
+    def __init__(self, record: LayerRecord, parts: dict[str, Parts]) -> None:
+        self.layer = record.layer
+        self.order: Order = record.block.order
+        self.queries = tuple(record.queries.tolist())
+        self._parts = parts
+        self._whole = record.whole
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes in sequence."""
+        return tuple(self._parts)
+
+    def parts(self, scope: str) -> Float[Tensor, "query key d_model"]:
+        """The vectors `F_i(x_j)`."""
+        return self._at(scope).tokens
+
+    def bias(self, scope: str) -> Float[Tensor, "query d_model"]:
+        """The bias part."""
+        return self._at(scope).bias
+
+    def remainder(self, scope: str) -> Float[Tensor, "query d_model"]:
+        """The effect of edits that other hooks made inside the block, else zero."""
+        part = self._at(scope)
+        return torch.zeros_like(part.bias) if part.remainder is None else part.remainder
+
+    def whole(self, scope: str) -> Float[Tensor, "query d_model"]:
+        """The model's own tensor at this point."""
+        self._at(scope)
+        return self._whole[scope]
+
+    def completeness(self, scope: str) -> Float[Tensor, " query"]:
+        """Relative completeness error `||sum of parts + bias + remainder - whole|| / ||whole||` (`Parts.error`)."""
+        return self._at(scope).error(self.whole(scope))
+
+    def _at(self, scope: str) -> Parts:
+        if scope not in self._parts:
+            raise ScopeKeyError(f"no scope {scope!r} here; there are {', '.join(self._parts)}")
+        return self._parts[scope]
+
+    def __repr__(self) -> str:
+        first = next(iter(self._parts.values())).tokens
+        return (
+            f"Decomposition of layer {self.layer} ({self.order}): {first.shape[0]} queries x {first.shape[1]} keys "
+            f"x {first.shape[2]} d_model, scopes {', '.join(self.scopes)}"
+        )
+
+
+def decompose_record(record: LayerRecord, settings: Settings) -> Decomposition:
+    """All scopes of one sequence's record (without batch axis)."""
+    parts = dict(walk(LayerRun(record, settings)))
+    return Decomposition(record, {scope: parts[scope] for scope in scope_names(record.block.order)})
+
+
+def walk(run: "LayerRun") -> Iterator[tuple[str, Parts]]:
+    """Every step of a layer with the parts after it, in the model's order."""
+    done: dict[str, Parts] = {}
+    for step in PROGRAMS[run.block.order]:
+        done[step.scope] = run.settle(step.scope, run.apply(step.operation, done))
+        yield step.scope, done[step.scope]
+
+
+class LayerRun:
+    """The steps of one layer's run, on all parts of every query."""
+
+    def __init__(self, record: LayerRecord, settings: Settings) -> None:
+        self.record = record
+        self.block = record.block
+        self.settings = settings
+
+    def apply(self, operation: Operation, done: dict[str, Parts]) -> Parts:
+        """One step."""
+
+        def operand(name: str) -> Parts:
+            return self.input() if name == INPUT else done[name]
+
+        match operation:
+            case Attend():
+                return self.attend()
+            case Add(left, right):
+                return operand(left) + operand(right)
+            case Normalise(of, name):
+                norm = self.block.norm(name)
+                return normalise(operand(of), norm, norm.scale(self.record.tensor(of)))
+            case Feed(of):
+                return self.feed_forward(operand(of), self.record.tensor(of))
+
+    def settle(self, scope: str, parts: Parts) -> Parts:
+        """With edits inside the block: what the edit added becomes the remainder."""
+        return reconcile(parts, self.record.whole[scope], self.settings.rtol) if self.record.edited else parts
+
+    def attend(self) -> Parts:
+        """Attention."""
+        return attend(self.record, value_bias=self.settings.value_bias)
+
+    def input(self) -> Parts:
+        """The layer's input, all of it its own token's."""
+        return own(self.record.tensor(INPUT), self.record.queries, self.record.resid_pre.shape[0])
+
+    def feed_forward(self, parts: Parts, x: Float[Tensor, "query d"]) -> Parts:
+        """Feed-forward of parts whose whole is x; experts each on their own, weighed by the frozen router."""
+        ff = self.block.feed_forward
+        if isinstance(ff, FeedForward):
+            return self._dense(parts, ff, x)
+        assert self.record.routing is not None
+        out = Parts(torch.zeros_like(parts.tokens), torch.zeros_like(parts.bias))
+        for expert, weight in zip(ff.experts, self.record.routing.T, strict=True):
+            if bool(weight.any()):
+                out = out + weigh(self._dense(parts, expert, x), weight[:, None])
+        return out
+
+    def _dense(self, parts: Parts, ff: FeedForward, x: Float[Tensor, "query d"]) -> Parts:
+        """Feed-forward with Integrated Gradients through its activation (eq. 12-14, 44)."""
+        pre, pre_linear = pre_activations(self.record, ff, x)
+        if ff.w_gate is None:
+            players = self._players(parts, ff.w_in, ff.b_in, pre)
+            linear = None
+        else:
+            assert ff.b_gate is not None and pre_linear is not None
+            players = self._players(parts, ff.w_gate, ff.b_gate, pre)
+            linear = self._players(parts, ff.w_in, ff.b_in, pre_linear)
+        if self.settings.method == "captum":
+            shared = captum_shares(ff.activation, players, linear, self.settings.n_steps)
+        else:
+            shares = ff.activation.shares(pre, pre_linear)
+            shared = weigh(players, shares.on_pre)
+            if linear is not None:
+                assert shares.on_linear is not None
+                shared = shared + weigh(linear, shares.on_linear)
+            shared = replace(shared, bias=shared.bias + shares.baseline)
+        return project(shared, ff.w_out, ff.b_out)
+
+    def _players(self, parts: Parts, weight: Tensor, bias: Tensor, real: Tensor) -> Parts:
+        players = project(parts, weight, bias)
+        return reconcile(players, real, self.settings.rtol) if self.record.edited else players
+
+
+def pre_activations(
+    record: LayerRecord, ff: FeedForward, x: Float[Tensor, "query d"]
+) -> tuple[Float[Tensor, "query d_mlp"], Float[Tensor, "query d_mlp"] | None]:
+    """The real run's pre-activations: captured, or of an expert recomputed from its input."""
+    return ff.pre_activations(x) if record.pre is None else (record.pre, record.pre_linear)

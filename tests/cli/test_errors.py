@@ -36,7 +36,7 @@ def test_wrong_arguments_are_refused_before_a_model_is_loaded(
     command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     """Status 2, one line, nothing written."""
-    from tl_ffblock import models
+    from tl_ffblock.bridge import loading as models
 
     monkeypatch.setattr(models, "load_model", lambda *_: pytest.fail("a model was loaded"))
     ran = command("map", *arguments)
@@ -99,7 +99,7 @@ def test_without_a_hub_a_name_fails_at_once(command: Command, monkeypatch: pytes
     """Without a network the hub's client is told not to retry, and is as it was afterwards."""
     from huggingface_hub import constants
 
-    from tl_ffblock import models
+    from tl_ffblock.bridge import loading as models
 
     asked: list[bool] = []
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -145,7 +145,7 @@ def test_folders_that_are_no_models(command: Command, folder: Path, tmp_path: Pa
 
 def test_the_librarys_warnings_are_lines(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours are shown as one line each, those of other libraries not at all."""
-    from tl_ffblock import models
+    from tl_ffblock.bridge import loading as models
     from tl_ffblock.errors import ProcessedWeightsWarning
 
     real = models.load_model
@@ -164,7 +164,7 @@ def test_the_librarys_warnings_are_lines(command: Command, folder: Path, monkeyp
 
 def test_interrupted(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C is status 130 and one line."""
-    from tl_ffblock import models
+    from tl_ffblock.bridge import loading as models
 
     def interrupt(name: str) -> Any:
         raise KeyboardInterrupt

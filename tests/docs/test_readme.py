@@ -85,7 +85,7 @@ def test_the_architecture_page_names_every_file() -> None:
     text = (ROOT / "tl_ffblock" / "README.md").read_text(encoding="utf-8")
     package = ROOT / "tl_ffblock"
     files = {path.name for path in package.glob("*.py")} - {"__init__.py"}
-    for folder in ("bridge", "render"):
+    for folder in ("bridge", "page"):
         files |= {f"{folder}/{path.name}" for path in (package / folder).glob("*.py")} - {f"{folder}/__init__.py"}
     missing = files - set(re.findall(r"`([\w/]+\.py)`", text))
     assert not missing, f"tl_ffblock/README.md needs a sentence on {', '.join(sorted(missing))}"

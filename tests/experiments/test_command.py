@@ -93,7 +93,7 @@ def test_a_missing_package_is_told_with_its_extra(
     answer: Answer, monkeypatch: pytest.MonkeyPatch, missing: str, options: dict[str, str], install: str
 ) -> None:
     """Before any work, with the command that installs it."""
-    from tl_ffblock.experiments import extras
+    from tl_ffblock.corpus import extras
 
     find: Any = extras.find_spec
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == missing else find(name))

@@ -214,8 +214,8 @@ def test_a_disk_that_fills_up_at_the_tables_loses_nothing(
     config_of: Callable[..., Any], loaded: Callable[[str], Any], tables_of: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error reaches the caller; a further run reads the shards and writes the tables."""
+    from tl_ffblock.corpus.outputs import outputs as module
     from tl_ffblock.corpus.running.worker import Worker
-    from tl_ffblock.experiments import finish as module
 
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))

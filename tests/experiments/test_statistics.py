@@ -112,7 +112,7 @@ def test_causal_models_have_half_the_pairs() -> None:
 
 def test_merging_in_ranges_is_merging_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small the ranges, every pair comes once with all its occurrences."""
-    from tl_ffblock.experiments import pairs as module
+    from tl_ffblock.corpus.statistics import pair_sums as module
 
     draw = np.random.default_rng(0)
 

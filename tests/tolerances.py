@@ -19,13 +19,13 @@ ARBITRARY_PRECISION = dict(rtol=1e-12, atol=1e-14)
 """float64 against mpmath with 30 digits."""
 
 GOLDEN_FLOAT32 = 2e-5
-"""Issue 2: golden maps by a float32 model, relative, every cell."""
+"""Golden maps by a float32 model, relative, every cell."""
 
 GOLDEN_FLOAT64 = 1e-9
-"""Issue 2: golden maps by a float64 model without rotary tables, relative, every cell."""
+"""Golden maps by a float64 model without rotary tables, relative, every cell."""
 
 GOLDEN_ROTARY = 1e-6
-"""Issue 2: Hugging Face makes rotary tables in float32 also in float64 models."""
+"""Golden maps: Hugging Face makes rotary tables in float32 also in float64 models."""
 
 ORACLE = 1e-9
 """float64 model and float64 oracle on the same run, relative: worst seen 4e-15 (LayerNorm families)."""
@@ -40,17 +40,17 @@ ROADS_FLOAT64 = 1e-12
 """The same in float64."""
 
 COMPLETE_FLOAT64 = {"every other": 1e-10, "bloom": 1e-9, "qwen2_moe": 1e-6, "qwen3_moe": 1e-6}
-"""Issue 2: completeness of float64 models with every parameter perturbed; worst seen 7e-16. Hugging Face's Bloom has its
+"""Completeness of float64 models with every parameter perturbed; worst seen 7e-16. Hugging Face's Bloom has its
 own GELU whose constants have 8 digits; its Qwen-MoE softmax of the router is float32."""
 
 COMPLETE_FLOAT32 = 1e-4
-"""Issue 2: completeness of real float32 models, relative."""
+"""Completeness of real float32 models, relative."""
 
 COMPLETE_BFLOAT16 = 5e-2
 """bfloat16 holds 8 bits: every tensor of the run is rounded by up to 4e-3, a few of them are summed."""
 
 CAPTUM = 1e-6
-"""Issue 2: 50 Gauss-Legendre steps, relative to the map's maximum; captum's float32 weights leave 1e-9."""
+"""50 Gauss-Legendre steps, relative to the map's maximum; captum's float32 weights leave 1e-9."""
 
 BATCH_FLOAT32 = dict(rtol=1e-4, atol=1e-5)
 """The same sequence in another batch: matrix products sum in another order, the norms after them amplify it."""

@@ -149,19 +149,6 @@ def test_cupt_names_its_columns(tmp_path: Path) -> None:
     assert [[found.text[slice(*span)] for span in group] for group in found.groups] == [["take", "walk"]]
 
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no data at ../shared/data")
-@pytest.mark.parametrize(
-    ("file", "sentences"), [("streusle/streusle.ud_dev.conllulex", 554), ("ud_ewt/en_ewt-ud-dev.conllu", 2001)]
-)
-def test_real_treebanks_are_read_whole(file: str, sentences: int) -> None:
-    """Every sentence of STREUSLE and EWT dev, without a problem."""
-    found = read(SHARED / file)
-    assert (len(texts(found)), problems(found)) == (sentences, [])
-
-
 def test_problems_of_a_dataset_column(tmp_path: Path) -> None:
     """A dataset without the column is refused with the columns it has."""
     from tl_ffblock.errors import InputError

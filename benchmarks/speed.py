@@ -29,8 +29,9 @@ from torch import Tensor
 from transformer_lens.model_bridge.sources import build_bridge_from_module
 
 import tl_ffblock as ffb
-from tl_ffblock.layer.fast.buffers import Workspace
+from tl_ffblock.layer.fast.buffers import Buffers
 from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
+from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import PROGRAMS, Feed, scope_names
 from tl_ffblock.layer.settings import Settings
@@ -159,7 +160,7 @@ def layer_table(size: Size, lengths: list[int], threads: int, quick: bool) -> li
         sample = [0, n // 2, n - 1] if quick else sorted({0, n // 4, n // 2, 3 * n // 4, n - 1})
         with torch.no_grad():
             product = one_product(pairs, record.block.feed_forward.w_out)
-            layer = partial(contribution_norms, record, exact, scopes, Workspace())
+            layer = partial(contribution_norms, record, exact, scopes, buffers=Buffers(), products=HeadProducts())
             product(), layer()
             bound, ours = in_turn(product, layer, threads, 15 if n < LONG else 3)
             chosen = [record.rows(slice(i, i + 1)) for i in sample]

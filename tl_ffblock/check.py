@@ -22,7 +22,7 @@ from tl_ffblock.bridge.capture import capture, select_layers
 from tl_ffblock.bridge.families import Model, identify
 from tl_ffblock.bridge.inputs import Batch, prepare, run
 from tl_ffblock.bridge.selfcheck import identities
-from tl_ffblock.bridge.weights import is_processed, working_dtype
+from tl_ffblock.bridge.weights import head_products, is_processed, working_dtype
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import CaptureError, FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.fast.norms import contribution_norms
@@ -213,7 +213,7 @@ def _of_layer(known: Model, record: LayerRecord, settings: Settings) -> list[Fin
     try:
         for name, error in identities(record):
             found.append(Finding("identity", name, record.layer, error))
-        norms = contribution_norms(record, settings, scope_names(known.family.order))
+        norms = contribution_norms(record, settings, scope_names(known.family.order), products=head_products(known))
     except (RuntimeError, ValueError) as error:
         if isinstance(error, FFBlockError):
             raise

@@ -19,9 +19,9 @@ from tl_ffblock.bridge.families import Model, identify
 from tl_ffblock.bridge.inputs import Batch, is_single, label, prepare, run
 from tl_ffblock.bridge.selfcheck import check_once
 from tl_ffblock.bridge.taps import is_listened_to
-from tl_ffblock.bridge.weights import is_processed, working_dtype
+from tl_ffblock.bridge.weights import head_products, is_processed, working_dtype
 from tl_ffblock.errors import CompletenessError, InputError, ProcessedWeightsWarning
-from tl_ffblock.layer.fast.buffers import Workspace
+from tl_ffblock.layer.fast.buffers import Buffers
 from tl_ffblock.layer.fast.norms import LayerNorms, contribution_norms
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import select_scopes
@@ -203,12 +203,14 @@ class _Assembly(_Sequences):
         self.scopes = scopes
         self.layers = layers
         self.progress = progress
-        self._workspace = Workspace()
+        self._buffers = Buffers()
         self._tables: list[dict[str, dict[str, Tensor]]] = [{name: {} for name in TABLES} for _ in self.lengths]
 
     def __call__(self, record: LayerRecord) -> None:
         for index, one in self.records(record):
-            norms = contribution_norms(one, self.settings, self.scopes, self._workspace)
+            norms = contribution_norms(
+                one, self.settings, self.scopes, buffers=self._buffers, products=head_products(self.model)
+            )
             self.certify(one, norms.completeness)
             self._keep(index, record.layer, norms)
         self.progress.step()

@@ -142,7 +142,7 @@ def test_asking_for_few_scopes_changes_no_number(make_record: Callable[..., Any]
 def test_a_workspace_changes_no_number(make_record: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers of other sizes, orders and dtypes, one after the other in the same memory, of one or of many groups of tokens."""
     from tl_ffblock.layer.fast import head_sums as mixes
-    from tl_ffblock.layer.fast.buffers import Workspace
+    from tl_ffblock.layer.fast.buffers import Buffers
     from tl_ffblock.layer.fast.norms import contribution_norms
     from tl_ffblock.layer.settings import Settings
 
@@ -157,18 +157,18 @@ def test_a_workspace_changes_no_number(make_record: Callable[..., Any], monkeypa
     alone = [contribution_norms(record, Settings(), tuple(record.whole)) for record in records]
     for group_bytes in (mixes.CPU_GROUP_BYTES, 1):
         monkeypatch.setattr(mixes, "CPU_GROUP_BYTES", group_bytes)
-        workspace = Workspace()
+        workspace = Buffers()
         for record, expected in [*zip(records, alone, strict=True)] * 2:
-            found = contribution_norms(record, Settings(), tuple(record.whole), workspace)
+            found = contribution_norms(record, Settings(), tuple(record.whole), buffers=workspace)
             for scope in record.whole:
                 torch.testing.assert_close(found.values[scope], expected.values[scope], rtol=1e-5, atol=1e-6)
 
 
 def test_memory_of_a_workspace_is_made_anew_for_another_owner() -> None:
     """What one owner made stays until the name is taken, by anyone; other names, dtypes and sizes stand apart."""
-    from tl_ffblock.layer.fast.buffers import Workspace
+    from tl_ffblock.layer.fast.buffers import Buffers
 
-    workspace, like, calls = Workspace(), torch.zeros(1), []
+    workspace, like, calls = Buffers(), torch.zeros(1), []
 
     def made(owner: object, size: int, value: float, like: Tensor = like) -> Tensor:
         def make(memory: Tensor) -> None:

@@ -17,10 +17,10 @@ from tl_ffblock.bridge.families import Model
 from tl_ffblock.bridge.sites import branch_norms, ff_norm, has_experts, next_norm
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
-from tl_ffblock.layer.fast.products import FoldStore
+from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.records import AttentionWeights, Block, Experts, FeedForward, Norm
 
-_folds: WeakKeyDictionary[object, FoldStore] = WeakKeyDictionary()
+_products: WeakKeyDictionary[object, HeadProducts] = WeakKeyDictionary()
 
 _ACTIVATION_ATTRIBUTES = ("act", "act_fn", "activation_fn", "gelu_impl", "activation")
 
@@ -57,6 +57,11 @@ def read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
         ) from error
 
 
+def head_products(model: Model) -> HeadProducts:
+    """The products of a model's weights that the fast road makes once and keeps while the model lives."""
+    return _products.setdefault(model.hooked, HeadProducts())
+
+
 def _read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
     block = model.hooked.blocks[layer]
     return Block(
@@ -65,7 +70,6 @@ def _read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
         causal=model.family.causal,
         attention=_attention(block.attn, _input_norm(model, layer, dtype), dtype),
         feed_forward=_experts(model, layer, dtype) if has_experts(block.mlp) else _feed_forward(model, layer, dtype),
-        folds=_folds.setdefault(model.hooked, FoldStore()),
         **_norms(model, layer, dtype),
     )
 

@@ -5,14 +5,13 @@ a run from which everything else follows. Axis names: `head query key d d_head d
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.layer.activations import Activation
-from tl_ffblock.layer.fast.products import FoldStore
 from tl_ffblock.layer.scopes import INPUT, NormName, Order
 
 
@@ -101,8 +100,6 @@ class Block:
     """LayerNorm after the first residual (post_ln)."""
     out_norm: Norm | None = None
     """post_ln: LayerNorm after the second residual; else the next layer's first norm or the final norm."""
-    folds: FoldStore = field(default_factory=FoldStore, repr=False)
-    """Matrices made once of these weights, kept with the model."""
 
     def norm(self, name: NormName) -> Norm:
         """A norm that the order has."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-class Workspace:
+class Buffers:
     """Uninitialised memory by name, for one call on one thread: who takes a name overwrites what was there."""
 
     def __init__(self) -> None:

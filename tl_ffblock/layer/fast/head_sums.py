@@ -20,7 +20,8 @@ from einops import einsum, rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.layer.fast.buffers import Workspace
+from tl_ffblock.layer.fast.buffers import Buffers
+from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.records import LayerRecord, Norm
 
 CPU_GROUP_BYTES, GPU_GROUP_BYTES = 16 * 2**20, 512 * 2**20
@@ -35,7 +36,7 @@ _GRAM_KEYS = 32
 
 
 @dataclass(frozen=True)
-class Mix:
+class HeadSum:
     """A linear scope of all pairs."""
 
     norms: tuple[Norm, ...] = ()
@@ -44,37 +45,37 @@ class Mix:
     """None where no head takes part (the input alone)."""
     own: Float[Tensor, "query d"] | None = None
 
-    def __add__(self, other: "Mix") -> "Mix":
+    def __add__(self, other: "HeadSum") -> "HeadSum":
         """The sum of two mixes, of which one has no heads."""
         heads = self if self.scale is not None else other
         if self.own is None or other.own is None:
             return replace(heads, own=other.own if self.own is None else self.own)
         return replace(heads, own=self.own + other.own)
 
-    def normalised(self, norm: Norm, scale: Float[Tensor, "query 1"]) -> "Mix":
+    def normalised(self, norm: Norm, scale: Float[Tensor, "query 1"]) -> "HeadSum":
         """The mix through a norm."""
         own = None if self.own is None else norm.linear(self.own) / scale
-        return Mix((*self.norms, norm), None if self.scale is None else self.scale / scale, own)
+        return HeadSum((*self.norms, norm), None if self.scale is None else self.scale / scale, own)
 
 
 class Group:
     """Some neighbouring source tokens with what their heads' values become on the way."""
 
-    def __init__(self, pairs: "Pairs", keys: slice) -> None:
+    def __init__(self, pairs: "ReachablePairs", keys: slice) -> None:
         self.keys = keys
         self.first_row = pairs.first_row(keys.start)
         self.pattern: Float[Tensor, "key row head"] = rearrange(
             pairs.record.pattern[:, self.first_row :, keys], "head row key -> key row head"
         ).contiguous()
         self._values = pairs.values[keys]
-        self._workspace, self._mark = pairs.workspace, object()
+        self._buffers, self._mark = pairs.buffers, object()
         w_o = pairs.record.block.attention.w_o
         self._bases: dict[tuple[int, ...], Tensor] = {
             (): einsum(self._values, w_o, "key head e, head e d -> key head d")
         }
         self._scaled: dict[int, Tensor] = {}
 
-    def weights(self, mix: Mix) -> Float[Tensor, "key row head"]:
+    def weights(self, mix: HeadSum) -> Float[Tensor, "key row head"]:
         """`scale_i alpha[h,i,j]`: how much of every basis vector a part of the mix holds."""
         assert mix.scale is not None
         if id(mix) not in self._scaled:
@@ -97,7 +98,7 @@ class Group:
             torch.mm(self.basis(norms).flatten(0, 1), w, out=mixed.flatten(0, 1))
 
         n_keys, n_heads, _ = self._values.shape
-        return self._workspace.made(f"mixed.{name}", self._mark, n_keys, n_heads, w.shape[1], like=w, make=make)
+        return self._buffers.made(f"mixed.{name}", self._mark, n_keys, n_heads, w.shape[1], like=w, make=make)
 
     def through_folded(self, name: str, folded: Float[Tensor, "head d_head d_mlp"]) -> Float[Tensor, "key head d_mlp"]:
         """`B[h,j] W` from the values by a matrix that was folded before."""
@@ -106,7 +107,7 @@ class Group:
             torch.bmm(self._values.transpose(0, 1), folded, out=mixed)
 
         n_keys, n_heads, _ = self._values.shape
-        mixed = self._workspace.made(
+        mixed = self._buffers.made(
             f"mixed.{name}", self._mark, n_heads, n_keys, folded.shape[2], like=folded, make=make
         )
         return mixed.transpose(0, 1)
@@ -141,12 +142,19 @@ class Tile:
         return table[self.within, self.rows.start - first_row : self.rows.stop - first_row]
 
 
-class Pairs:
+class ReachablePairs:
     """All pairs of a query and a source token that it can see; queries ascend."""
 
-    def __init__(self, record: LayerRecord, values: Float[Tensor, "key head d_head"], workspace: Workspace) -> None:
+    def __init__(
+        self,
+        record: LayerRecord,
+        values: Float[Tensor, "key head d_head"],
+        buffers: Buffers,
+        products: HeadProducts,
+    ) -> None:
         self.record = record
-        self.workspace = workspace
+        self.buffers = buffers
+        self.products = products
         self.values = values
         self.positions: list[int] = record.queries.tolist()
         self.n_queries, self.n_keys = len(self.positions), record.resid_pre.shape[0]

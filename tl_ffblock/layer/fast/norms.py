@@ -17,9 +17,10 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.layer.fast.buffers import Workspace
-from tl_ffblock.layer.fast.head_sums import Mix, Pairs, gram_norms
-from tl_ffblock.layer.fast.pair_rows import PackedRows
+from tl_ffblock.layer.fast.buffers import Buffers
+from tl_ffblock.layer.fast.head_sums import HeadSum, ReachablePairs, gram_norms
+from tl_ffblock.layer.fast.pair_rows import PairRows
+from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.parts import Parts, attention_bias, token_values
 from tl_ffblock.layer.records import LayerRecord, Norm
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise
@@ -38,15 +39,25 @@ class LayerNorms:
 
 
 def contribution_norms(
-    record: LayerRecord, settings: Settings, scopes: tuple[str, ...], workspace: Workspace | None = None
+    record: LayerRecord,
+    settings: Settings,
+    scopes: tuple[str, ...],
+    *,
+    buffers: Buffers | None = None,
+    products: HeadProducts | None = None,
 ) -> LayerNorms:
-    """Norms of all parts of one sequence's record, for the asked scopes; its queries ascend.
+    """Norms of all parts of one sequence's record, for the asked scopes.
 
-    Calls that follow one another go faster with one workspace for all.
+    Args:
+        record: One layer of one sequence; its queries ascend.
+        settings: How the decomposition is made.
+        scopes: Scopes of the block's order.
+        buffers: Memory to work in. Layers that follow one another go faster with the same for all; None takes new memory.
+        products: Products of the weights that were made before, kept by the caller with the model; None makes them anew.
     """
     if settings.method == "captum":
         return norms_of_vectors(record, settings, scopes)
-    values, packed_sum = _LayerOfPairs(record, settings, scopes, workspace or Workspace()).run()
+    values, packed_sum = _LayerOfPairs(record, settings, scopes, buffers or Buffers(), products or HeadProducts()).run()
     sums: dict[str, Parts] = {}
     for scope, part in walk(_Aggregate(record, settings, packed_sum)):
         sums[scope] = part
@@ -107,13 +118,20 @@ class _Aggregate(LayerRun):
 class _LayerOfPairs:
     """The norms of all pairs of one layer."""
 
-    def __init__(self, record: LayerRecord, settings: Settings, scopes: tuple[str, ...], workspace: Workspace) -> None:
+    def __init__(
+        self,
+        record: LayerRecord,
+        settings: Settings,
+        scopes: tuple[str, ...],
+        buffers: Buffers,
+        products: HeadProducts,
+    ) -> None:
         self.record = record
         self.settings = settings
         self.scopes = scopes
-        self.pairs = Pairs(record, token_values(record, settings.value_bias)[0], workspace)
-        self.mixes: dict[str, Mix] = {}
-        self.packed: PackedRows | None = None
+        self.pairs = ReachablePairs(record, token_values(record, settings.value_bias)[0], buffers, products)
+        self.mixes: dict[str, HeadSum] = {}
+        self.packed: PairRows | None = None
         self._plan()
 
     def run(self) -> tuple[dict[str, Float[Tensor, "query key"]], Float[Tensor, "query d"] | None]:
@@ -155,7 +173,7 @@ class _LayerOfPairs:
             wanted = step.scope in self.scopes
             match step.operation:
                 case Attend():
-                    self.mixes[step.scope] = Mix(scale=torch.ones_like(self.record.tensor(INPUT)[:, :1]))
+                    self.mixes[step.scope] = HeadSum(scale=torch.ones_like(self.record.tensor(INPUT)[:, :1]))
                 case Add(left, right):
                     self._add(step.scope, self._mix(left), self._mix(right), wanted=wanted)
                 case Normalise(of, name):
@@ -168,28 +186,28 @@ class _LayerOfPairs:
                 case Feed(of):
                     self._feed(step.scope, self.mixes[of], self.record.tensor(of), wanted=wanted)
 
-    def _mix(self, operand: str) -> Mix | None:
+    def _mix(self, operand: str) -> HeadSum | None:
         """A linear scope or the layer's input; None from the feed-forward on."""
-        return Mix(own=self.record.tensor(INPUT)) if operand == INPUT else self.mixes.get(operand)
+        return HeadSum(own=self.record.tensor(INPUT)) if operand == INPUT else self.mixes.get(operand)
 
-    def _rows(self) -> PackedRows:
+    def _rows(self) -> PairRows:
         assert self.packed is not None
         return self.packed
 
-    def _add(self, scope: str, left: Mix | None, right: Mix | None, *, wanted: bool) -> None:
+    def _add(self, scope: str, left: HeadSum | None, right: HeadSum | None, *, wanted: bool) -> None:
         assert right is not None
         if left is None:
             self._rows().step(scope, right, wanted=wanted)
         else:
             self.mixes[scope] = left + right
 
-    def _feed(self, scope: str, mix: Mix, x: Float[Tensor, "query d"], *, wanted: bool) -> None:
+    def _feed(self, scope: str, mix: HeadSum, x: Float[Tensor, "query d"], *, wanted: bool) -> None:
         if mix.scale is not None:
-            self.packed = PackedRows(self.pairs, mix, x, self.settings)
+            self.packed = PairRows(self.pairs, mix, x, self.settings)
             self.packed.step(scope, None, wanted=wanted)
             return
         # A parallel block's feed-forward reads its own position only.
         assert mix.own is not None
         run = LayerRun(replace(self.record, edited=False), self.settings)
         alone = run.feed_forward(Parts(mix.own[:, None], torch.zeros_like(mix.own)), x)
-        self.mixes[scope] = Mix(own=alone.tokens[:, 0])
+        self.mixes[scope] = HeadSum(own=alone.tokens[:, 0])

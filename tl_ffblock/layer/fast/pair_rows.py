@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.layer.fast.head_sums import Group, Mix, Pairs, Tile
+from tl_ffblock.layer.fast.head_sums import Group, HeadSum, ReachablePairs, Tile
 from tl_ffblock.layer.records import FeedForward, LayerRecord, Norm
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import pre_activations
@@ -45,7 +45,9 @@ class _Branch:
 class _Expert:
     """One feed-forward with its coefficients of Integrated Gradients at every row it serves."""
 
-    def __init__(self, pairs: Pairs, ff: FeedForward, mix: Mix, x: Float[Tensor, "query d"], served: "_Served") -> None:
+    def __init__(
+        self, pairs: ReachablePairs, ff: FeedForward, mix: HeadSum, x: Float[Tensor, "query d"], served: "_Served"
+    ) -> None:
         assert mix.scale is not None
         pre, pre_linear = ff.pre_activations(x) if served.weight is not None else pre_activations(pairs.record, ff, x)
         shares = ff.activation.shares(pre, pre_linear)
@@ -86,10 +88,10 @@ class _Served:
     weight: Float[Tensor, " query"] | None
 
 
-class PackedRows:
+class PairRows:
     """Packs the pairs that can be reached and takes the norms of what the feed-forward makes of them."""
 
-    def __init__(self, pairs: Pairs, mix: Mix, x: Float[Tensor, "query d"], settings: Settings) -> None:
+    def __init__(self, pairs: ReachablePairs, mix: HeadSum, x: Float[Tensor, "query d"], settings: Settings) -> None:
         self.pairs = pairs
         self.mix = mix
         self.settings = settings
@@ -97,7 +99,7 @@ class PackedRows:
         """Filled for every scope that `step` wants."""
         self.sum = torch.zeros_like(x)
         """Sum over source tokens of the feed-forward's rows."""
-        self._steps: list[tuple[str, Mix | tuple[Norm, Tensor] | None]] = []
+        self._steps: list[tuple[str, HeadSum | tuple[Norm, Tensor] | None]] = []
         self._experts = _experts_of(pairs, mix, x)
         n_buffers = max(len(expert.branches) for expert in self._experts)
         d_mlp, d_model = max(expert.w_out.shape[0] for expert in self._experts), x.shape[1]
@@ -105,13 +107,13 @@ class PackedRows:
         """Pre-activations of one source token and head."""
         self._capacity = settings.rows((n_buffers * d_mlp + 2 * d_model) * x.element_size(), x.device)
         self._buffers = [
-            pairs.workspace.take(f"packed.{number}", self._capacity * d_mlp, like=x) for number in range(n_buffers)
+            pairs.buffers.take(f"packed.{number}", self._capacity * d_mlp, like=x) for number in range(n_buffers)
         ]
-        self._out = pairs.workspace.take("out", self._capacity, d_model, like=x)
+        self._out = pairs.buffers.take("out", self._capacity, d_model, like=x)
         self._waiting: list[Tile] = []
         self._used = 0
 
-    def step(self, scope: str, operation: Mix | tuple[Norm, Tensor] | None, *, wanted: bool) -> None:
+    def step(self, scope: str, operation: HeadSum | tuple[Norm, Tensor] | None, *, wanted: bool) -> None:
         """A scope from the feed-forward on: the rows themselves (None), a mix added, or a norm with its scale."""
         self._steps.append((scope, operation))
         if wanted:
@@ -134,7 +136,7 @@ class PackedRows:
         rows = cells // self.pairs.n_keys
         self.sum.index_add_(0, rows, out)
         for scope, operation in self._steps:
-            if isinstance(operation, Mix):
+            if isinstance(operation, HeadSum):
                 self._add_mix(out, operation)
             elif operation is not None:
                 norm, scale = operation
@@ -184,7 +186,7 @@ class PackedRows:
         _add_own(packed, own, expert.own)
         return self.settings.multiply(packed[:used], expert.w_out, out)
 
-    def _add_mix(self, out: Float[Tensor, "pair d"], mix: Mix) -> None:
+    def _add_mix(self, out: Float[Tensor, "pair d"], mix: HeadSum) -> None:
         start = 0
         own: list[tuple[int, int]] = []
         for tile in self._waiting:
@@ -210,7 +212,7 @@ def _add_own(
         out[pairs] += own[rows]
 
 
-def _experts_of(pairs: Pairs, mix: Mix, x: Float[Tensor, "query d"]) -> list[_Expert]:
+def _experts_of(pairs: ReachablePairs, mix: HeadSum, x: Float[Tensor, "query d"]) -> list[_Expert]:
     ff, routing = pairs.record.block.feed_forward, pairs.record.routing
     if isinstance(ff, FeedForward):
         return [_Expert(pairs, ff, mix, x, _Served(0, 0, None))]
@@ -220,7 +222,7 @@ def _experts_of(pairs: Pairs, mix: Mix, x: Float[Tensor, "query d"]) -> list[_Ex
     return [_Expert(pairs, ff.experts[one.number], mix, x, one) for one in served]
 
 
-def _fold(pairs: Pairs, mix: Mix, name: str, w: Tensor) -> Float[Tensor, "head d_head d_mlp"] | None:
+def _fold(pairs: ReachablePairs, mix: HeadSum, name: str, w: Tensor) -> Float[Tensor, "head d_head d_mlp"] | None:
     """Heads and input matrix folded, where that is less work than mixing every head's vector through it."""
     record: LayerRecord = pairs.record
     w_o = record.block.attention.w_o
@@ -235,4 +237,4 @@ def _fold(pairs: Pairs, mix: Mix, name: str, w: Tensor) -> Float[Tensor, "head d
         return vectors
 
     gains = [norm.gain for norm in mix.norms]
-    return record.block.folds.fold((record.layer, name), w_o, linear, w, gains=gains, keep=keep)
+    return pairs.products.product((record.layer, name), w_o, linear, w, gains=gains, keep=keep)

@@ -25,12 +25,12 @@ class _Folded:
 
 
 @dataclass
-class FoldStore:
+class HeadProducts:
     """The folded matrices of one model."""
 
     _kept: dict[tuple[int, str], _Folded] = field(default_factory=dict)
 
-    def fold(
+    def product(
         self,
         key: tuple[int, str],
         w_o: Float[Tensor, "head d_head d"],

@@ -1,8 +1,10 @@
 """Shared fixtures. The package is imported inside them, since a hook that checks shapes may sit on its import."""
 
+import contextlib
 import functools
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -150,3 +152,17 @@ def _shared_models_stay_as_they_were() -> Iterator[None]:
     yield
     for model, before in _shared:
         assert callbacks_of(model) == before
+
+
+@pytest.fixture(scope="session")
+def everything_from() -> Callable[[int], bytes]:
+    """All that comes out of a pseudo-terminal until its other end is closed; one read gives one write of it, or several."""
+
+    def read(master: int) -> bytes:
+        shown = b""
+        with contextlib.suppress(OSError):
+            while block := os.read(master, 4096):
+                shown += block
+        return shown
+
+    return read

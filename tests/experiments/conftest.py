@@ -1,7 +1,5 @@
 """Tiny models saved to folders, tiny corpora, and runs of them."""
 
-import contextlib
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -67,20 +65,6 @@ def config_of(model_folder: Callable[[str], str], corpus: Path, tmp_path: Path) 
         return Config(experiment, model_folder(family), out=str(tmp_path / out), **fields)
 
     return config
-
-
-@pytest.fixture(scope="session")
-def everything_from() -> Callable[[int], bytes]:
-    """All that comes out of a pseudo-terminal until its other end is closed; one read gives one write of it, or several."""
-
-    def read(master: int) -> bytes:
-        shown = b""
-        with contextlib.suppress(OSError):
-            while block := os.read(master, 4096):
-                shown += block
-        return shown
-
-    return read
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,13 @@ from tl_ffblock.corpus.extras import require
 from tl_ffblock.corpus.outputs.outputs import Finished, finish
 from tl_ffblock.corpus.running.fingerprint import fingerprint
 from tl_ffblock.corpus.running.local_engine import run_local
-from tl_ffblock.corpus.running.progress import Progress
 from tl_ffblock.corpus.running.ray_engine import run_ray
 from tl_ffblock.corpus.running.settings import Config
 from tl_ffblock.corpus.running.shards import Plan, make_plan
 from tl_ffblock.corpus.running.store import Store
 from tl_ffblock.corpus.running.worker import Worker
 from tl_ffblock.corpus.study import Tables
+from tl_ffblock.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def run(config: Config, *, model: Any = None) -> Outcome:
     mark = fingerprint(config, worker.model, plan)
     store = Store(config.folder, mark)
     done = sum(_size(plan, shard) for shard in store.verify())
-    with Progress(config.experiment, len(plan.chosen), done) as progress:
+    with Progress(config.experiment, len(plan.chosen), "sequence", done=done, kind="lasting") as progress:
         if config.engine == "ray":
             failed = run_ray(config, mark["model.weights"], plan, store, progress)
         else:

@@ -2,10 +2,10 @@
 
 import time
 
-from tl_ffblock.corpus.running.progress import Progress
 from tl_ffblock.corpus.running.shards import Plan
 from tl_ffblock.corpus.running.store import Store
 from tl_ffblock.corpus.running.worker import OF_THE_MACHINE, Worker
+from tl_ffblock.progress import Progress
 
 PATIENCE = 0.5
 """Seconds between looks at shards that another process holds."""

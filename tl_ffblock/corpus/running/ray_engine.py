@@ -12,13 +12,13 @@ from typing import Any
 from tl_ffblock.bridge.loading import load_model
 from tl_ffblock.corpus.running.fingerprint import weights_digest
 from tl_ffblock.corpus.running.local_engine import PATIENCE
-from tl_ffblock.corpus.running.progress import Progress
 from tl_ffblock.corpus.running.settings import Config
 from tl_ffblock.corpus.running.shards import Plan
 from tl_ffblock.corpus.running.store import Store
 from tl_ffblock.corpus.running.worker import OF_THE_MACHINE, Worker
 from tl_ffblock.corpus.texts.texts import Sequence
 from tl_ffblock.errors import FFBlockError, ModelLoadError
+from tl_ffblock.progress import Progress
 
 LIVES = 20
 """How often a worker may die and a shard be tried again before the run gives up."""

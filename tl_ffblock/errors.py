@@ -16,6 +16,10 @@ class ScopeKeyError(FFBlockError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class LayerError(InputError, ScopeKeyError):
+    """A model or a result has no such layer: a wrong argument and a missing key in one."""
+
+
 class UnsupportedModelError(FFBlockError, NotImplementedError):
     """The model, or the way it was loaded, cannot be decomposed exactly."""
 

@@ -63,7 +63,7 @@ HOSTILE = (
 
 def test_hostile_tokens_are_text(build, show):
     """Script, markup, white space, zero-width and right-to-left tokens run nothing and are all there to read."""
-    from tl_ffblock.results.maps import visible
+    from tl_ffblock.results.tokens import visible
 
     screen = show(build(len(HOSTILE), tokens=HOSTILE, model="<b onclick=x>"))
     n = len(HOSTILE)

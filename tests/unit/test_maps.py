@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 TOKENS = ("[CLS]", "a b", "\n", "", "é")
+LAYERS_HELD = "there are layers 1, 4 (negative numbers count from the end)"
 
 
 def make(seed: int = 0, **changes: Any) -> Any:
@@ -56,6 +57,8 @@ def test_a_layer_is_indexed_by_the_models_own_number(maps: Any) -> None:
     assert maps["AtbFf"].shape == (2, 3, 5)
     torch.testing.assert_close(maps["AtbFf", 4], maps["AtbFf"][1], rtol=0, atol=0)
     torch.testing.assert_close(maps.bias["Atb", 1], maps.bias["Atb"][0], rtol=0, atol=0)
+    torch.testing.assert_close(maps["AtbFf", -1], maps["AtbFf", 4], rtol=0, atol=0)
+    torch.testing.assert_close(maps.bias["Atb", -2], maps.bias["Atb", 1], rtol=0, atol=0)
     assert maps.scopes == ("Atb", "AtbFf")
     assert len(maps.values) == 2
 
@@ -66,9 +69,11 @@ def test_a_layer_is_indexed_by_the_models_own_number(maps: Any) -> None:
     [
         ("AtbLn", "no scope 'AtbLn' here; there are Atb, AtbFf"),
         (("AtbLn", 1), "no scope 'AtbLn' here; there are Atb, AtbFf"),
-        (("Atb", 0), "no layer 0 here; there are layers 1, 4"),
-        (("Atb", -1), "no layer -1 here; there are layers 1, 4"),
-        (("Atb", "4"), "no layer '4' here; there are layers 1, 4"),
+        (("Atb", 0), f"no layer 0 here; {LAYERS_HELD}"),
+        (("Atb", -3), f"no layer -3 here; {LAYERS_HELD}"),
+        (("Atb", "4"), f"no layer '4' here; {LAYERS_HELD}"),
+        (("Atb", [1, 4]), f"no layer [1, 4] here; {LAYERS_HELD}"),
+        (("Atb", True), f"no layer True here; {LAYERS_HELD}"),
     ],
 )
 def test_a_missing_key_says_what_there_is(maps: Any, key: Any, text: str) -> None:
@@ -299,6 +304,6 @@ def test_repr_says_what_a_reader_asks_first(maps: Any) -> None:
 )
 def test_visible_shows_what_a_page_would_hide(token: str, shown: str) -> None:
     """White space, nothing at all, and characters that turn text around are shown by a mark; the rest stays."""
-    from tl_ffblock.results.maps import visible
+    from tl_ffblock.results.tokens import visible
 
     assert visible(token) == shown

@@ -134,7 +134,7 @@ def _print_summary(console: "Console", maps: "ContributionMaps") -> None:
     """What the page shows at first sight, for a terminal."""
     from rich.text import Text
 
-    from tl_ffblock.results.maps import visible
+    from tl_ffblock.results.tokens import visible
 
     tokens = " ".join(visible(token) for token in maps.tokens)
     console.print(Text(f"{maps.model} ({maps.order}), {len(maps.tokens)} tokens", style="bold"))

@@ -17,7 +17,9 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import equally_long
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.layer.vectors import Decomposition
-from tl_ffblock.results.maps import ContributionMaps, visible, write_atomically
+from tl_ffblock.results.files import write_atomically
+from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.tokens import visible
 
 Hooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tl_ffblock.results.ranks import centred_ranks
+
 Numbers = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
@@ -43,14 +45,11 @@ def rank_correlation(
     prediction: Numbers, effect: Numbers, layer: Labels, prompt: Labels, weights: Numbers
 ) -> Correlation:
     """Spearman's rho within every layer; `weights` [draw prompt] counts how often a draw took each prompt."""
-    from scipy.stats import rankdata
-
     layers = np.unique(layer)
     moments = np.zeros((weights.shape[1], len(layers), 6))
     for number, one in enumerate(layers):
         here = layer == one
-        x, y = (rankdata(values[here]) for values in (prediction, effect))
-        x, y = x - x.mean(), y - y.mean()
+        x, y = (centred_ranks(values[here]) for values in (prediction, effect))
         columns = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
         np.add.at(moments[:, number], prompt[here], columns)
     counts = moments[:, :, 0].sum(axis=0).astype(np.int64)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -22,7 +21,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError
+from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.layer.scopes import STEPS, Order, scope_names
+from tl_ffblock.results.files import write_atomically
+from tl_ffblock.results.tokens import visible
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +35,7 @@ TABLES = ("values", "bias", "remainder", "completeness")
 
 
 class ScopeTable(Mapping[str, Tensor]):
-    """Tensors by scope, their first axis the layers: `table[scope]` or `table[scope, layer]`."""
+    """Tensors by scope, their first axis the layers: `table[scope]` or `table[scope, layer]`, -1 the last layer held."""
 
     def __init__(self, data: Mapping[str, Tensor], layers: Sequence[int]) -> None:
         self._data = dict(data)
@@ -49,9 +51,7 @@ class ScopeTable(Mapping[str, Tensor]):
             raise ScopeKeyError(f"no scope {scope!r} here; there are {', '.join(self._data)}")
         if layer is None:
             return self._data[scope]
-        if layer not in self._layers:
-            raise ScopeKeyError(f"no layer {layer!r} here; there are layers {', '.join(map(str, self._layers))}")
-        return self._data[scope][self._layers.index(layer)]
+        return self._data[scope][self._layers.index(layer_number(layer, self._layers))]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._data)
@@ -65,7 +65,7 @@ class ContributionMaps:
     """Contributions of every source token to every asked position, by scope and layer.
 
     `maps[scope]` is `Float[layer query key]`, `maps[scope, layer]` is `Float[query key]` with the
-    model's own layer number. Rows are the positions in `queries` (all of them unless asked
+    model's own layer number, negative ones counted from the last layer held. Rows are the positions in `queries` (all of them unless asked
     otherwise), columns all tokens. `bias`, `remainder` and `completeness` are indexed the same way
     and give one number per query.
     """
@@ -264,7 +264,7 @@ class ContributionMaps:
         return "\n".join(
             [
                 f"ContributionMaps: {kind} of {self.model} ({self.order}) · {len(self.tokens)} tokens{rows}"
-                f" · {_ranges(self.layers)} · {str(first.dtype).removeprefix('torch.')}",
+                f" · layer{'s' if len(self.layers) > 1 else ''} {spans(self.layers)} · {str(first.dtype).removeprefix('torch.')}",
                 f"  tokens        {text if len(text) <= 100 else text[:97] + '...'}",
                 f"  scopes        {', '.join(self.scopes)}",
                 f"  completeness  worst relative error {error:.1e} ({scope}, layer {layer}, query {query}"
@@ -273,38 +273,9 @@ class ContributionMaps:
         )
 
 
-def visible(token: str) -> str:
-    """A token with its white space made visible: `·` space, `↵` newline, `⇥` tab; empty text is `∅`."""
-    shown = token.replace(" ", "·").replace("\r", "␍").replace("\n", "↵").replace("\t", "⇥")
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in shown) or "∅"
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write under a temporary name in the same folder, then rename: all of it or nothing."""
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: the folder {path.parent} does not exist; make it first.")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def _brief(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."
-
-
-def _ranges(layers: tuple[int, ...]) -> str:
-    contiguous = len(layers) > 2 and layers == tuple(range(layers[0], layers[-1] + 1))
-    text = f"{layers[0]}-{layers[-1]}" if contiguous else ", ".join(map(str, layers))
-    return ("layer " if len(layers) == 1 else "layers ") + text
 
 
 def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:

@@ -1,6 +1,6 @@
 """Measures that read maps: how much a component changed the mixing, and which pairs it amplified."""
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.ranks import Normalise, rank_change, shares
 
 Cells: TypeAlias = Literal["reachable", "all"]
 
@@ -32,22 +33,16 @@ def contextualization_change(
         InputError: if `maps` is a difference or `cells` is not one of the two.
         ScopeKeyError: if a scope is missing.
     """
-    from scipy.stats import rankdata
-
     _refuse_differences(maps)
-    if cells not in ("reachable", "all"):
+    if cells not in get_args(Cells):
         raise InputError(f'cells={cells!r}: expected "reachable" or "all".')
     keep = reachable(maps) if cells == "reachable" else torch.ones_like(reachable(maps))
-    changes = []
-    for first, second in zip(maps[before], maps[after], strict=True):
-        ranks = torch.stack([torch.as_tensor(rankdata(m.cpu()[keep].double().numpy())) for m in (first, second)])
-        ranks = ranks - ranks.mean(dim=1, keepdim=True)
-        changes.append(1 - (ranks[0] @ ranks[1]) / (ranks[0].norm() * ranks[1].norm()))
-    return torch.stack(changes)
+    changes = [rank_change(*pair, keep) for pair in zip(maps[before].cpu(), maps[after].cpu(), strict=True)]
+    return torch.tensor(changes, dtype=torch.float64)
 
 
 def amplification(
-    maps: ContributionMaps, before: str, after: str, *, normalise: Literal["column", "row"] = "column"
+    maps: ContributionMaps, before: str, after: str, *, normalise: Normalise = "column"
 ) -> Float[Tensor, "layer query key"]:
     """How much each token pair gained between two scopes: the difference of the normalised maps.
 
@@ -66,20 +61,12 @@ def amplification(
         ScopeKeyError: if a scope is missing.
     """
     _refuse_differences(maps)
-    if normalise not in ("column", "row"):
-        raise InputError(f'normalise={normalise!r}: expected "column" or "row".')
     if normalise == "column" and len(maps.queries) != len(maps.tokens):
         raise InputError(
             f"columns can be normalised only over all queries; these maps hold {len(maps.queries)} of "
             f'{len(maps.tokens)}. Compute all queries or use normalise="row".'
         )
-    axis = -2 if normalise == "column" else -1
-
-    def shares(scope: str) -> Tensor:
-        total = maps[scope].sum(dim=axis, keepdim=True)
-        return maps[scope] / torch.where(total == 0, torch.ones_like(total), total)
-
-    return shares(after) - shares(before)
+    return shares(maps[after], normalise) - shares(maps[before], normalise)
 
 
 def reachable(maps: ContributionMaps) -> Bool[Tensor, "query key"]:

@@ -9,8 +9,9 @@ import torch
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.scopes import STEPS, Step
 from tl_ffblock.page.numbers import PRECISION, finite, pack
-from tl_ffblock.results.maps import ContributionMaps, ScopeTable, visible
+from tl_ffblock.results.maps import ContributionMaps, ScopeTable
 from tl_ffblock.results.measures import contextualization_change, reachable
+from tl_ffblock.results.tokens import visible
 
 Changes = dict[str, list[float | None]]
 

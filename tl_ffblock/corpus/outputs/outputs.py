@@ -20,7 +20,7 @@ from tl_ffblock.corpus.running.worker import Worker
 from tl_ffblock.corpus.study import Tables
 from tl_ffblock.errors import FFBlockError
 from tl_ffblock.results.figures import STYLE
-from tl_ffblock.results.maps import write_atomically
+from tl_ffblock.results.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -27,8 +27,8 @@ from tl_ffblock.corpus.study import Arrays, Experiment, Figures, Tables
 from tl_ffblock.experiments.kobayashi.categories import CATEGORIES, adjacent, categorise
 from tl_ffblock.experiments.kobayashi.pmi import UNITS, Incidence, Text, sentences
 from tl_ffblock.results import figures as draw
-from tl_ffblock.results.maps import visible
 from tl_ffblock.results.measures import amplification, reachable
+from tl_ffblock.results.tokens import visible
 
 SENTENCE_ENDS = (".", "!", "?")
 

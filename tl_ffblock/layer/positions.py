@@ -1,0 +1,88 @@
+"""Positions and layers as callers name them: whole numbers of any type, negative ones counted from the end."""
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex, TypeAlias
+
+from jaxtyping import Shaped
+from torch import Tensor
+
+from tl_ffblock.errors import InputError, LayerError
+
+Positions: TypeAlias = Iterable[SupportsIndex] | SupportsIndex | Shaped[Tensor, "..."] | None
+"""Token positions, negative ones from the end; None means all."""
+
+
+def positions(asked: Positions, length: int, name: str) -> list[int]:
+    """The positions asked for in a sequence, as numbers from 0, in the order and as often as they were asked for.
+
+    Args:
+        asked: One position or several, as ints, numpy integers or integer tensors; None means all.
+        length: Tokens of the sequence.
+        name: The argument's name, for the error.
+
+    Raises:
+        InputError: if none is asked for, one does not exist, or one is no whole number (a mask of True and False).
+    """
+    if asked is None:
+        return list(range(length))
+    numbers = [_whole_number(position) for position in _several(asked)]
+    found = [number % length for number in numbers if number is not None and -length <= number < length]
+    if not found or len(found) != len(numbers):
+        raise InputError(
+            f"{name}={_brief(asked)}: expected positions from {-length} to {length - 1} of a sequence of {length} tokens, "
+            "or None for all."
+        )
+    return found
+
+
+def layer_number(layer: SupportsIndex | Shaped[Tensor, ""], layers: int | Sequence[int], where: str = "here") -> int:
+    """The layer that a number means: one of `layers`, or, negative, counted from their end.
+
+    With layers (1, 4): 1 is 1, 4 is 4, -1 is 4, -2 is 1.
+
+    Args:
+        layer: A whole number of any type.
+        layers: The layers there are, ascending, or how many (then 0, 1, ...).
+        where: Whose layers they are, for the error, e.g. "in gpt2".
+
+    Raises:
+        LayerError: if there is no such layer.
+    """
+    present = range(layers) if isinstance(layers, int) else tuple(layers)
+    number = _whole_number(layer)
+    if number is not None and number in present:
+        return number
+    if number is None or not -len(present) <= number < 0:
+        raise LayerError(
+            f"no layer {_brief(layer)} {where}; there are layers {spans(present)} (negative numbers count from the end)"
+        )
+    return present[number]
+
+
+def spans(layers: Sequence[int]) -> str:
+    """Numbers for a reader: "0-11", or "0, 3, 5" where some between them are missing."""
+    contiguous = len(layers) > 2 and list(layers) == list(range(layers[0], layers[-1] + 1))
+    return f"{layers[0]}-{layers[-1]}" if contiguous else ", ".join(map(str, layers))
+
+
+def _several(asked: object) -> list[object]:
+    """One thing as a list of one; arrays and tensors as plain numbers."""
+    plain = asked.tolist() if hasattr(asked, "tolist") else asked
+    return list(plain) if isinstance(plain, Iterable) else [plain]
+
+
+def _whole_number(given: object) -> int | None:
+    """None for what is no whole number; True and False are none: a mask does not list positions."""
+    plain = given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
+    if isinstance(plain, bool):
+        return None
+    try:
+        return operator.index(plain)  # type: ignore[arg-type]  # what has no __index__ is refused here
+    except TypeError:
+        return None
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

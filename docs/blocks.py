@@ -1,0 +1,45 @@
+"""Writes the generated blocks of the documents: no figure of a stored run stands there by hand.
+
+    python -m docs.blocks          # from the root of the repository; writes all blocks of all pages
+
+A block lies between `<!-- block: NAME -->` and `<!-- end of block -->`. What it says is rendered from tables and JSON
+files that runs have written and that lie beside the page. The text around it may be reworded freely; a figure that is
+no longer that of the stored run makes a test fail.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from docs import cost
+from docs.results import causal_tables, findings
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "README.md": cost.BLOCKS,
+    "docs/results/README.md": findings.BLOCKS,
+    "docs/results/causal_validation.md": causal_tables.BLOCKS,
+}
+_BLOCK = re.compile(r"(<!-- block: (\S+) -->\n\n).*?(\n\n<!-- end of block -->)", re.DOTALL)
+
+
+def names(text: str) -> list[str]:
+    """Names of the blocks of a page, in order."""
+    return [name for _, name, _ in _BLOCK.findall(text)]
+
+
+def rendered(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
+    """The page with all its blocks as they have to be now."""
+    return _BLOCK.sub(lambda match: match[1] + blocks[match[2]]() + match[3], text)
+
+
+def main() -> None:
+    """Write every page."""
+    for name, blocks in PAGES.items():
+        page = ROOT / name
+        page.write_text(rendered(page.read_text(encoding="utf-8"), blocks), encoding="utf-8")
+        print(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The blocks of causal_validation.md, from causal_validation_SET.csv and causal_validation_SET_differences.csv."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from docs.markdown import number, table
+
+FOLDER = Path(__file__).resolve().parent
+SETS = ("ioi", "sva", "blimp")
+EFFECTS = ("Attn", "AtbLn", "AtbLnFf", "AtbLnFfRes", "AtbLnFfResLn", "edge knockout")
+OUTPUT = "AtbLnFfRes"
+ATTENTION, VALUES, PLACEBO = "attention", "attention x value norm", "placebo"
+
+
+def _rho(name: str, cells: str) -> pd.DataFrame:
+    """Rho with its interval, mean over layers, by effect and predictor."""
+    stored = pd.read_csv(FOLDER / f"causal_validation_{name}.csv")
+    chosen = stored[(stored["layer"] == "mean") & (stored["cells"] == cells)]
+    return chosen.set_index(["effect", "predictor"]).sort_index()
+
+
+def _lead(name: str, cells: str) -> pd.DataFrame:
+    """How much further a map predicts, by effect, map and what it is compared with."""
+    stored = pd.read_csv(FOLDER / f"causal_validation_{name}_differences.csv")
+    return stored[stored["cells"] == cells].set_index(["effect", "map", "minus"]).sort_index()
+
+
+def _with_interval(row: pd.Series) -> str:
+    return f"{number(row.rho)} [{number(row.low)}, {number(row.high)}]"
+
+
+def _difference(row: pd.Series) -> str:
+    middle, low, high = (number(value, 3, "+") for value in (row.difference, row.low, row.high))
+    return f"{middle} [{low}, {high}]"
+
+
+def _title(effect: str) -> str:
+    return effect if effect == "edge knockout" else f"removing `{effect}`"
+
+
+def off_diagonal() -> str:
+    """Every set and effect: what its own map, one map, attention and a placebo predict, and by how much the map leads."""
+    head = ["set", "effect of", "own map", "`AtbLnFf` map", "attention", "attention × value norm", "placebo"]
+    head += ["own − attention", "own − attention × value norm"]
+    rows, lower_ends = [], []
+    for name in SETS:
+        rho, lead = _rho(name, "off-diagonal"), _lead(name, "off-diagonal")
+        for effect in EFFECTS:
+            own = OUTPUT if effect == "edge knockout" else effect
+            predictors = (own, "AtbLnFf", ATTENTION, VALUES, PLACEBO)
+            cells = [_with_interval(rho.loc[(effect, predictor)]) for predictor in predictors]
+            leads = [lead.loc[(effect, own, other)] for other in (ATTENTION, VALUES)]
+            cells += [_difference(row) for row in leads]
+            lower_ends.append([row.low for row in leads])
+            rows.append([f"`{name}`", _title(effect), *cells])
+    above = [sum(low > 0 for low in lows) for lows in zip(*lower_ends, strict=True)]
+    count = f"The interval of the lead excludes zero in {above[0]} of {len(rows)} rows against attention, in {above[1]} against attention × value norm."
+    return f"{table(head, rows)}\n\n{count}"
+
+
+def knockout() -> str:
+    """The knockout: all maps off the diagonal, and the map of the layer's output on other choices of cells."""
+    scopes = ("Attn", "AtbLn", "AtbLnFf", "AtbLnFfRes", "AtbLnFfResLn")
+    head = ["set", "cells", *(f"`{scope}`" for scope in scopes), "attention", "attention × value norm"]
+    head += [f"`{OUTPUT}` − attention", f"`{OUTPUT}` − attention × value norm"]
+    rows = []
+    for name in SETS:
+        for cells in ("off-diagonal", "beyond first", "all"):
+            rho, lead = _rho(name, cells).loc["edge knockout"], _lead(name, cells).loc[("edge knockout", OUTPUT)]
+            values = [number(rho.loc[predictor].rho) for predictor in (*scopes, ATTENTION, VALUES)]
+            rows.append([f"`{name}`", cells, *values, *(_difference(lead.loc[other]) for other in (ATTENTION, VALUES))])
+    return table(head, rows)
+
+
+def with_diagonal() -> str:
+    """Removal at the layer's output, the diagonal included."""
+    rows = []
+    for name in SETS:
+        rho = _rho(name, "all").loc[OUTPUT]
+        rows.append([f"`{name}`", *(_with_interval(rho.loc[predictor]) for predictor in (OUTPUT, ATTENTION, VALUES))])
+    return table(["set", f"`{OUTPUT}` map", "attention", "attention × value norm"], rows)
+
+
+BLOCKS = {"off-diagonal": off_diagonal, "knockout": knockout, "with-diagonal": with_diagonal}

@@ -1,0 +1,36 @@
+"""Figures in documents are rendered from what runs have stored: rewording a sentence fails nothing, a stale figure does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs import blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("page", blocks.PAGES)
+def test_blocks_are_what_the_stored_runs_say(page: str) -> None:
+    """`python -m docs.blocks` changes nothing."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert blocks.rendered(text, blocks.PAGES[page]) == text
+
+
+@pytest.mark.parametrize("page", blocks.PAGES)
+def test_a_page_shows_every_block_once(page: str) -> None:
+    """A block that is rendered and not shown would be forgotten, as would a marker that is never filled."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert sorted(blocks.names(text)) == sorted(blocks.PAGES[page])
+    assert text.count("<!-- block:") == text.count("<!-- end of block -->") == len(blocks.PAGES[page])
+
+
+def test_a_changed_figure_is_seen() -> None:
+    """One digit in a block is enough; a word outside it is free."""
+    page = "docs/results/causal_validation.md"
+    text = (ROOT / page).read_text(encoding="utf-8")
+    changed = re.sub(r"\| 0\.70 \[", "| 0.71 [", text, count=1)
+    assert changed != text
+    assert blocks.rendered(changed, blocks.PAGES[page]) == text
+    reworded = text.replace("# Does a map say", "# Can a map say")
+    assert blocks.rendered(reworded, blocks.PAGES[page]) == reworded

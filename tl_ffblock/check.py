@@ -19,10 +19,10 @@ from jaxtyping import Int, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.capture import capture, select_layers
-from tl_ffblock.bridge.families import Model, identify
-from tl_ffblock.bridge.inputs import Batch, prepare, run
+from tl_ffblock.bridge.inputs import Batch, forward, prepare
+from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.selfcheck import identities
-from tl_ffblock.bridge.weights import head_products, is_processed, working_dtype
+from tl_ffblock.bridge.weights import is_processed, working_dtype
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import CaptureError, FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.fast.norms import contribution_norms
@@ -199,7 +199,7 @@ def _findings(known: Model, batch: Batch, layers: tuple[int, ...]) -> tuple[str 
 
     try:
         with capture(known, layers, on_record=receive, dtype=settings.dtype) as records:
-            run(known, batch)
+            forward(known, batch)
         for layer in layers:
             if layer not in seen:
                 raise records.incomplete(layer)
@@ -213,7 +213,7 @@ def _of_layer(known: Model, record: LayerRecord, settings: Settings) -> list[Fin
     try:
         for name, error in identities(record):
             found.append(Finding("identity", name, record.layer, error))
-        norms = contribution_norms(record, settings, scope_names(known.family.order), products=head_products(known))
+        norms = contribution_norms(record, settings, scope_names(known.family.order), products=known.memory.products)
     except (RuntimeError, ValueError) as error:
         if isinstance(error, FFBlockError):
             raise
@@ -231,11 +231,11 @@ def _speed(known: Model, batch: Batch, layers: tuple[int, ...]) -> tuple[float, 
     def maps() -> None:
         contribution_maps(known.hooked, tokens, layers=layers)
 
-    def forward() -> None:
-        run(known, batch)
+    def plain() -> None:
+        forward(known, batch)
 
-    decomposition, plain = min(_seconds(maps) for _ in range(2)), min(_seconds(forward) for _ in range(3))
-    return len(tokens) / decomposition, decomposition / plain
+    decomposition, passes = min(_seconds(maps) for _ in range(2)), min(_seconds(plain) for _ in range(3))
+    return len(tokens) / decomposition, decomposition / passes
 
 
 def _seconds(call: Callable[[], None]) -> float:

@@ -15,11 +15,11 @@ from tqdm import tqdm
 
 from tl_ffblock._version import __version__
 from tl_ffblock.bridge.capture import Records, Wanted, capture, records_of_cache, select_layers
-from tl_ffblock.bridge.families import Model, identify
-from tl_ffblock.bridge.inputs import Batch, is_single, label, prepare, run
+from tl_ffblock.bridge.inputs import Batch, forward, is_single, label, prepare
+from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.selfcheck import check_once
 from tl_ffblock.bridge.taps import is_listened_to
-from tl_ffblock.bridge.weights import head_products, is_processed, working_dtype
+from tl_ffblock.bridge.weights import is_processed, working_dtype
 from tl_ffblock.errors import CompletenessError, InputError, ProcessedWeightsWarning
 from tl_ffblock.layer.fast.buffers import Buffers
 from tl_ffblock.layer.fast.norms import LayerNorms, contribution_norms
@@ -209,7 +209,7 @@ class _Assembly(_Sequences):
     def __call__(self, record: LayerRecord) -> None:
         for index, one in self.records(record):
             norms = contribution_norms(
-                one, self.settings, self.scopes, buffers=self._buffers, products=head_products(self.model)
+                one, self.settings, self.scopes, buffers=self._buffers, products=self.model.memory.products
             )
             self.certify(one, norms.completeness)
             self._keep(index, record.layer, norms)
@@ -327,7 +327,7 @@ def _run(
         hooks,
         capture(model, layers, queries=receive.rows(), on_record=on_record, dtype=receive.settings.dtype) as records,
     ):
-        run(model, batch)
+        forward(model, batch)
     for layer in layers:
         if layer not in seen:
             raise records.incomplete(layer)

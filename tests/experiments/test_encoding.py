@@ -10,7 +10,7 @@ import pytest
 @pytest.fixture
 def encode(loaded: Callable[[str], Any]) -> Callable[..., Any]:
     """`encode(text, family="bert", words=None, groups=(), number=0, **config)`."""
-    from tl_ffblock.bridge.families import identify
+    from tl_ffblock.bridge.model import identify
     from tl_ffblock.corpus.texts.texts import Sequence
     from tl_ffblock.corpus.texts.tokenised import Encoder
     from tl_ffblock.experiments import Config
@@ -59,7 +59,7 @@ def test_masks_follow_seed_and_sequence(encode: Callable[..., Any]) -> None:
 
 def test_causal_models_are_not_masked(loaded: Callable[[str], Any]) -> None:
     """The paper masks masked language models only."""
-    from tl_ffblock.bridge.families import identify
+    from tl_ffblock.bridge.model import identify
     from tl_ffblock.corpus.texts.tokenised import Encoder
     from tl_ffblock.experiments import Config
 

@@ -275,7 +275,7 @@ def test_outliers_against_the_next_gain() -> None:
 
 def test_all_dimensions_give_the_change_of_the_maps(loaded: Any) -> None:
     """The slow road of `ignored` agrees with contextualization where nothing is ignored, in any order of norms."""
-    from tl_ffblock.bridge.families import identify
+    from tl_ffblock.bridge.model import identify
     from tl_ffblock.contributions import contribution_maps
     from tl_ffblock.corpus.observation import observe
     from tl_ffblock.corpus.running.worker import subject_of

@@ -53,3 +53,11 @@ def families() -> ModuleType:
     from tl_ffblock.bridge import families
 
     return families
+
+
+@pytest.fixture(scope="session")
+def identify() -> Callable[[Any], Any]:
+    """What recognises a model."""
+    from tl_ffblock.bridge.model import identify
+
+    return identify

@@ -65,10 +65,12 @@ def test_the_bridge_is_hugging_faces_model(bridge_of: Bridges, every_family: str
 
 
 @pytest.mark.parametrize("family", tiny.MORE_FAMILIES)
-def test_families_without_an_oracle(ffb: ModuleType, bridge_of: Bridges, families: ModuleType, family: str) -> None:
+def test_families_without_an_oracle(
+    ffb: ModuleType, bridge_of: Bridges, identify: Callable[[Any], Any], family: str
+) -> None:
     """Listed, complete at every scope, and at each the same as the paper's own quadrature."""
     model, tokens = bridge_of(family), tiny.tokens(family, 9)
-    assert families.identify(model).family.listed
+    assert identify(model).family.listed
     maps = ffb.contribution_maps(model, tokens)
     assert maps.worst_completeness()[0] < COMPLETE_FLOAT32 / 10
     exact, captum = (ffb.contribution_maps(model, tokens[:3], layers=-1, method=way) for way in ("exact", "captum"))

@@ -1,5 +1,6 @@
 """What is refused, and that the message says why: an FFBlockError that is a NotImplementedError."""
 
+from collections.abc import Callable
 from importlib.metadata import version
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -216,7 +217,7 @@ def test_the_error_is_both(ffb: ModuleType) -> None:
     assert issubclass(UnsupportedModelError, (NotImplementedError,))
 
 
-def test_bridges_of_transformer_lens_4_are_recognised_by_name_only(ffb: ModuleType, families: ModuleType) -> None:
+def test_bridges_of_transformer_lens_4_are_recognised_by_name_only(identify: Callable[[Any], Any]) -> None:
     """Nothing is imported to recognise a model: a class of that name and form is enough, another is no model."""
     with pytest.raises(ValueError, match="expected a TransformerLens model"):
-        families.identify(nn.Linear(2, 2))
+        identify(nn.Linear(2, 2))

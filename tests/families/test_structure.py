@@ -20,16 +20,21 @@ Bridges = Callable[..., Any]
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "olmo2", "mixtral", "glm4", "phi3"])
 def test_known_forms_need_no_entry_in_the_table(
-    ffb: ModuleType, bridge_of: Bridges, families: ModuleType, family: str, monkeypatch: pytest.MonkeyPatch
+    ffb: ModuleType,
+    bridge_of: Bridges,
+    families: ModuleType,
+    identify: Callable[[Any], Any],
+    family: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The order is read off the norms, and the maps are the same as with the entry."""
     model, tokens = bridge_of(family), tiny.tokens(family, 7)
-    listed = families.identify(model).family
+    listed = identify(model).family
     expected = ffb.contribution_maps(model, tokens)
     monkeypatch.setattr(families, "FAMILIES", ())
     if family == "olmo2" and not hasattr(model.blocks[0], "ln1_post"):
         pytest.skip("TransformerLens 3 names OLMo-2's norms as if they stood before (test_misread_norms)")
-    found = families.identify(model).family
+    found = identify(model).family
     assert (found.listed, found.order, found.causal) == (False, listed.order, listed.causal)
     for scope in (maps := ffb.contribution_maps(model, tokens)).scopes:
         assert torch.equal(maps[scope], expected[scope])

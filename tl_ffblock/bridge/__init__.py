@@ -1,9 +1,12 @@
 """The only package that knows TransformerLens: hooks to records, weights to blocks, text to tokens.
 
-families.py   which architectures, their order, and every refusal
+families.py   which architectures, and the order of their blocks
+refusals.py   every known reason not to decompose a model
+model.py      a model recognised, with what was found out about it
 sites.py      which HookPoint carries which tensor
 weights.py    a model's own parameters -> Block
 capture.py    HookPoint callbacks -> LayerRecord
+taps.py       callbacks on single HookPoints, and silence
 selfcheck.py  the identities of a block, checked on captured tensors
 inputs.py     text and tensors -> batches, token labels, the forward pass
 """

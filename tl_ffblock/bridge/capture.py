@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, SupportsIndex
-from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from tl_ffblock.bridge.families import Model, identify
-from tl_ffblock.bridge.inputs import Batch, run
+from tl_ffblock.bridge.inputs import Batch, forward
+from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.selfcheck import check_once, identities
 from tl_ffblock.bridge.sites import BEFORE_GAIN, site_names
 from tl_ffblock.bridge.taps import Tap, Watch, silence
@@ -38,9 +37,6 @@ _PROBE_TOLERANCE = {torch.float64: 1e-6, torch.float16: 1e-2, torch.bfloat16: 5e
 
 _ROUGHLY = 0.05
 """Relative error up to which a cached tensor follows from the weights, in any dtype; another model's miss by about 1."""
-
-_verified: WeakKeyDictionary[object, set[int]] = WeakKeyDictionary()
-"""Layers whose identities were checked on a clean run."""
 
 Receiver = Callable[[LayerRecord], None]
 
@@ -308,17 +304,16 @@ def _verify(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
     Raises:
         IdentityError: naming layer and identity.
     """
-    verified = _verified.setdefault(model.hooked, set())
-    if verified.issuperset(layers):
+    if model.memory.probed.issuperset(layers):
         return
     length = min(_PROBE_TOKENS, getattr(model.hooked.cfg, "n_ctx", None) or _PROBE_TOKENS)
     tokens = torch.arange(5, 5 + length)[None] % (getattr(model.hooked.cfg, "d_vocab", None) or 5 + length)
     rtol = _PROBE_TOLERANCE.get(next(model.hooked.parameters()).dtype, 1e-4)
     with silence(model.hook_points.values()), capture(model, layers, dtype=dtype) as records:
-        run(model, Batch(tokens))
+        forward(model, Batch(tokens))
     for layer in layers:
         check_once(model, records[layer].sequence(0), rtol)
-    verified.update(layers)
+    model.memory.probed.update(layers)
 
 
 def _select(site: str, tensor: Tensor, rows: Tensor | None, size: tuple[int, int], *, own: bool = True) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.families import Model
+from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import InputError
 
 
@@ -71,7 +71,7 @@ def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
     return tuple(model.hooked.to_str_tokens(tokens))
 
 
-def run(model: Model, batch: Batch) -> None:
+def forward(model: Model, batch: Batch) -> None:
     """One forward pass, without gradients."""
     device = next(model.hooked.parameters()).device
     tokens = batch.tokens.to(device)

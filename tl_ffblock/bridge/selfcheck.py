@@ -7,20 +7,18 @@ else misses one of them.
 """
 
 from collections.abc import Iterator
-from weakref import WeakKeyDictionary
 
 import torch
 from einops import einsum
 from torch import Tensor
 
-from tl_ffblock.bridge.families import Model
+from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.weights import ReadAttention
 from tl_ffblock.errors import FFBlockError, IdentityError, UnsupportedModelError
 from tl_ffblock.layer.records import Experts, FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import PROGRAMS, Add, Attend, Feed, Normalise
 
 _ROWS = 16
-_seen: WeakKeyDictionary[object, set[int]] = WeakKeyDictionary()
 
 
 def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
@@ -30,8 +28,8 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
         IdentityError: naming layer and identity.
         UnsupportedModelError: the same, for an architecture outside the table of families.
     """
-    seen = _seen.setdefault(model.hooked, set())
-    if record.layer in seen or record.edited:
+    checked = model.memory.checked
+    if record.layer in checked or record.edited:
         return
     try:
         for identity, error in identities(record.rows(slice(0, _ROWS))):
@@ -42,7 +40,7 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
             raise
         raise _contradiction(model, record.layer, f"shapes of tensors and weights agree ({error})") from error
     if record.resid_pre.shape[0] > 1:  # with a single token any pattern is 1
-        seen.add(record.layer)
+        checked.add(record.layer)
 
 
 def _contradiction(model: Model, layer: int, broken: str) -> Exception:

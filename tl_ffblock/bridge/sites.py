@@ -12,7 +12,7 @@ branch: that tensor is `hook_normalized * hook_scale` (site `scale.<scope>`).
 from importlib.metadata import version
 from typing import Any
 
-from tl_ffblock.bridge.families import Model
+from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import UnsupportedModelError
 
 BEFORE_GAIN = "hook_normalized"

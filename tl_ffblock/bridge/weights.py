@@ -7,20 +7,16 @@ values; the gain of an offset RMSNorm is 1 + weight; absent biases are zero.
 
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.families import Model
+from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import branch_norms, ff_norm, has_experts, next_norm
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
-from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.records import AttentionWeights, Block, Experts, FeedForward, Norm
-
-_products: WeakKeyDictionary[object, HeadProducts] = WeakKeyDictionary()
 
 _ACTIVATION_ATTRIBUTES = ("act", "act_fn", "activation_fn", "gelu_impl", "activation")
 
@@ -55,11 +51,6 @@ def read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
             f"{model.name} ({model.family.name}), layer {layer}: its weights are not laid out as a {model.family.order} "
             f"block's: {error}"
         ) from error
-
-
-def head_products(model: Model) -> HeadProducts:
-    """The products of a model's weights that the fast road makes once and keeps while the model lives."""
-    return _products.setdefault(model.hooked, HeadProducts())
 
 
 def _read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from tl_ffblock.bridge.capture import Records, capture
-from tl_ffblock.bridge.families import Model
-from tl_ffblock.bridge.inputs import prepare, run
+from tl_ffblock.bridge.inputs import forward, prepare
+from tl_ffblock.bridge.model import Model
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.corpus.texts.tokenised import Encoded
 from tl_ffblock.errors import InputError
@@ -59,7 +59,7 @@ def observe(
         return
     batch = prepare(model, tokens, mask)[0]
     with torch.no_grad(), capture(model) as captured:
-        run(model, batch)
+        forward(model, batch)
     for layer in captured.layers:
         if layer not in captured:
             raise captured.incomplete(layer)

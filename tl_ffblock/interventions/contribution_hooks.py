@@ -16,8 +16,8 @@ from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.capture import Records, capture
-from tl_ffblock.bridge.families import identify
 from tl_ffblock.bridge.inputs import label, prepare
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.contributions import decompose
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.edit_points import Positions, activation_name, place_of, positions

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.families import Model
+from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import BEFORE_GAIN, ff_norm, site_names
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.records import Norm

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from tl_ffblock.bridge.families import identify
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import equally_long

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tl_ffblock._version import __version__
-from tl_ffblock.bridge.families import Model
+from tl_ffblock.bridge.model import Model
 from tl_ffblock.corpus.running.settings import FREE, Config
 from tl_ffblock.corpus.running.shards import Plan
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from tl_ffblock.bridge.families import Model, identify
 from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.corpus.observation import Observation, observe
 from tl_ffblock.corpus.running.settings import Config
 from tl_ffblock.corpus.study import Arrays, Subject

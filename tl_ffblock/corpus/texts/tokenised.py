@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tl_ffblock.bridge.families import Model
+from tl_ffblock.bridge.model import Model
 from tl_ffblock.corpus.running.settings import Config
 from tl_ffblock.corpus.texts.texts import Sequence, Span
 from tl_ffblock.errors import InputError

@@ -21,7 +21,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from tl_ffblock.bridge.capture import capture
-from tl_ffblock.bridge.inputs import prepare, run
+from tl_ffblock.bridge.inputs import forward, prepare
 from tl_ffblock.corpus.observation import Observation
 from tl_ffblock.corpus.statistics.moments import Moments
 from tl_ffblock.corpus.study import Figures, MomentsExperiment, Tables
@@ -46,7 +46,7 @@ class AttributionMethods(MomentsExperiment):
         tokens = seen.tokens[: self.config.short_tokens]
         batch = prepare(seen.model, tokens, None)[0]
         with torch.no_grad(), capture(seen.model, dtype=torch.float64) as records:
-            run(seen.model, batch)
+            forward(seen.model, batch)
         agreement = np.full((self.subject.n_layers, len(REFERENCES), len(METHODS), len(AGREEMENTS)), np.nan)
         seconds = np.zeros((self.subject.n_layers, len(METHODS)))
         for place, layer in enumerate(records.layers):

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from tl_ffblock.bridge.inputs import prepare, run
+from tl_ffblock.bridge.inputs import forward, prepare
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.corpus.observation import Observation
 from tl_ffblock.corpus.statistics.moments import Moments
@@ -41,7 +41,7 @@ class Cost(MomentsExperiment):
             if length > n_ctx:
                 continue
             batch = prepare(seen.model, ids[:length], None)[0]
-            seconds[place, 0] = _timed(lambda batch=batch: run(seen.model, batch))
+            seconds[place, 0] = _timed(lambda batch=batch: forward(seen.model, batch))
             seconds[place, 1] = _timed(lambda batch=batch: contribution_maps(seen.model.hooked, batch.tokens[0]))
             memory[place] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
             if length <= self.config.captum_length:

@@ -1,0 +1,75 @@
+"""A TransformerLens model as the rest of the package knows it: recognised, named, with a memory of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, get_args
+from weakref import WeakKeyDictionary
+
+from tl_ffblock.bridge.families import Api, Family, family_of
+from tl_ffblock.bridge.refusals import refuse
+from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.layer.fast.products import HeadProducts
+
+
+@dataclass
+class Memory:
+    """What was found out about one model, kept as long as the model itself lives."""
+
+    checked: set[int] = field(default_factory=set)
+    """Layers whose identities held on a run of the user's."""
+    probed: set[int] = field(default_factory=set)
+    """Layers whose identities held on a small run without any hooks."""
+    products: HeadProducts = field(default_factory=HeadProducts)
+    """Products of its heads' output matrices with what follows them."""
+
+
+_memories: WeakKeyDictionary[Any, Memory] = WeakKeyDictionary()
+"""By hooked model: every `Model` of it, whenever it was identified, has the same memory."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the rest of the package needs to know of a TransformerLens model."""
+
+    hooked: Any
+    """The model itself."""
+    api: Api
+    family: Family
+    name: str
+    n_layers: int
+
+    @cached_property
+    def hook_points(self) -> Mapping[str, Any]:
+        """Every HookPoint by name; a bridge collects them anew at each look, which takes milliseconds."""
+        return dict(self.hooked.hook_dict)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What was found out about the hooked model so far."""
+        return _memories.setdefault(self.hooked, Memory())
+
+
+def identify(model: Any) -> Model:
+    """Recognise a TransformerLens model by its class, architecture and the structure of its blocks.
+
+    Raises:
+        InputError: if it is no TransformerLens model, or is in training mode.
+        UnsupportedModelError: if it is not decomposed, with the reason.
+    """
+    names = {c.__name__ for c in type(model).__mro__}
+    if "RemoteBridge" in names:
+        raise UnsupportedModelError("a RemoteBridge has its weights on a server; load the model here to decompose it.")
+    api: Api | None = next((known for known in get_args(Api) if known in names), None)
+    if api is None:
+        raise InputError(
+            f"model is a {type(model).__name__}; expected a TransformerLens model: TransformerBridge "
+            "(TransformerBridge.boot_transformers(name)), HookedTransformer or HookedEncoder."
+        )
+    if model.training:
+        raise InputError("model is in training mode: dropout would change every number. Call model.eval() first.")
+    cfg = model.cfg
+    architecture = getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None)
+    refuse(model, architecture or type(model).__name__)
+    family = family_of(model, api, architecture)
+    return Model(model, api, family, str(getattr(cfg, "model_name", None) or family.name), int(cfg.n_layers))

@@ -1,0 +1,113 @@
+"""Why a model is not decomposed, as far as can be said without running it: every known reason, in sentences.
+
+What only a run can show is found by the identities (selfcheck.py).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from tl_ffblock.bridge.families import FAMILIES, supported
+from tl_ffblock.errors import UnsupportedModelError
+
+
+def refuse(model: Any, architecture: str) -> None:
+    """Refuse a model for the first reason that speaks against it.
+
+    Raises:
+        UnsupportedModelError: with the reason, and what helps where anything does.
+    """
+    for reason in _reasons(model, architecture):
+        raise UnsupportedModelError(reason)
+
+
+def _reasons(model: Any, architecture: str) -> Iterator[str]:
+    config = getattr(getattr(model, "original_model", None), "config", None)
+    if hasattr(model, "encoder_blocks") or getattr(config, "is_encoder_decoder", False):
+        yield (
+            f"{architecture} is an encoder-decoder: cross-attention mixes tokens of two sequences, for which no scope is "
+            "defined here. Supported are decoders and encoders alone."
+        )
+    if getattr(model.cfg, "is_audio_model", False) or getattr(model.cfg, "is_visual_model", False):
+        yield f"{architecture} reads sounds or images; maps are of tokens of a text."
+    if not hasattr(model, "blocks"):
+        yield f"{architecture} has no list of blocks: no known block form. Supported are {supported()}."
+    for layer, block in enumerate(model.blocks):
+        yield from (f"{architecture}, layer {layer}: {reason}" for reason in _reasons_of_block(block))
+    if architecture.startswith("OPT") and getattr(config, "do_layer_norm_before", True) is False:
+        yield (
+            "OPT with do_layer_norm_before=False (OPT-350m) is Post-LN, which TransformerLens cannot run with hooks. "
+            "Every other OPT size is supported."
+        )
+    if getattr(config, "new_decoder_architecture", False):
+        yield (
+            "Falcon with new_decoder_architecture=True (40B, 180B, Falcon-2) is not supported: TransformerLens splits its "
+            "queries, keys and values wrongly, so what runs is not Falcon. Falcon-7B and Falcon-RW are supported."
+        )
+    for family in FAMILIES:
+        if architecture in family.architectures and family.needs and not getattr(model.cfg, family.needs, False):
+            yield (
+                f"{architecture}: this TransformerLens does not know {family.needs} and runs another model than Hugging "
+                "Face does (its residual stream differs by more than its own size). TransformerLens 4.3 runs it rightly."
+            )
+    if getattr(config, "is_decoder", False) and architecture.startswith(("Bert", "Roberta")):
+        yield f"{architecture} with is_decoder=True is not supported: expected the bidirectional encoder."
+    if any(parameter.is_meta for parameter in model.parameters()):
+        yield (
+            f"{architecture} has weights on no device (offloaded by accelerate): they cannot be read. Give device_map "
+            "devices that hold the whole model."
+        )
+    if getattr(model.cfg, "use_attention_sinks", False) and hasattr(model.blocks[0].mlp, "experts"):
+        yield (
+            f"{architecture} as a HookedTransformer is not supported: its clamped experts are of no known form there. A "
+            "TransformerBridge of it is, on TransformerLens 4."
+        )
+    if _processed_sinks(model):
+        yield (
+            f"{architecture} has attention sinks, and its weights were processed: folding b_V into b_O takes rows of the "
+            "pattern to sum to 1, so what ran is no longer the model (log-probabilities off by 0.8). Leave out "
+            "enable_compatibility_mode(), or give it no_processing=True."
+        )
+
+
+def _reasons_of_block(block: Any) -> Iterator[str]:
+    parts = {name for name, _ in block.named_children()}
+    foreign = sorted(parts & {"linear_attn", "mixer", "mamba", "ssm", "time_mix", "short_conv", "conv"})
+    if foreign or "attn" not in parts:
+        yield (
+            f"a {', '.join(foreign) or 'layer without attention'} mixes tokens without an attention pattern (state-space, "
+            "recurrent and hybrid models); only layers of attention and feed-forward are decomposed."
+        )
+    if "mlp" not in parts:
+        yield "there is no feed-forward block (attn_only) to decompose."
+    attention = {base.__name__ for base in type(block.attn).__mro__} if "attn" in parts else set()
+    if any("MLA" in name for name in attention):
+        yield "multi-head latent attention (MLA) has no values per head at a HookPoint; its parts cannot be certified."
+    if getattr(block, "residual_contribution_scale", 1.0) != 1.0:
+        yield (
+            f"branches are multiplied by {block.residual_contribution_scale:g} before they are added (residual_multiplier), "
+            "which is no known block form: Attn + resid_pre = Atb does not hold."
+        )
+    quantised = _quantised(block)
+    if quantised:
+        yield f"{quantised}: quantised weights cannot be read exactly. Load the model in bfloat16, float16 or float32."
+
+
+def _quantised(block: Any) -> str | None:
+    """The first parameter that is no plain float, with its dtype."""
+    for name, parameter in block.named_parameters():
+        if parameter.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+            return f"{name} is {parameter.dtype}"
+    return None
+
+
+def _processed_sinks(model: Any) -> bool:
+    """gpt_oss in compatibility mode with processing, or a HookedTransformer of it with folded weights."""
+    cfg = model.cfg
+    folded = getattr(model, "_weights_processed", False) or str(getattr(cfg, "normalization_type", "")).endswith("Pre")
+    if not folded:
+        return False
+    attention = model.blocks[0].attn
+    inner = getattr(attention, "original_component", attention)
+    return hasattr(inner, "sinks") or bool(getattr(cfg, "use_attention_sinks", False))

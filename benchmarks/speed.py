@@ -35,7 +35,7 @@ from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import PROGRAMS, Feed, scope_names
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import LayerRun, walk
+from tl_ffblock.layer.vectors import LayerWalk, walk
 
 STEPS = 50
 """Quadrature steps of captum, as in the paper."""
@@ -126,7 +126,7 @@ def players_of(record: LayerRecord) -> Tensor:
     ff = record.block.feed_forward
     assert isinstance(ff, FeedForward)
     feed = next(s.operation.of for s in PROGRAMS[record.block.order] if isinstance(s.operation, Feed))
-    parts = next(p for scope, p in walk(LayerRun(record, Settings())) if scope == feed)
+    parts = next(p for scope, p in walk(LayerWalk(record, Settings())) if scope == feed)
     players = torch.cat([parts.tokens[0], parts.bias], dim=0) @ ff.w_in
     players[-1] += ff.b_in
     return players

@@ -265,7 +265,9 @@ def _pre_ln(layer: Layer, value_bias: ValueBias) -> Walk:
     attn = layer.attention.split(layer.x, ln1, value_bias)
     yield "Attn", attn, layer.attention_out
     if "attn_post" in layer.norms:
-        attn = layer.norms["attn_post"][0].split(attn, layer.attention_out)
+        norm, before, after = layer.norms["attn_post"]
+        attn = norm.split(attn, before)
+        yield "AttnLn", attn, after
     atb = attn + _diagonal(layer.x)
     yield "Atb", atb, before_ln2
     atb_ln = ln2.split(atb, before_ln2)
@@ -296,17 +298,23 @@ def _parallel(layer: Layer, value_bias: ValueBias) -> Walk:
 
 
 def _norm_after(layer: Layer, value_bias: ValueBias) -> Walk:
-    ln1, before_ln1, _ = layer.norms["attn_post"]
+    ln1, before_ln1, after_ln1 = layer.norms["attn_post"]
     ln2, before_ln2, after_ln2 = layer.norms["ff_post"]
     attn = layer.attention.split(layer.x, None, value_bias)
     yield "Attn", attn, layer.attention_out
-    atb = ln1.split(attn, before_ln1) + _diagonal(layer.x)
+    attn_ln = ln1.split(attn, before_ln1)
+    yield "AttnLn", attn_ln, after_ln1
+    atb = attn_ln + _diagonal(layer.x)
     yield "Atb", atb, layer.mid
     ff = layer.feed(atb)
     yield "AtbFf", ff, layer.ff_out
     ff_ln = ln2.split(ff, before_ln2)
     yield "AtbFfLn", ff_ln, after_ln2
-    yield "AtbFfRes", ff_ln + atb, layer.y
+    if "next" in layer.norms:  # the last layer: the model's final norm reads its output
+        yield from _layer_output("AtbFfRes", ff_ln + atb, layer)
+    else:
+        yield "AtbFfRes", ff_ln + atb, layer.y
+        yield "AtbFfResLn", ff_ln + atb, layer.y
 
 
 def _layer_output(scope: str, parts: Tensor, layer: Layer) -> Walk:
@@ -509,9 +517,11 @@ class _Run:
         """What the decomposition of a layer needs."""
         block, paths = self.layers[index], self.paths
         norms = {role: self._norm(_at(block, path)) for role, path in paths.norms.items()}
-        if "attn" in norms:
-            following = [_at(block, paths.norms["attn"]) for block in self.layers[index + 1 :]]
-            norms["next"] = self._norm([*following, _at(self.model, paths.last_norm)][0])
+        last = index + 1 == len(self.layers)
+        if paths.last_norm and last:
+            norms["next"] = self._norm(_at(self.model, paths.last_norm))
+        elif "attn" in norms:
+            norms["next"] = self._norm(_at(self.layers[index + 1], paths.norms["attn"]))
         ff, ff_out = self._feed_forward(block)
         return Layer(
             x=self.heard(block),

@@ -36,5 +36,5 @@ def test_every_method_computes_the_same_shares(script: ModuleType) -> None:
     torch.testing.assert_close(players.sum(dim=0), record.pre[0], rtol=1e-5, atol=1e-5)
     method = IntegratedGradients(lambda x: activation(x.sum(dim=1)).sum(dim=-1))
     found = method.attribute(players[None], n_steps=script.STEPS, method="gausslegendre")[0]
-    expected = players * activation.shares(record.pre, None).on_pre
+    expected = players * activation.coefficients(record.pre, None).on_pre
     torch.testing.assert_close(found.float(), expected, rtol=1e-4, atol=1e-5)

@@ -40,14 +40,14 @@ def test_shares_are_complete_and_near_integrated_gradients(loaded: Callable[[str
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.experiments.kobayashi.shapley import ShapleyRun
     from tl_ffblock.layer.settings import Settings
-    from tl_ffblock.layer.vectors import LayerRun, walk
+    from tl_ffblock.layer.vectors import LayerWalk, walk
 
     model = loaded(family)
     with torch.no_grad(), capture(model, dtype=torch.float64) as records:
         model(torch.arange(5, 10)[None])
     record = records[1].sequence(0)
     settings = Settings(precision="float64")
-    found, expected = (dict(walk(run(record, settings))) for run in (ShapleyRun, LayerRun))
+    found, expected = (dict(walk(run(record, settings))) for run in (ShapleyRun, LayerWalk))
     scope = "AtbFf" if family == "bert" else "AtbLnFf"
     whole = record.whole[scope]
     assert (found[scope].total() - whole).norm() / whole.norm() < 1e-5

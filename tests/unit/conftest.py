@@ -57,7 +57,6 @@ def _make_record(
     pattern = row_sum * scores.softmax(-1)
     source = x if order == "post_ln" else apply(first, x)
     value = torch.einsum("jd,hde->jhe", source, w_v) + b_v
-    constant = b_v if order == "post_ln" else b_v + torch.einsum("d,hde->he", first.shift, w_v)
     spread = heads // kv_heads
     attn = torch.einsum("hij,jhe,hed->id", pattern, value.repeat_interleave(spread, dim=1), w_o) + b_o
 
@@ -79,12 +78,12 @@ def _make_record(
         pre, pre_linear, post, out = feed(normed)
         whole = {"Attn": attn, "Atb": atb, "AtbLn": normed, "AtbLnFf": out, "AtbLnFfRes": out + atb}
         whole["AtbLnFfResLn"] = apply(after, out + atb)
-        norms = {"ff_norm": second, "out_norm": after}
+        norms = {"attn_norm": first, "ff_norm": second, "out_norm": after}
     block = Block(
         layer=3,
         order=order,
         causal=causal,
-        attention=AttentionWeights(w_o, b_o, constant.repeat_interleave(spread, dim=0)),
+        attention=AttentionWeights(w_o, b_o, w_v, b_v),
         feed_forward=FeedForward(w_in, b_in, w_out, b_out, recognise(activation, "here"), w_gate, b_gate),
         **norms,
     )

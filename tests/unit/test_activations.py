@@ -110,10 +110,10 @@ def test_shares_are_complete(name: str) -> None:
     s = torch.cat(
         [both_signs(ZERO_AND_TINY + MODERATE + SATURATED), torch.linspace(-50, 50, 1001, dtype=torch.float64)]
     )
-    alone = activation.shares(s, None)
+    alone = activation.coefficients(s, None)
     torch.testing.assert_close(s * alone.on_pre + alone.baseline, function(s), **ALGEBRA)
     u = torch.linspace(-3, 3, len(s), dtype=torch.float64)
-    gated = activation.shares(s, u)
+    gated = activation.coefficients(s, u)
     torch.testing.assert_close(s * gated.on_pre + u * gated.on_linear + gated.baseline, u * function(s), **ALGEBRA)
 
 
@@ -246,7 +246,7 @@ def test_clamped_gate_is_the_path_integral() -> None:
         slopes = torch.autograd.grad(gate.output(a_t, u_t).sum(), (a_t, u_t))
         expected.append(torch.stack([slope.mean() for slope in slopes]))
     on_pre, on_linear = torch.stack(expected).T
-    shares = gate.shares(pre, linear)
+    shares = gate.coefficients(pre, linear)
     torch.testing.assert_close(pre * shares.on_pre, pre * on_pre, rtol=0, atol=1e-4)
     torch.testing.assert_close(linear * shares.on_linear, linear * on_linear, rtol=0, atol=1e-4)
     total = pre * shares.on_pre + linear * shares.on_linear + shares.baseline

@@ -56,7 +56,7 @@ def test_value_bias_only_moves_the_constant(make_record: Callable[..., Any]) -> 
     record = make_record(row_sum=0.7)
     to_bias, to_token = (attend(record, value_bias=where) for where in ("bias", "token"))
     weights = record.block.attention
-    constant = torch.einsum("hij,he,hed->ijd", record.pattern, weights.value_constant, weights.w_o)
+    constant = torch.einsum("hij,he,hed->ijd", record.pattern, record.block.value_constant, weights.w_o)
     torch.testing.assert_close(to_token.tokens - to_bias.tokens, constant, **ALGEBRA)
     torch.testing.assert_close(to_bias.bias - to_token.bias, constant.sum(1), **ALGEBRA)
     torch.testing.assert_close(to_token.bias, weights.b_o.expand_as(to_token.bias), **ALGEBRA)
@@ -74,11 +74,11 @@ def test_a_source_nobody_attends_to_has_no_part(make_record: Callable[..., Any])
 
 def test_residual_belongs_to_the_own_token_only() -> None:
     """x_i is the part of source j = i (eq. 26-27), and rows may be any queries in any order."""
-    from tl_ffblock.layer.parts import own
+    from tl_ffblock.layer.parts import residual
 
     queries = torch.tensor([4, 0, 2])
     x = draw(3, D)
-    brought = own(x, queries, N)
+    brought = residual(x, queries, N)
     expected = torch.zeros(3, N, D, dtype=torch.float64)
     for row, query in enumerate(queries.tolist()):
         expected[row, query] = x[row]

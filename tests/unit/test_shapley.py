@@ -36,7 +36,7 @@ def integrated(function: Elementwise, pre: Tensor, linear: Tensor | None = None)
     from tl_ffblock.layer.activations import recognise
 
     total = None if linear is None else linear.sum()
-    shares = recognise(function, "here").shares(pre.sum(), total)
+    shares = recognise(function, "here").coefficients(pre.sum(), total)
     return pre * shares.on_pre + (0 if linear is None else linear * shares.on_linear)
 
 

@@ -201,6 +201,8 @@ def _whole(model: Model, block: Block, tensors: Mapping[str, Tensor], rows: Tens
     whole: dict[str, Tensor] = {}
     for step in PROGRAMS[block.order]:
         scope, operation = step.scope, step.operation
+        if step.at_keys:
+            continue
         if f"whole.{scope}" not in tensors:
             # x + attention of a parallel block is no tensor of the model
             assert operation == Add("Attn", INPUT), scope

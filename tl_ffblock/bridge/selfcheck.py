@@ -13,7 +13,6 @@ from einops import einsum
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.weights import ReadAttention
 from tl_ffblock.errors import FFBlockError, IdentityError, UnsupportedModelError
 from tl_ffblock.layer.records import Experts, FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import PROGRAMS, Add, Attend, Feed, Normalise
@@ -61,21 +60,20 @@ def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
     if record.block.causal:
         later = torch.arange(record.resid_pre.shape[0], device=record.queries.device) > record.queries[:, None]
         yield "pattern is zero after the query", float((record.pattern * later).abs().max())
-    attention = record.block.attention
-    if isinstance(attention, ReadAttention):
-        expected = attention.values(record.resid_pre)
-        value = record.value.repeat_interleave(expected.shape[1] // record.value.shape[1], dim=1)
-        gap = (expected - value).flatten(1).norm(dim=-1)
-        # Held against the largest: the values of an attention sink are the small rest of large summands.
-        name = "layer input W_V + b_V = value" if attention.norm is None else "norm(layer input) W_V + b_V = value"
-        yield name, float(gap.max() / value.flatten(1).norm(dim=-1).max())
+    attention, before = record.block.attention, record.block.attn_norm
+    expected = attention.values(record.resid_pre if before is None else before(record.resid_pre))
+    gap = (expected - record.value).flatten(1).norm(dim=-1)
+    # Held against the largest: the values of an attention sink are the small rest of large summands.
+    name = "layer input W_V + b_V = value" if before is None else "norm(layer input) W_V + b_V = value"
+    yield name, float(gap.max() / record.value.flatten(1).norm(dim=-1).max())
     for step in PROGRAMS[record.block.order]:
+        if step.at_keys:
+            continue  # held by the values' identity
         whole = record.whole[step.scope]
         match step.operation:
             case Attend():
                 name = "sum over heads and keys of pattern x value W_O + b_O = attention output"
-                value = record.value.repeat_interleave(attention.w_o.shape[0] // record.value.shape[1], dim=1)
-                z = einsum(record.pattern, value, "head query key, key head e -> query head e")
+                z = einsum(record.pattern, record.head_values, "head query key, key head e -> query head e")
                 yield name, _error(einsum(z, attention.w_o, "query head e, head e d -> query d") + attention.b_o, whole)
             case Add(left, right):
                 yield f"{left} + {right} = {step.scope}", _error(record.tensor(left) + record.tensor(right), whole)

@@ -1,37 +1,65 @@
-"""Which HookPoint carries which tensor of a block.
+"""Which HookPoint carries which tensor of a block, and which module a norm of its program is.
 
 A site is our word for a tensor of the block; `whole.<scope>` is the model's own tensor at the end of
-a scope. Some aliases mean other sums in a Post-LN bridge (there `hook_attn_out` is the output of the
-first LayerNorm and `hook_resid_mid` the input of the second), so each order names its own.
+a scope. Both tables follow from the layer's program (scopes.py), with the exceptions named here: some
+aliases mean other sums in a Post-LN bridge (there `hook_attn_out` is the output of the first LayerNorm
+and `hook_resid_mid` the input of the second).
 
 A norm's output is `hook_out` on a bridge. HookedTransformer and HookedEncoder only have
 `hook_normalized`, the same before gain and shift, and no HookPoint at all before a norm inside a
 branch: that tensor is `hook_normalized * hook_scale` (site `scale.<scope>`).
 """
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, NormName, Step
 
 BEFORE_GAIN = "hook_normalized"
+
+_POST_LN_BRIDGE = {
+    "Attn": "attn.o.hook_out",
+    "AttnRes": "ln1.hook_in",
+    "AtbFfRes": "ln2.hook_in",
+    "AtbFfResLn": "hook_resid_post",
+}
+_POST_LN_HOOKED = {"AtbFfResLn": "hook_normalized_resid_post"}
+"""Where the HookPoints of a Post-LN block are others than a step's kind says."""
 
 
 def site_names(model: Model, layer: int) -> dict[str, str]:
     """HookPoint name of every site of a layer."""
-    block = model.hooked.blocks[layer]
     sites = {"resid_pre": "hook_resid_pre", "pattern": "attn.hook_pattern", "value": "attn.hook_v"}
-    sites |= _feed_forward(model, layer) | _whole(model, block)
+    sites |= _feed_forward(model, layer)
     absolute = {site: f"blocks.{layer}.{name}" for site, name in sites.items()}
-    if model.family.order in ("pre_ln", "sandwich", "parallel"):
-        absolute["whole.AtbLnFfResLn"] = f"{next_norm(model, layer)}.{_norm_out(model)}"
+    for step in PROGRAMS[model.family.order]:
+        absolute |= _of_step(model, layer, step)
     return absolute
 
 
-def next_norm(model: Model, layer: int) -> str:
-    """Name of the norm that reads the layer's output: the next layer's first or the final one."""
-    return f"blocks.{layer + 1}.ln1" if layer + 1 < model.n_layers else "ln_final"
+def norm_module(model: Model, layer: int, norm: NormName) -> str | None:
+    """Name of the module that a norm of the layer's program is; None where this model has none."""
+    block, order = model.hooked.blocks[layer], model.family.order
+    here = f"blocks.{layer}."
+    after_attention, after_ff = ("ln1_post", "ln2_post") if hasattr(block, "ln1_post") else ("ln1", "ln2")
+    match norm:
+        case "attn_norm" | "mid_norm":
+            return f"{here}ln1"
+        case "ff_norm":
+            return f"{here}ln2" if hasattr(block, "ln2") else f"{here}ln1"  # some parallel blocks share the first
+        case "attn_out_norm":
+            return here + after_attention
+        case "ff_out_norm":
+            return here + after_ff
+        case "out_norm" if order == "post_ln":
+            return f"{here}ln2"
+        case "out_norm" if layer + 1 == model.n_layers:
+            return "ln_final"
+        case "out_norm":
+            return None if order == "norm_after" else f"blocks.{layer + 1}.ln1"
 
 
 def has_experts(mlp: Any) -> bool:
@@ -39,20 +67,6 @@ def has_experts(mlp: Any) -> bool:
     if getattr(mlp, "bound_dense", False):
         return False
     return hasattr(getattr(mlp, "original_component", mlp), "experts")
-
-
-def branch_norms(block: Any) -> tuple[str, str]:
-    """Names of the norms after attention and feed-forward inside their branches."""
-    return ("ln1_post", "ln2_post") if hasattr(block, "ln1_post") else ("ln1", "ln2")
-
-
-def ff_norm(block: Any) -> str:
-    """Name of the norm that the feed-forward reads; some parallel blocks share the first one."""
-    return "ln2" if hasattr(block, "ln2") else "ln1"
-
-
-def _norm_out(model: Model) -> str:
-    return "hook_out" if model.api == "TransformerBridge" else BEFORE_GAIN
 
 
 def _feed_forward(model: Model, layer: int) -> dict[str, str]:
@@ -75,67 +89,49 @@ def _feed_forward(model: Model, layer: int) -> dict[str, str]:
     return inside | ({"pre_linear": "mlp.hook_pre_linear"} if gated else {})
 
 
-def _whole(model: Model, block: Any) -> dict[str, str]:
-    out, on_bridge = _norm_out(model), model.api == "TransformerBridge"
-    match model.family.order:
-        case "post_ln" if on_bridge:
-            # The block of GPT-1 returns a list, which its own output HookPoint lets pass unseen.
-            output = f"ln2.{out}" if model.family.name == "GPT" else "hook_resid_post"
-            return {
-                "whole.Attn": "attn.o.hook_out",
-                "whole.AttnRes": "ln1.hook_in",
-                "whole.Atb": f"ln1.{out}",
-                "whole.AtbFf": "hook_mlp_out",
-                "whole.AtbFfRes": "ln2.hook_in",
-                "whole.AtbFfResLn": output,
-            }
-        case "post_ln":
-            return {
-                "whole.Attn": "hook_attn_out",
-                "whole.AttnRes": "hook_resid_mid",
-                "whole.Atb": f"ln1.{out}",
-                "whole.AtbFf": "hook_mlp_out",
-                "whole.AtbFfRes": "hook_resid_post",
-                "whole.AtbFfResLn": "hook_normalized_resid_post",
-            }
-        case "pre_ln":
+def _of_step(model: Model, layer: int, step: Step) -> dict[str, str]:
+    """The sites of a step's tensor: one HookPoint, or two whose product it is; none where the model makes no such tensor."""
+    order, operation, scope = model.family.order, step.operation, step.scope
+    on_bridge, here = model.api == "TransformerBridge", f"blocks.{layer}."
+    if step.at_keys or (order == "parallel" and operation == Add("Attn", INPUT)):
+        return {}  # a parallel block adds x, attention and feed-forward at once
+    name = _post_ln_exception(model, scope)
+    if name is not None:
+        return {f"whole.{scope}": here + name}
+    match operation:
+        case Attend() | Feed():
+            branch = "attn" if isinstance(operation, Attend) else "mlp"
+            inner = _norm_in_branch(PROGRAMS[order], scope)
+            if inner is not None and not on_bridge:
+                gain = norm_module(model, layer, inner)
+                return {f"whole.{scope}": f"{gain}.{BEFORE_GAIN}", f"scale.{scope}": f"{gain}.hook_scale"}
             # Granite's scaled branches have HookPoints that stay silent; at a scale of 1 these carry the same.
-            scaled = hasattr(block, "residual_contribution_scale")
-            return {
-                "whole.Attn": "attn.hook_out" if scaled else "hook_attn_out",
-                "whole.Atb": "hook_resid_mid",
-                "whole.AtbLn": f"ln2.{out}",
-                "whole.AtbLnFf": "mlp.hook_out" if scaled else "hook_mlp_out",
-                "whole.AtbLnFfRes": "hook_resid_post",
-            }
-        case "parallel":
-            return {
-                "whole.Attn": "hook_attn_out",
-                "whole.AtbLn": f"{ff_norm(block)}.{out}",
-                "whole.AtbLnFf": "hook_mlp_out",
-                "whole.AtbLnFfRes": "hook_resid_post",
-            }
-        case "sandwich":
-            return _before_branch_norms(model, block, "Attn", "AtbLnFf") | {
-                "whole.AttnLn": "hook_attn_out",
-                "whole.Atb": "hook_resid_mid",
-                "whole.AtbLn": f"ln2.{out}",
-                "whole.AtbLnFfLn": "hook_mlp_out",
-                "whole.AtbLnFfRes": "hook_resid_post",
-            }
-        case "norm_after":
-            return _before_branch_norms(model, block, "Attn", "AtbFf") | {
-                "whole.AttnLn": "hook_attn_out",
-                "whole.Atb": "hook_resid_mid",
-                "whole.AtbFfLn": "hook_mlp_out",
-                "whole.AtbFfRes": "hook_resid_post",
-            }
+            silent = hasattr(model.hooked.blocks[layer], "residual_contribution_scale")
+            name = f"{here}{branch}.hook_out" if inner is not None or silent else f"{here}hook_{branch}_out"
+        case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm):
+            name = f"{here}hook_{'attn' if norm == 'attn_out_norm' else 'mlp'}_out"
+        case Normalise(_, norm):
+            module = norm_module(model, layer, norm)
+            out = "hook_out" if on_bridge else BEFORE_GAIN
+            name = f"{here}hook_resid_post" if module is None else f"{module}.{out}"  # no norm: the residual itself
+        case Add(_, right):
+            name = f"{here}hook_resid_{'mid' if right == INPUT else 'post'}"
+    return {f"whole.{scope}": name}
 
 
-def _before_branch_norms(model: Model, block: Any, attention: str, feed_forward: str) -> dict[str, str]:
-    if model.api == "TransformerBridge":
-        return {f"whole.{attention}": "attn.hook_out", f"whole.{feed_forward}": "mlp.hook_out"}
-    sites: dict[str, str] = {}
-    for scope, norm in zip((attention, feed_forward), branch_norms(block), strict=True):
-        sites |= {f"whole.{scope}": f"{norm}.{BEFORE_GAIN}", f"scale.{scope}": f"{norm}.hook_scale"}
-    return sites
+def _post_ln_exception(model: Model, scope: str) -> str | None:
+    if model.family.order != "post_ln":
+        return None
+    if model.api != "TransformerBridge":
+        return _POST_LN_HOOKED.get(scope)
+    if model.family.name == "GPT" and scope == "AtbFfResLn":
+        return None  # its block returns a list, which its own output HookPoint lets pass unseen
+    return _POST_LN_BRIDGE.get(scope)
+
+
+def _norm_in_branch(program: Sequence[Step], scope: str) -> NormName | None:
+    """The norm that a branch's output goes through before it is added, if there is one."""
+    for step in program:
+        if isinstance(step.operation, Normalise) and step.operation.of == scope:
+            return step.operation.norm
+    return None

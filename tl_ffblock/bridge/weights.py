@@ -5,7 +5,6 @@ in places (activation names, widths): the activation is the module's own functio
 values; the gain of an offset RMSNorm is 1 + weight; absent biases are zero.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,27 +12,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.sites import branch_norms, ff_norm, has_experts, next_norm
+from tl_ffblock.bridge.sites import has_experts, norm_module
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
 from tl_ffblock.layer.records import AttentionWeights, Block, Experts, FeedForward, Norm
+from tl_ffblock.layer.scopes import PROGRAMS, Normalise, NormName
 
 _ACTIVATION_ATTRIBUTES = ("act", "act_fn", "activation_fn", "gelu_impl", "activation")
-
-
-@dataclass(frozen=True)
-class ReadAttention(AttentionWeights):
-    """Attention with what makes its values, so that the self-check can hold them against the run's."""
-
-    norm: Norm | None
-    """The norm before; None where attention reads the layer's input itself."""
-    w_v: Float[Tensor, "kv_head d d_head"]
-    b_v: Float[Tensor, "kv_head d_head"]
-
-    def values(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key kv_head d_head"]:
-        """What the weights say the values of a layer's input are."""
-        normed = x if self.norm is None else self.norm(x)
-        return torch.einsum("jd,hde->jhe", normed, self.w_v) + self.b_v
 
 
 def read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
@@ -59,33 +44,17 @@ def _read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
         layer=layer,
         order=model.family.order,
         causal=model.family.causal,
-        attention=_attention(block.attn, _input_norm(model, layer, dtype), dtype),
+        attention=_attention(block.attn, dtype),
         feed_forward=_experts(model, layer, dtype) if has_experts(block.mlp) else _feed_forward(model, layer, dtype),
         **_norms(model, layer, dtype),
     )
 
 
-def _input_norm(model: Model, layer: int, dtype: torch.dtype) -> Norm | None:
-    """The norm between the layer's input and attention, whose shift is constant in every value."""
-    if model.family.order in ("post_ln", "norm_after"):
-        return None
-    return _norm(model, f"blocks.{layer}.ln1", _like(model, layer, dtype))
-
-
-def _norms(model: Model, layer: int, dtype: torch.dtype) -> dict[str, Norm]:
-    block, order = model.hooked.blocks[layer], model.family.order
-    after_attention, after_ff = branch_norms(block)
-    in_branches = {"attn_out_norm": f"blocks.{layer}.{after_attention}", "ff_out_norm": f"blocks.{layer}.{after_ff}"}
-    before_ff = {"ff_norm": f"blocks.{layer}.{ff_norm(block)}", "out_norm": next_norm(model, layer)}
-    names = {
-        "post_ln": {"mid_norm": f"blocks.{layer}.ln1", "out_norm": f"blocks.{layer}.ln2"},
-        "pre_ln": before_ff,
-        "parallel": before_ff,
-        "sandwich": before_ff | in_branches,
-        "norm_after": in_branches,
-    }[order]
+def _norms(model: Model, layer: int, dtype: torch.dtype) -> dict[NormName, Norm]:
+    """Every norm of the layer's program."""
     like = _like(model, layer, dtype)
-    return {role: _norm(model, name, like) for role, name in names.items()}
+    roles = [step.operation.norm for step in PROGRAMS[model.family.order] if isinstance(step.operation, Normalise)]
+    return {role: _norm(model, norm_module(model, layer, role), like) for role in roles}
 
 
 def working_dtype(model: Model) -> torch.dtype:
@@ -107,20 +76,13 @@ def is_processed(model: Model) -> bool:
     return bool(w_out.mean(dim=-1).abs().max() < 1e-5 * w_out.abs().max())
 
 
-def _attention(attn: Any, norm: Norm | None, dtype: torch.dtype) -> ReadAttention:
-    w_o = _tensor(attn.W_O, dtype)
-    heads, d_head, d_model = w_o.shape
-    w_v = _tensor(attn.W_V, dtype)
-    b_v = constant = _bias(attn.b_V, (w_v.shape[0], d_head), w_o)
-    if norm is not None:
-        constant = constant + torch.einsum("d,hde->he", norm.shift, w_v)
-    return ReadAttention(
+def _attention(attn: Any, dtype: torch.dtype) -> AttentionWeights:
+    w_o, w_v = _tensor(attn.W_O, dtype), _tensor(attn.W_V, dtype)
+    return AttentionWeights(
         w_o=w_o,
-        b_o=_bias(attn.b_O, (d_model,), w_o),
-        value_constant=constant.repeat_interleave(heads // w_v.shape[0], dim=0),
-        norm=norm,
+        b_o=_bias(attn.b_O, (w_o.shape[-1],), w_o),
         w_v=w_v,
-        b_v=b_v,
+        b_v=_bias(attn.b_V, (w_v.shape[0], w_o.shape[1]), w_o),
     )
 
 
@@ -238,8 +200,10 @@ def _activation(model: Model, layer: int) -> Activation:
     )
 
 
-def _norm(model: Model, name: str, like: Float[Tensor, " d"]) -> Norm:
+def _norm(model: Model, name: str | None, like: Float[Tensor, " d"]) -> Norm:
     """A norm on the layer's own device: the next layer's may be elsewhere."""
+    if name is None:
+        return Norm.absent(like)
     norm, cfg = _module(model.hooked, name), model.hooked.cfg
     if model.api == "TransformerBridge":
         centred = not norm.uses_rms_norm

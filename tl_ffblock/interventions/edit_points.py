@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.sites import BEFORE_GAIN, ff_norm, site_names
+from tl_ffblock.bridge.sites import BEFORE_GAIN, norm_module, site_names
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.records import Norm
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Normalise, select_scopes
@@ -49,7 +49,7 @@ def place_of(model: Model, layer: int, scope: str) -> Place:
     if isinstance(operation, Add) and operation.right == INPUT:
         scope = operation.left
     if isinstance(operation, Normalise) and operation.norm == "ff_norm" and model.api == "TransformerBridge":
-        shared = ff_norm(model.hooked.blocks[layer]) == "ln1"
+        shared = norm_module(model, layer, "ff_norm") == f"blocks.{layer}.ln1"
         return Place(f"blocks.{layer}.mlp.hook_in" if shared else names[f"whole.{scope}"])
     name = names[f"whole.{scope}"]
     if not name.endswith(f".{BEFORE_GAIN}"):

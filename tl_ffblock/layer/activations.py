@@ -54,12 +54,14 @@ class Activation:
         """What goes into W_out: g(pre), gated g(pre) * pre_linear."""
         return self(pre) if pre_linear is None else self(pre) * pre_linear
 
-    def shares(self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None) -> "Shares":
+    def coefficients(
+        self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
+    ) -> "PathCoefficients":
         """The closed form: r(s) without gate; B(a) u on the gate's parts and A(a) on the linear ones with it."""
         if pre_linear is None:
-            return Shares(self.slope(pre), None, self.at_zero(pre))
+            return PathCoefficients(self.slope(pre), None, self.at_zero(pre))
         mean, rest = self.mean_and_rest(pre)
-        return Shares(pre_linear * rest, mean, torch.zeros((), dtype=pre.dtype, device=pre.device))
+        return PathCoefficients(pre_linear * rest, mean, torch.zeros((), dtype=pre.dtype, device=pre.device))
 
     def at_zero(self, like: Tensor) -> Float[Tensor, ""]:
         """g(0), the share of the baseline."""
@@ -123,8 +125,8 @@ class Activation:
 
 
 @dataclass(frozen=True)
-class Shares:
-    """How the players of the pre-activations share the activation's output: `p * on_pre (+ q * on_linear)`.
+class PathCoefficients:
+    """The coefficients of Integrated Gradients along the path: how the players of the pre-activations share the activation's output: `p * on_pre (+ q * on_linear)`.
 
     p are the parts of `pre`, q those of `pre_linear` (gated feed-forward only); `baseline` is the
     output at zero, which no player brings.
@@ -152,7 +154,9 @@ class ClampedGate(Activation):
         assert pre_linear is not None
         return self(pre.clamp(max=self.limit)) * (pre_linear.clamp(-self.limit, self.limit) + 1)
 
-    def shares(self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None) -> "Shares":
+    def coefficients(
+        self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
+    ) -> "PathCoefficients":
         assert pre_linear is not None
         until = (self.limit / pre_linear.abs()).clamp(max=1)
         on_linear = until * self._clamped_mean(until * pre)
@@ -161,7 +165,7 @@ class ClampedGate(Activation):
         # At a = 0: g'(0) times the mean of the second factor along the path.
         clamped = pre_linear.clamp(-self.limit, self.limit)
         on_pre = torch.where(zero, self._derivative(torch.zeros_like(pre)) * (1 + clamped * (1 - until / 2)), rest)
-        return Shares(on_pre, on_linear, torch.zeros((), dtype=pre.dtype, device=pre.device))
+        return PathCoefficients(on_pre, on_linear, torch.zeros((), dtype=pre.dtype, device=pre.device))
 
     def _clamped_mean(self, a: Tensor) -> Tensor:
         """integral_0^1 g(min(t a, limit)) dt."""

@@ -77,10 +77,9 @@ def token_values(
 
     The constant is b_V and the norm's beta through W_V (eq. 7, 21); `value_bias="token"` leaves it in.
     """
-    weights, value = record.block.attention, record.value
-    value = value.repeat_interleave(weights.w_o.shape[0] // value.shape[1], dim=1)
-    constant = torch.zeros_like(weights.value_constant) if value_bias == "token" else weights.value_constant
-    return value - constant, constant
+    learned = record.block.value_constant
+    constant = torch.zeros_like(learned) if value_bias == "token" else learned
+    return record.head_values - constant, constant
 
 
 def attention_bias(record: LayerRecord, constant: Float[Tensor, "head d_head"]) -> Float[Tensor, "query d"]:
@@ -90,8 +89,8 @@ def attention_bias(record: LayerRecord, constant: Float[Tensor, "head d_head"]) 
     return einsum(record.pattern.sum(dim=-1), written, "head query, head d -> query d") + weights.b_o
 
 
-def own(x: Float[Tensor, "query d"], queries: Int[Tensor, " query"], n_keys: int) -> Parts:
-    """x_i as the part of source j = i: what a residual connection brings (eq. 26-27)."""
+def residual(x: Float[Tensor, "query d"], queries: Int[Tensor, " query"], n_keys: int) -> Parts:
+    """x_i as the part of key j = i: what a residual connection brings (eq. 26-27)."""
     tokens = x.new_zeros(len(x), n_keys, x.shape[-1])
     tokens[torch.arange(len(x), device=x.device), queries] = x
     return Parts(tokens, torch.zeros_like(x))

@@ -4,10 +4,13 @@
 a run from which everything else follows. Axis names: `head query key d d_head d_mlp`; `d` is d_model.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
 
 import torch
+from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -23,9 +26,18 @@ class Norm:
     shift: Float[Tensor, " d"]
     eps: float
     centred: bool
+    divides: bool = True
+    """False where the model has no norm here: the scale is 1."""
+
+    @classmethod
+    def absent(cls, like: Float[Tensor, " d"]) -> "Norm":
+        """The norm of a place without one: what goes in comes out."""
+        return cls(torch.ones_like(like), torch.zeros_like(like), 0.0, centred=False, divides=False)
 
     def scale(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead 1"]:
         """The denominator: sqrt(var + eps), for RMSNorm sqrt(mean(x^2) + eps)."""
+        if not self.divides:
+            return torch.ones_like(x[..., :1])
         x = x - x.mean(dim=-1, keepdim=True) if self.centred else x
         return (x.square().mean(dim=-1, keepdim=True) + self.eps).sqrt()
 
@@ -46,12 +58,16 @@ class Norm:
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """What turns values into attention output."""
+    """What makes values of a (normed) input, and attention output of values."""
 
     w_o: Float[Tensor, "head d_head d"]
     b_o: Float[Tensor, " d"]
-    value_constant: Float[Tensor, "head d_head"]
-    """The part of every value that no token brings: b_V, and the beta of the norm before through W_V."""
+    w_v: Float[Tensor, "kv_head d d_head"]
+    b_v: Float[Tensor, "kv_head d_head"]
+
+    def values(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key kv_head d_head"]:
+        """`x W_V + b_V` of what attention reads."""
+        return einsum(x, self.w_v, "key d, kv_head d d_head -> key kv_head d_head") + self.b_v
 
 
 @dataclass(frozen=True)
@@ -90,6 +106,8 @@ class Block:
     causal: bool
     attention: AttentionWeights
     feed_forward: FeedForward | Experts
+    attn_norm: Norm | None = None
+    """Norm before attention (pre_ln, sandwich, parallel)."""
     ff_norm: Norm | None = None
     """Norm before the feed-forward (pre_ln, sandwich, parallel)."""
     attn_out_norm: Norm | None = None
@@ -99,7 +117,17 @@ class Block:
     mid_norm: Norm | None = None
     """LayerNorm after the first residual (post_ln)."""
     out_norm: Norm | None = None
-    """post_ln: LayerNorm after the second residual; else the next layer's first norm or the final norm."""
+    """post_ln: LayerNorm after the second residual; else the norm that reads the layer's output: the next layer's
+    first or the final one (norm_after: no norm but in the last layer)."""
+
+    @cached_property
+    def value_constant(self) -> Float[Tensor, "head d_head"]:
+        """The part of every value that no token brings: b_V, and the shift of the norm before through W_V."""
+        attention, norm = self.attention, self.attn_norm
+        constant = attention.b_v
+        if norm is not None:
+            constant = constant + einsum(norm.shift, attention.w_v, "d, kv_head d d_head -> kv_head d_head")
+        return constant.repeat_interleave(attention.w_o.shape[0] // len(constant), dim=0)
 
     def norm(self, name: NormName) -> Norm:
         """A norm that the order has."""
@@ -108,27 +136,41 @@ class Block:
         return norm
 
 
+def _axes(*names: str) -> dict[str, tuple[str, ...]]:
+    """What a tensor field says of itself: its axes after the batch."""
+    return {"axes": names}
+
+
 @dataclass(frozen=True)
 class LayerRecord:
     """One layer of one run; leading `batch` axis until `sequence` takes one out.
 
     `whole[scope]` is the model's own tensor at the end of a scope, read from its hooks; the sum of
-    the parts is held against it.
+    the parts is held against it. A tensor's axes stand beside it, so that `sequence` and `rows` cut every
+    tensor, those of a later day included, without naming it.
     """
 
     block: Block
-    queries: Int[Tensor, "*batch query"]
+    queries: Int[Tensor, "*batch query"] = field(metadata=_axes("query"))
     """Positions of the rows."""
-    resid_pre: Float[Tensor, "*batch key d"]
-    pattern: Float[Tensor, "*batch head query key"]
-    value: Float[Tensor, "*batch key kv_head d_head"]
-    pre: Float[Tensor, "*batch query d_mlp"] | None
+    resid_pre: Float[Tensor, "*batch key d"] = field(metadata=_axes("key", "d"))
+    pattern: Float[Tensor, "*batch head query key"] = field(metadata=_axes("head", "query", "key"))
+    value: Float[Tensor, "*batch key kv_head d_head"] = field(metadata=_axes("key", "kv_head", "d_head"))
+    pre: Float[Tensor, "*batch query d_mlp"] | None = field(metadata=_axes("query", "d_mlp"))
     """Pre-activation (of the gate where there is one)."""
-    pre_linear: Float[Tensor, "*batch query d_mlp"] | None
-    post: Float[Tensor, "*batch query d_mlp"] | None
-    whole: Mapping[str, Float[Tensor, "*batch query d"]]
-    routing: Float[Tensor, "*batch query expert"] | None = None
+    pre_linear: Float[Tensor, "*batch query d_mlp"] | None = field(metadata=_axes("query", "d_mlp"))
+    post: Float[Tensor, "*batch query d_mlp"] | None = field(metadata=_axes("query", "d_mlp"))
+    whole: Mapping[str, Float[Tensor, "*batch query d"]] = field(metadata=_axes("query", "d"))
+    routing: Float[Tensor, "*batch query expert"] | None = field(default=None, metadata=_axes("query", "expert"))
     """The router's weights, zero where an expert was not chosen; frozen like the pattern."""
+    query: Float[Tensor, "*batch query head d_head"] | None = field(
+        default=None, metadata=_axes("query", "head", "d_head")
+    )
+    """Query vectors as attention multiplied them (after any rotation and norm of their own), where they were asked for."""
+    key: Float[Tensor, "*batch key kv_head d_head"] | None = field(
+        default=None, metadata=_axes("key", "kv_head", "d_head")
+    )
+    """Key vectors, likewise."""
     edited: bool = False
     """Whether other hooks changed a tensor inside the block: a gap is then their effect, the remainder."""
 
@@ -141,62 +183,62 @@ class LayerRecord:
         """The model's own tensor: of a scope, or the layer's input at the queries (one sequence only)."""
         return self.resid_pre[self.queries] if operand == INPUT else self.whole[operand]
 
+    @property
+    def head_values(self) -> Float[Tensor, "*batch key head d_head"]:
+        """The values every head reads: those of a key-value head, once for each of the heads that share it."""
+        shared = self.block.attention.w_o.shape[0] // self.value.shape[-2]
+        return self.value.repeat_interleave(shared, dim=-2)
+
+    def pre_activations(
+        self, ff: FeedForward, x: Float[Tensor, "query d"]
+    ) -> tuple[Float[Tensor, "query d_mlp"], Float[Tensor, "query d_mlp"] | None]:
+        """The run's pre-activations of a feed-forward that reads x: captured, or of an expert recomputed from x."""
+        return ff.pre_activations(x) if self.pre is None else (self.pre, self.pre_linear)
+
     def sequence(self, index: int, keep: Int[Tensor, " key"] | None = None) -> "LayerRecord":
         """One sequence of the batch, in the decomposition's dtype and on the layer's device.
 
-        `keep` are its real (unpadded) positions.
+        `keep` are its real (unpadded) positions, ascending; they are numbered from 0 afterwards.
         """
         weights = self.block.attention.w_o
 
-        def take(tensor: Tensor) -> Tensor:
-            return tensor[index].to(weights)
+        def take(tensor: Tensor, _: Sequence[str]) -> Tensor:
+            return tensor[index].to(weights if tensor.is_floating_point() else weights.device)
 
-        one = self._changed(
-            take,
-            queries=self.queries[index].to(weights.device),
-            resid_pre=take(self.resid_pre),
-            pattern=take(self.pattern),
-            value=take(self.value),
-        )
-        return one if keep is None else one._without_padding(keep.to(weights.device))
-
-    def _without_padding(self, keep: Int[Tensor, " key"]) -> "LayerRecord":
-        real = self.rows(torch.isin(self.queries, keep))
-        return replace(
-            real,
-            queries=torch.searchsorted(keep, real.queries),
-            resid_pre=real.resid_pre[keep],
-            pattern=real.pattern[:, :, keep],
-            value=real.value[keep],
-        )
+        record = self._changed(take)
+        if keep is None:
+            return record
+        keep = keep.to(weights.device)
+        real = record._cut({"query": torch.isin(record.queries, keep), "key": keep})
+        return replace(real, queries=torch.searchsorted(keep, real.queries))
 
     def rows(self, chosen: slice | Bool[Tensor, " query"] | Int[Tensor, " chosen"]) -> "LayerRecord":
         """The same sequence with some of its queries only."""
-        return self._changed(
-            lambda tensor: tensor[chosen],
-            queries=self.queries[chosen],
-            resid_pre=self.resid_pre,
-            pattern=self.pattern[:, chosen],
-            value=self.value,
-        )
+        return self._cut({"query": chosen})
 
-    def _changed(
-        self, change: Callable[[Tensor], Tensor], *, queries: Tensor, resid_pre: Tensor, pattern: Tensor, value: Tensor
-    ) -> "LayerRecord":
-        """Other queries and sources, with every tensor whose rows are the queries changed alike."""
+    def _cut(self, chosen: Mapping[str, slice | Tensor]) -> "LayerRecord":
+        """Of every tensor that has one of the axes, the chosen entries."""
 
-        def optional(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else change(tensor)
+        def cut(tensor: Tensor, axes: Sequence[str]) -> Tensor:
+            for number, axis in enumerate(axes):
+                if axis in chosen:
+                    tensor = tensor[(slice(None),) * number + (chosen[axis],)]
+            return tensor
 
-        return replace(
-            self,
-            queries=queries,
-            resid_pre=resid_pre,
-            pattern=pattern,
-            value=value,
-            pre=optional(self.pre),
-            pre_linear=optional(self.pre_linear),
-            post=optional(self.post),
-            routing=optional(self.routing),
-            whole={scope: change(tensor) for scope, tensor in self.whole.items()},
-        )
+        return self._changed(cut)
+
+    def _changed(self, change: Callable[[Tensor, Sequence[str]], Tensor]) -> "LayerRecord":
+        """Every tensor changed, as its axes have it."""
+        changed: dict[str, Any] = {}
+        for name, axes in _AXES.items():
+            held = getattr(self, name)
+            if isinstance(held, Mapping):
+                changed[name] = {scope: change(tensor, axes) for scope, tensor in held.items()}
+            elif held is not None:
+                changed[name] = change(held, axes)
+        return replace(self, **changed)
+
+
+_AXES: dict[str, tuple[str, ...]] = {
+    member.name: member.metadata["axes"] for member in fields(LayerRecord) if "axes" in member.metadata
+}

@@ -1,12 +1,13 @@
 """The orders of a layer as short programs, and the scopes they define.
 
-A layer is a chain of steps: attend, add, normalise, feed forward. A scope is named by the chain up to
+A layer is a chain of steps: normalise, attend, add, feed forward. A scope is named by the chain up to
 and including its last step (`Atb` = attention block): how far into the layer a map reaches. Comparing
 the scopes on both sides of a step shows what that step's component did to the mixing of tokens
 (section 3 of Kobayashi et al. 2024; section 6 for the norm after the layer).
 
-Everything that follows a layer reads its program here: vectors (decomposition.py), norms (norms.py) and
-the identities of the self-check.
+This is the only place that knows an order. Everything that follows a layer reads its program here:
+vectors (vectors.py), norms (fast/norms.py), the identities of the self-check, which HookPoint carries a
+step's tensor and which module a norm is (bridge/sites.py), where an edit goes (interventions/edit_points.py).
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from tl_ffblock.errors import InputError
 
 Order: TypeAlias = Literal["post_ln", "pre_ln", "sandwich", "parallel", "norm_after"]
 Component: TypeAlias = Literal["ATTN", "RES", "LN", "FF"]
-NormName: TypeAlias = Literal["ff_norm", "attn_out_norm", "ff_out_norm", "mid_norm", "out_norm"]
+NormName: TypeAlias = Literal["attn_norm", "ff_norm", "attn_out_norm", "ff_out_norm", "mid_norm", "out_norm"]
 
 INPUT = "resid_pre"
 """The layer's input x, as an operand of a step."""
@@ -25,7 +26,9 @@ INPUT = "resid_pre"
 
 @dataclass(frozen=True)
 class Attend:
-    """Attention of (normed) x, output bias included."""
+    """Attention over all keys, output bias included; `of` is what its values are made of."""
+
+    of: str
 
 
 @dataclass(frozen=True)
@@ -68,19 +71,23 @@ class Step:
     """What the component is, in words for a reader of the map."""
     operation: Operation
     """How the scope's vector is made."""
-    public: bool = True
-    """False for a norm inside the attention branch, which the paper's scopes count to `Atb`."""
+    at_keys: bool = False
+    """True for the norm before attention, which is taken at every key and not at the queries: no scope of its own,
+    since a token there is still alone; the values that attention read are captured behind it."""
 
 
-_ATTEND = Step("Attn", "ATTN", None, "attention", Attend())
-_BRANCH_NORM = Step("AttnLn", "LN", "Attn", "norm after attention", Normalise("Attn", "attn_out_norm"), public=False)
+_INPUT_NORM = Step("InputLn", "LN", None, "norm before attention", Normalise(INPUT, "attn_norm"), at_keys=True)
+_ATTEND = Step("Attn", "ATTN", None, "attention", Attend("InputLn"))
+_ATTEND_INPUT = Step("Attn", "ATTN", None, "attention", Attend(INPUT))
+_BRANCH_NORM = Step("AttnLn", "LN", "Attn", "norm after attention", Normalise("Attn", "attn_out_norm"))
+_BRANCH_RES = Step("Atb", "RES", "AttnLn", "residual around attention and its norm", Add("AttnLn", INPUT))
 _NEXT_NORM = Step("AtbLnFfResLn", "LN", "AtbLnFfRes", "next layer's norm", Normalise("AtbLnFfRes", "out_norm"))
 _FF_NORM = Step("AtbLn", "LN", "Atb", "norm before feed-forward", Normalise("Atb", "ff_norm"))
 _FF = Step("AtbLnFf", "FF", "AtbLn", "feed-forward", Feed("AtbLn"))
 
 PROGRAMS: dict[Order, tuple[Step, ...]] = {
     "post_ln": (
-        _ATTEND,
+        _ATTEND_INPUT,
         Step("AttnRes", "RES", "Attn", "residual around attention", Add("Attn", INPUT)),
         Step("Atb", "LN", "AttnRes", "LayerNorm after attention", Normalise("AttnRes", "mid_norm")),
         Step("AtbFf", "FF", "Atb", "feed-forward", Feed("Atb")),
@@ -94,6 +101,7 @@ PROGRAMS: dict[Order, tuple[Step, ...]] = {
         ),
     ),
     "pre_ln": (
+        _INPUT_NORM,
         _ATTEND,
         Step("Atb", "RES", "Attn", "residual around attention", Add("Attn", INPUT)),
         _FF_NORM,
@@ -102,9 +110,10 @@ PROGRAMS: dict[Order, tuple[Step, ...]] = {
         _NEXT_NORM,
     ),
     "sandwich": (
+        _INPUT_NORM,
         _ATTEND,
         _BRANCH_NORM,
-        Step("Atb", "RES", "Attn", "norm after attention and residual", Add("AttnLn", INPUT)),
+        _BRANCH_RES,
         _FF_NORM,
         _FF,
         Step("AtbLnFfLn", "LN", "AtbLnFf", "norm after feed-forward", Normalise("AtbLnFf", "ff_out_norm")),
@@ -112,28 +121,42 @@ PROGRAMS: dict[Order, tuple[Step, ...]] = {
         _NEXT_NORM,
     ),
     "parallel": (
+        _INPUT_NORM,
         _ATTEND,
         Step("Atb", "RES", "Attn", "residual plus attention", Add("Attn", INPUT)),
-        Step("AtbLn", "LN", None, "norm of the residual before feed-forward", Normalise(INPUT, "ff_norm")),
+        Step(
+            "AtbLn",
+            "LN",
+            None,
+            "norm of the layer's input x, not of Atb: what feed-forward reads",
+            Normalise(INPUT, "ff_norm"),
+        ),
         Step("AtbLnFf", "FF", None, "feed-forward branch (reads its own position only)", Feed("AtbLn")),
         Step("AtbLnFfRes", "FF", "Atb", "feed-forward branch added (layer output)", Add("AtbLnFf", "Atb")),
         _NEXT_NORM,
     ),
     "norm_after": (
-        _ATTEND,
+        _ATTEND_INPUT,
         _BRANCH_NORM,
-        Step("Atb", "RES", "Attn", "norm after attention and residual", Add("AttnLn", INPUT)),
+        _BRANCH_RES,
         Step("AtbFf", "FF", "Atb", "feed-forward", Feed("Atb")),
         Step("AtbFfLn", "LN", "AtbFf", "norm after feed-forward", Normalise("AtbFf", "ff_out_norm")),
         Step("AtbFfRes", "RES", "AtbFfLn", "residual around feed-forward (layer output)", Add("AtbFfLn", "Atb")),
+        Step(
+            "AtbFfResLn",
+            "LN",
+            "AtbFfRes",
+            "final norm (last layer; none before the others)",
+            Normalise("AtbFfRes", "out_norm"),
+        ),
     ),
 }
 """Every step of a layer, in the model's order."""
 
 STEPS: dict[Order, tuple[Step, ...]] = {
-    order: tuple(step for step in program if step.public) for order, program in PROGRAMS.items()
+    order: tuple(step for step in program if not step.at_keys) for order, program in PROGRAMS.items()
 }
-"""The steps that end in a scope of their own."""
+"""The steps that end in a scope of their own: all but the norm before attention."""
 
 
 def scope_names(order: Order) -> tuple[str, ...]:

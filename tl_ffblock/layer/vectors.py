@@ -7,7 +7,7 @@ paper). After every step the sum of the parts can be held against the model's ow
 `norms.py` gives the norms of the same vectors without making them; this file is what tests it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import torch
@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import ScopeKeyError
-from tl_ffblock.layer.parts import Parts, attend, normalise, own, project, reconcile, weigh
+from tl_ffblock.layer.parts import Parts, attend, normalise, project, reconcile, residual, weigh
 from tl_ffblock.layer.quadrature import captum_shares
 from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, Operation, Order, scope_names
@@ -77,27 +77,33 @@ class Decomposition:
 
 def decompose_record(record: LayerRecord, settings: Settings) -> Decomposition:
     """All scopes of one sequence's record (without batch axis)."""
-    parts = dict(walk(LayerRun(record, settings)))
+    parts = dict(walk(LayerWalk(record, settings)))
     return Decomposition(record, {scope: parts[scope] for scope in scope_names(record.block.order)})
 
 
-def walk(run: "LayerRun") -> Iterator[tuple[str, Parts]]:
-    """Every step of a layer with the parts after it, in the model's order."""
+def walk(layer_walk: "LayerWalk") -> Iterator[tuple[str, Parts]]:
+    """Every step of a layer with the parts after it, in the model's order.
+
+    The norm before attention is no step of this walk: it is taken at the keys, where a token is still
+    alone, and the values behind it were captured. A walk from parts of the layer's input (several
+    tokens in one position, as behind an earlier layer) takes it, and `AttentionWeights.values`.
+    """
     done: dict[str, Parts] = {}
-    for step in PROGRAMS[run.block.order]:
-        done[step.scope] = run.settle(step.scope, run.apply(step.operation, done))
-        yield step.scope, done[step.scope]
+    for step in PROGRAMS[layer_walk.block.order]:
+        if not step.at_keys:
+            done[step.scope] = layer_walk.settle(step.scope, layer_walk.apply(step.operation, done))
+            yield step.scope, done[step.scope]
 
 
-class LayerRun:
-    """The steps of one layer's run, on all parts of every query."""
+class LayerWalk:
+    """The steps of one layer's record, on all parts of every query."""
 
     def __init__(self, record: LayerRecord, settings: Settings) -> None:
         self.record = record
         self.block = record.block
         self.settings = settings
 
-    def apply(self, operation: Operation, done: dict[str, Parts]) -> Parts:
+    def apply(self, operation: Operation, done: Mapping[str, Parts]) -> Parts:
         """One step."""
 
         def operand(name: str) -> Parts:
@@ -124,7 +130,7 @@ class LayerRun:
 
     def input(self) -> Parts:
         """The layer's input, all of it its own token's."""
-        return own(self.record.tensor(INPUT), self.record.queries, self.record.resid_pre.shape[0])
+        return residual(self.record.tensor(INPUT), self.record.queries, self.record.resid_pre.shape[0])
 
     def feed_forward(self, parts: Parts, x: Float[Tensor, "query d"]) -> Parts:
         """Feed-forward of parts whose whole is x; experts each on their own, weighed by the frozen router."""
@@ -140,7 +146,7 @@ class LayerRun:
 
     def _dense(self, parts: Parts, ff: FeedForward, x: Float[Tensor, "query d"]) -> Parts:
         """Feed-forward with Integrated Gradients through its activation (eq. 12-14, 44)."""
-        pre, pre_linear = pre_activations(self.record, ff, x)
+        pre, pre_linear = self.record.pre_activations(ff, x)
         if ff.w_gate is None:
             players = self._players(parts, ff.w_in, ff.b_in, pre)
             linear = None
@@ -151,21 +157,14 @@ class LayerRun:
         if self.settings.method == "captum":
             shared = captum_shares(ff.activation, players, linear, self.settings.n_steps)
         else:
-            shares = ff.activation.shares(pre, pre_linear)
-            shared = weigh(players, shares.on_pre)
+            coefficients = ff.activation.coefficients(pre, pre_linear)
+            shared = weigh(players, coefficients.on_pre)
             if linear is not None:
-                assert shares.on_linear is not None
-                shared = shared + weigh(linear, shares.on_linear)
-            shared = replace(shared, bias=shared.bias + shares.baseline)
+                assert coefficients.on_linear is not None
+                shared = shared + weigh(linear, coefficients.on_linear)
+            shared = replace(shared, bias=shared.bias + coefficients.baseline)
         return project(shared, ff.w_out, ff.b_out)
 
     def _players(self, parts: Parts, weight: Tensor, bias: Tensor, real: Tensor) -> Parts:
         players = project(parts, weight, bias)
         return reconcile(players, real, self.settings.rtol) if self.record.edited else players
-
-
-def pre_activations(
-    record: LayerRecord, ff: FeedForward, x: Float[Tensor, "query d"]
-) -> tuple[Float[Tensor, "query d_mlp"], Float[Tensor, "query d_mlp"] | None]:
-    """The real run's pre-activations: captured, or of an expert recomputed from its input."""
-    return ff.pre_activations(x) if record.pre is None else (record.pre, record.pre_linear)

@@ -28,7 +28,7 @@ from tl_ffblock.corpus.study import Figures, MomentsExperiment, Tables
 from tl_ffblock.experiments.kobayashi.shapley import ShapleyRun, estimated_values
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import LayerRun, walk
+from tl_ffblock.layer.vectors import LayerWalk, walk
 from tl_ffblock.results import figures as draw
 
 METHODS = ("ig", "captum", "shapley", "sampling", "kernel")
@@ -95,9 +95,9 @@ class AttributionMethods(MomentsExperiment):
 
     def _maps(self, record: LayerRecord, method: str, number: int) -> tuple[Tensor, Tensor, float]:
         """Maps before and after the feed-forward, and the completeness error after it."""
-        runs: LayerRun
+        runs: LayerWalk
         if method in ("ig", "captum"):
-            runs = LayerRun(record, Settings(method="exact" if method == "ig" else "captum", precision="float64"))
+            runs = LayerWalk(record, Settings(method="exact" if method == "ig" else "captum", precision="float64"))
         else:
             runs = ShapleyRun(record, Settings(precision="float64"))
             if method != "shapley":

@@ -17,7 +17,7 @@ from torch import Tensor
 from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.parts import Parts, project
 from tl_ffblock.layer.records import FeedForward
-from tl_ffblock.layer.vectors import LayerRun
+from tl_ffblock.layer.vectors import LayerWalk
 
 Values: TypeAlias = Callable[[Callable[[np.ndarray], np.ndarray], int], np.ndarray]
 """A game [coalition player] -> [coalition d] and its number of players -> values [player d]."""
@@ -52,7 +52,7 @@ def estimated_values(kind: Literal["sampling", "kernel"], samples: int, seed: in
     return values
 
 
-class ShapleyRun(LayerRun):
+class ShapleyRun(LayerWalk):
     """A layer's run whose feed-forward shares its output by Shapley values instead of Integrated Gradients."""
 
     values: Values = staticmethod(exact_values)

@@ -25,7 +25,7 @@ from tl_ffblock.layer.parts import Parts, attention_bias, token_values
 from tl_ffblock.layer.records import LayerRecord, Norm
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import LayerRun, decompose_record, walk
+from tl_ffblock.layer.vectors import LayerWalk, decompose_record, walk
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _remainder_norm(parts: Parts) -> Float[Tensor, " query"]:
     return parts.bias.new_zeros(len(parts.bias)) if parts.remainder is None else parts.remainder.norm(dim=-1)
 
 
-class _Aggregate(LayerRun):
+class _Aggregate(LayerWalk):
     """A layer's run with all source tokens as one player: what their parts sum to."""
 
     def __init__(self, record: LayerRecord, settings: Settings, packed_sum: Tensor | None) -> None:
@@ -170,6 +170,8 @@ class _LayerOfPairs:
         program = PROGRAMS[self.record.block.order]
         last = max(number for number, step in enumerate(program) if step.scope in self.scopes)
         for step in program[: last + 1]:
+            if step.at_keys:
+                continue
             wanted = step.scope in self.scopes
             match step.operation:
                 case Attend():
@@ -208,6 +210,6 @@ class _LayerOfPairs:
             return
         # A parallel block's feed-forward reads its own position only.
         assert mix.own is not None
-        run = LayerRun(replace(self.record, edited=False), self.settings)
+        run = LayerWalk(replace(self.record, edited=False), self.settings)
         alone = run.feed_forward(Parts(mix.own[:, None], torch.zeros_like(mix.own)), x)
         self.mixes[scope] = HeadSum(own=alone.tokens[:, 0])

@@ -18,7 +18,6 @@ from torch import Tensor
 from tl_ffblock.layer.fast.head_sums import Group, HeadSum, ReachablePairs, Tile
 from tl_ffblock.layer.records import FeedForward, LayerRecord, Norm
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import pre_activations
 
 _SHORT = 32
 """Folded matrices are kept while there are fewer than this times d_model pairs: then folding is felt."""
@@ -49,8 +48,8 @@ class _Expert:
         self, pairs: ReachablePairs, ff: FeedForward, mix: HeadSum, x: Float[Tensor, "query d"], served: "_Served"
     ) -> None:
         assert mix.scale is not None
-        pre, pre_linear = ff.pre_activations(x) if served.weight is not None else pre_activations(pairs.record, ff, x)
-        shares = ff.activation.shares(pre, pre_linear)
+        pre, pre_linear = ff.pre_activations(x) if served.weight is not None else pairs.record.pre_activations(ff, x)
+        shares = ff.activation.coefficients(pre, pre_linear)
         self.w_out = ff.w_out
         self.dense = served.weight is None
         self._rows = None if served.weight is None else served.weight.nonzero()[:, 0].tolist()

@@ -25,12 +25,14 @@ def test_parts_are_complete_in_float64(ffb: ModuleType, model_of: Models, any_fa
 @pytest.mark.usefixtures("float64_throughout")
 def test_the_whole_is_the_models_own_tensor(ffb: ModuleType, model_of: Models, any_family: str) -> None:
     """`whole` is what the model's hooks show, found here by other names, and the vectors sum to it."""
+    from tl_ffblock.layer.scopes import STEPS
+
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, 5)
     _, cache = model.run_with_cache(tokens[None])
     layer = 1
     found = ffb.decompose(model, tokens, layer=layer)
     output = cache[f"blocks.{layer}.hook_out"][0]
-    last = next(scope for scope in reversed(found.scopes) if scope in ("AtbLnFfRes", "AtbFfResLn", "AtbFfRes"))
+    last = next(step.scope for step in STEPS[found.order] if "(layer output)" in step.shows)
     torch.testing.assert_close(found.whole(last), output, rtol=0, atol=0)
     for scope in found.scopes:
         total = found.parts(scope).sum(1) + found.bias(scope)

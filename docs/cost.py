@@ -10,7 +10,7 @@ STORED = Path(__file__).resolve().parent / "speed.json"
 MODELS = {
     "GPT-2 small": "GPT-2 small in size: 12 layers, d_model 768",
     "minilm": "MiniLM: 6 layers, d_model 384",
-    "smollm2": "SmolLM2-135M: 30 layers, d_model 576, gated",
+    "smollm2": "SmolLM2-135M-Instruct: 30 layers, d_model 576, gated",
 }
 """Models of the stored run that the README shows, by the run's names."""
 

@@ -3,6 +3,7 @@
 Nothing is downloaded; without the wheels the tests are skipped.
 """
 
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +31,48 @@ def model(request: pytest.FixtureRequest) -> Any:
         return load_model(request.param)
     except ModelLoadError as error:
         pytest.skip(str(error))
+
+
+def test_what_is_known_before_loading_is_so(model: Any) -> None:
+    """Layers, order and name of the shipped models are those of the model itself."""
+    from tl_ffblock.bridge.model import identify
+    from tl_ffblock.bridge.shipped import SHIPPED, Outline, outline
+
+    known = identify(model)
+    (name,) = (name for name, shipped in SHIPPED.items() if shipped.title == known.name)
+    assert outline(name) == Outline(known.name, known.n_layers, known.family.order)
+
+
+def test_smollm2_is_the_same_whether_read_from_gguf_or_kept(
+    ffb: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every weight and every logit bit for bit, the same tokens; prompts begin with <|im_start|>; the second load is silent."""
+    from tl_ffblock.errors import ModelLoadError
+
+    monkeypatch.setenv("TL_FFBLOCK_CACHE", "/dev/null/nowhere")
+    try:
+        direct = ffb.load_model("smollm2")
+    except ModelLoadError as error:
+        pytest.skip(str(error))
+    weights = direct.original_model.state_dict()
+    monkeypatch.setenv("TL_FFBLOCK_CACHE", str(tmp_path))
+    for said in (f"converting smollm2 once, about 12 s, into {tmp_path}", ""):
+        capsys.readouterr()
+        kept = ffb.load_model("smollm2")
+        printed = capsys.readouterr().err
+        assert said in printed
+        assert printed.count("\n") == bool(said)
+        assert kept.original_model.state_dict().keys() == weights.keys()
+        assert all(torch.equal(weight, weights[name]) for name, weight in kept.original_model.state_dict().items())
+        for text in (*SENTENCES, "  two  spaces\n\n", "<|im_start|>user\nhé 日本 123<|im_end|>"):
+            tokens = kept.to_tokens(text)
+            assert torch.equal(tokens, direct.to_tokens(text))
+            assert kept.tokenizer(text) == direct.tokenizer(text)
+        chat = [{"role": "user", "content": "Hello"}]
+        assert kept.tokenizer.apply_chat_template(chat) == direct.tokenizer.apply_chat_template(chat)
+        assert kept.to_str_tokens(SENTENCES[0])[0] == "<|im_start|>"
+        with torch.no_grad():
+            assert torch.equal(kept(tokens), direct(tokens))
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)

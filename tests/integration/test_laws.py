@@ -163,28 +163,28 @@ def test_chunks_change_nothing(ffb: ModuleType, model_of: Models, family: str, c
         torch.testing.assert_close(few[scope], whole[scope], **BATCH_FLOAT64)
 
 
-@pytest.mark.parametrize(("group_bytes", "tile"), [(1, 1), (3000, 4), (1, 10**6)])
+@pytest.mark.parametrize(("group_bytes", "tile_pairs"), [(1, 1), (3000, 4), (1, 10**6)])
 def test_groups_and_tiles_change_nothing(
-    ffb: ModuleType,
-    model_of: Models,
-    any_family: str,
-    monkeypatch: pytest.MonkeyPatch,
-    group_bytes: int,
-    tile: int,
+    ffb: ModuleType, model_of: Models, any_family: str, group_bytes: int, tile_pairs: int
 ) -> None:
     """In small pieces as of long sequences, and in tall tiles as on a GPU: the same norms."""
-    from tl_ffblock.layer.fast import head_sums as mixes
+    from tl_ffblock.layer.fast.buffers import ON_CPU, Budget, Buffers
+    from tl_ffblock.layer.fast.norms import contribution_norms
+    from tl_ffblock.layer.settings import Settings
 
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, 7)
-    asked = (None, [0, 3, 4])
-    expected = [ffb.contribution_maps(model, tokens, queries=queries) for queries in asked]
-    monkeypatch.setattr(mixes, "CPU_GROUP_BYTES", group_bytes)
-    monkeypatch.setattr(mixes, "CPU_TILE", tile)
-    for queries, whole in zip(asked, expected, strict=True):
-        pieces = ffb.contribution_maps(model, tokens, queries=queries)
-        for scope in whole.scopes:
-            torch.testing.assert_close(pieces[scope], whole[scope], **BATCH_FLOAT64)
-            torch.testing.assert_close(pieces.completeness[scope], whole.completeness[scope], rtol=0, atol=1e-9)
+    small = Buffers(Budget(group_bytes=group_bytes, row_bytes=ON_CPU.row_bytes, tile_pairs=tile_pairs))
+    with ffb.capture(model, layers=[0, 1]) as records, torch.no_grad():
+        model(tokens[None])
+    for layer in (0, 1):
+        record = records[layer].sequence(0)
+        for some in (record, record.rows(torch.tensor([0, 3, 4]))):
+            scopes = tuple(some.whole)
+            expected = contribution_norms(some, Settings(), scopes)
+            pieces = contribution_norms(some, Settings(), scopes, buffers=small)
+            for scope in scopes:
+                torch.testing.assert_close(pieces.values[scope], expected.values[scope], **BATCH_FLOAT64)
+                torch.testing.assert_close(pieces.completeness[scope], expected.completeness[scope], rtol=0, atol=1e-9)
 
 
 def test_huge_activations_are_decomposed_relatively(ffb: ModuleType, family: str) -> None:

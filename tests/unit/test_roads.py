@@ -1,5 +1,6 @@
 """The two roads through one layer: all vectors (`decompose`), norms without vectors (`norms`)."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -108,8 +109,6 @@ def test_exact_is_captum_at_fifty_steps(make_record: Callable[..., Any], name: s
 
 def test_exact_is_captum_with_a_remainder(make_record: Callable[..., Any]) -> None:
     """The remainder is one more player for both methods, before and after the activation."""
-    import dataclasses
-
     from tl_ffblock.layer.settings import Settings
     from tl_ffblock.layer.vectors import decompose_record
 
@@ -139,10 +138,10 @@ def test_asking_for_few_scopes_changes_no_number(make_record: Callable[..., Any]
         torch.testing.assert_close(alone.completeness[scope], everything.completeness[scope], rtol=0, atol=1e-12)
 
 
-def test_a_workspace_changes_no_number(make_record: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("group_bytes", [None, 1], ids=["one group", "a token a group"])
+def test_shared_buffers_change_no_number(make_record: Callable[..., Any], group_bytes: int | None) -> None:
     """Layers of other sizes, orders and dtypes, one after the other in the same memory, of one or of many groups of tokens."""
-    from tl_ffblock.layer.fast import head_sums as mixes
-    from tl_ffblock.layer.fast.buffers import Buffers
+    from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers
     from tl_ffblock.layer.fast.norms import contribution_norms
     from tl_ffblock.layer.settings import Settings
 
@@ -155,44 +154,78 @@ def test_a_workspace_changes_no_number(make_record: Callable[..., Any], monkeypa
     )
     records = [make_record(**layer) for layer in layers]
     alone = [contribution_norms(record, Settings(), tuple(record.whole)) for record in records]
-    for group_bytes in (mixes.CPU_GROUP_BYTES, 1):
-        monkeypatch.setattr(mixes, "CPU_GROUP_BYTES", group_bytes)
-        workspace = Buffers()
-        for record, expected in [*zip(records, alone, strict=True)] * 2:
-            found = contribution_norms(record, Settings(), tuple(record.whole), buffers=workspace)
-            for scope in record.whole:
-                torch.testing.assert_close(found.values[scope], expected.values[scope], rtol=1e-5, atol=1e-6)
+    buffers = Buffers(None if group_bytes is None else dataclasses.replace(ON_CPU, group_bytes=group_bytes))
+    for record, expected in [*zip(records, alone, strict=True)] * 2:
+        norms = contribution_norms(record, Settings(), tuple(record.whole), buffers=buffers)
+        for scope in record.whole:
+            torch.testing.assert_close(norms.values[scope], expected.values[scope], rtol=1e-5, atol=1e-6)
 
 
-def test_memory_of_a_workspace_is_made_anew_for_another_owner() -> None:
-    """What one owner made stays until the name is taken, by anyone; other names, dtypes and sizes stand apart."""
+def test_a_buffer_is_filled_anew_for_another_owner() -> None:
+    """What one owner's `fill` left stays until the key is had by anyone else; other keys, dtypes and sizes stand apart."""
     from tl_ffblock.layer.fast.buffers import Buffers
 
-    workspace, like, calls = Buffers(), torch.zeros(1), []
+    buffers, like, calls = Buffers(), torch.zeros(1), []
 
-    def made(owner: object, size: int, value: float, like: Tensor = like) -> Tensor:
-        def make(memory: Tensor) -> None:
+    def filled(owner: object, size: int, value: float, like: Tensor = like) -> list[float]:
+        def fill(memory: Tensor) -> None:
             calls.append(value)
             memory.fill_(value)
 
-        return workspace.made("name", owner, size, like=like, make=make)
+        return buffers.filled_by(owner, "key", size, like=like, fill=fill).tolist()
 
-    one, two = object(), object()
-    assert made(one, 3, 1.0).tolist() == [1.0] * 3 and made(one, 3, 9.0).tolist() == [1.0] * 3
-    made(one, 3, 7.0, like.double())
-    assert made(one, 3, 9.0).tolist() == [1.0] * 3
-    assert made(two, 2, 2.0).tolist() == [2.0] * 2
-    assert made(one, 3, 3.0).tolist() == [3.0] * 3
-    assert made(one, 5, 4.0).tolist() == [4.0] * 5
-    workspace.take("name", 2, like=like)
-    made(one, 5, 5.0)
+    first, second = object(), object()
+    assert filled(first, 3, 1.0) == [1.0] * 3 and filled(first, 3, 9.0) == [1.0] * 3
+    filled(first, 3, 7.0, like.double())
+    assert filled(first, 3, 9.0) == [1.0] * 3
+    assert filled(second, 2, 2.0) == [2.0] * 2
+    assert filled(first, 3, 3.0) == [3.0] * 3
+    assert filled(first, 5, 4.0) == [4.0] * 5
+    buffers.reserve("key", 2, like=like)
+    filled(first, 5, 5.0)
     assert calls == [1.0, 7.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_head_products_are_kept_while_the_weights_are_the_same(make_record: Callable[..., Any]) -> None:
+    """A second layer's run takes the kept product; weights that were edited in place, or more bytes than allowed, make it anew."""
+    from tl_ffblock.layer.fast.products import HeadProducts, ProductKey
+
+    block, key = make_record().block, ProductKey(3, 0, "in")
+    w_o, norms, w = block.attention.w_o, [block.ff_norm], block.feed_forward.w_in
+
+    def product(store: HeadProducts) -> Tensor:
+        return store.product(key, w_o, norms, w, keep=True)
+
+    store, none_kept = HeadProducts(), HeadProducts(limit_bytes=1)
+    expected = torch.stack([norms[0].linear(matrix) @ w for matrix in w_o])
+    torch.testing.assert_close(product(store), expected, **ALGEBRA)
+    assert product(store) is product(store) and store.n_bytes() == expected.nbytes
+    assert product(none_kept) is not product(none_kept) and none_kept.n_bytes() == 0
+    for edited in (w_o, norms[0].gain, w):
+        before = product(store)
+        edited.mul_(2)
+        torch.testing.assert_close(product(store), 2 * before, **ALGEBRA)
+
+
+@pytest.mark.parametrize("gated", [False, True], ids=["dense", "gated"])
+def test_kept_head_products_change_no_number(make_record: Callable[..., Any], gated: bool) -> None:
+    """Products that a call before kept give the same bits as those made in the call."""
+    from tl_ffblock.layer.fast.norms import contribution_norms
+    from tl_ffblock.layer.fast.products import HeadProducts
+    from tl_ffblock.layer.settings import Settings
+
+    record, products = make_record(gated=gated), HeadProducts()
+    scopes = tuple(record.whole)
+    expected = contribution_norms(record, Settings(), scopes)
+    for _ in range(2):
+        norms = contribution_norms(record, Settings(), scopes, products=products)
+        for scope in scopes:
+            torch.testing.assert_close(norms.values[scope], expected.values[scope], rtol=0, atol=0)
+    assert products.n_bytes() == (1 + gated) * record.block.attention.w_o.shape[0] * 5 * 20 * 8
 
 
 def test_permuting_tokens_permutes_the_map(make_record: Callable[..., Any]) -> None:
     """Without causal mask positions carry no meaning of their own: a permuted record has the permuted map."""
-    import dataclasses
-
     from tl_ffblock.layer.fast.norms import contribution_norms
     from tl_ffblock.layer.settings import Settings
 

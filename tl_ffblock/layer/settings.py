@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from tl_ffblock.errors import InputError
 
@@ -52,17 +50,3 @@ class Settings:
     def dtype(self) -> torch.dtype:
         """The arithmetic of everything but the large product."""
         return torch.float64 if self.precision == "float64" else torch.float32
-
-    def rows(self, bytes_a_row: int, device: torch.device) -> int:
-        """How many packed rows fit the budget."""
-        budget = self.chunk_bytes or (24 * 2**20 if device.type == "cpu" else 2**30)
-        return max(1, budget // bytes_a_row)
-
-    def multiply(
-        self, rows: Float[Tensor, "row d_mlp"], w_out: Float[Tensor, "d_mlp d"], out: Tensor | None = None
-    ) -> Float[Tensor, "row d"]:
-        """The large product, in the precision asked for; written to `out` where it is given."""
-        if self.precision != "bfloat16":
-            return torch.mm(rows, w_out, out=out)
-        product = rows.bfloat16() @ w_out.bfloat16()
-        return product.to(rows.dtype) if out is None else out.copy_(product)

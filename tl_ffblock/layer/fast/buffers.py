@@ -1,37 +1,83 @@
-"""Large buffers that outlive a layer: fresh memory costs a page fault every 4 kB, together a twentieth of a map's time."""
+"""Memory that outlives a layer, and how much is worked on at a time.
+
+The fast road writes its few large matrices to the same buffers, layer after layer: memory fresh from
+the system costs a page fault every 4 kB, together a twentieth of a map's time.
+"""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 
+@dataclass(frozen=True)
+class Budget:
+    """How much is worked on at a time. It moves time and memory, and no number by more than rounding."""
+
+    group_bytes: int
+    """What the heads' pre-activations of one group of source tokens may occupy."""
+    row_bytes: int
+    """What the packed rows may occupy, where `Settings.chunk_bytes` leaves it open."""
+    tile_pairs: int
+    """How many pairs are work enough for one call of a kernel. A causal layer's tile of several source tokens also
+    holds pairs that cannot be reached, so its tiles grow in that direction only up to here."""
+
+
+ON_CPU = Budget(group_bytes=16 * 2**20, row_bytes=24 * 2**20, tile_pairs=64)
+ON_GPU = Budget(group_bytes=512 * 2**20, row_bytes=2**30, tile_pairs=4096)
+
+_Key: TypeAlias = tuple[Hashable, torch.dtype, torch.device]
+
+
 class Buffers:
-    """Uninitialised memory by name, for one call on one thread: who takes a name overwrites what was there."""
+    """Uninitialised memory under keys, for one call on one thread.
 
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
-        self._owner: dict[tuple[str, torch.dtype, torch.device], object] = {}
+    A key's memory is one and the same every time: whoever reserves it overwrites what was there.
 
-    def take(self, name: str, *shape: int, like: Tensor) -> Tensor:
-        """Memory of a shape, with the dtype and device of `like`."""
-        key = (name, like.dtype, like.device)
-        self._owner.pop(key, None)
-        return self._memory(key, shape, like)
+    Args:
+        budget: How much is worked on at a time; None means what suits the device.
+    """
 
-    def made(self, name: str, owner: object, *shape: int, like: Tensor, make: Callable[[Tensor], None]) -> Tensor:
-        """The same as `make` has left it for this owner; made anew when the name was taken by another since."""
-        key = (name, like.dtype, like.device)
-        memory = self._memory(key, shape, like)
-        if self._owner.get(key) is not owner:
-            make(memory)
-            self._owner[key] = owner
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._budget = budget
+        self._memory: dict[_Key, Tensor] = {}
+        self._owner: dict[_Key, object] = {}
+
+    def budget(self, device: torch.device) -> Budget:
+        """How much to work on at a time on a device."""
+        return self._budget or (ON_CPU if device.type == "cpu" else ON_GPU)
+
+    def reserve(self, key: Hashable, *shape: int, like: Tensor) -> Tensor:
+        """Memory of a shape, with the dtype and device of `like`, whatever it holds."""
+        full_key = (key, like.dtype, like.device)
+        self._owner.pop(full_key, None)
+        return self._view(full_key, shape, like)
+
+    def filled_by(
+        self, owner: object, key: Hashable, *shape: int, like: Tensor, fill: Callable[[Tensor], None]
+    ) -> Tensor:
+        """The same memory as `fill` left it for this owner; it is filled again once anybody else had the key.
+
+        Args:
+            owner: Whose content it is, told from others by identity. It is kept alive, lest its id be used again.
+            key: Whose memory it is.
+            *shape: The shape of the memory.
+            like: A tensor of the dtype and on the device that are wanted.
+            fill: Writes the content; called only where it is not there already.
+        """
+        full_key = (key, like.dtype, like.device)
+        memory = self._view(full_key, shape, like)
+        if self._owner.get(full_key) is not owner:
+            fill(memory)
+            self._owner[full_key] = owner
         return memory
 
-    def _memory(self, key: tuple[str, torch.dtype, torch.device], shape: tuple[int, ...], like: Tensor) -> Tensor:
+    def _view(self, key: _Key, shape: tuple[int, ...], like: Tensor) -> Tensor:
         size = math.prod(shape)
-        if key not in self._kept or self._kept[key].numel() < size:
-            self._kept[key] = like.new_empty(size)
+        if key not in self._memory or self._memory[key].numel() < size:
+            self._memory[key] = like.new_empty(size)
             self._owner.pop(key, None)
-        return self._kept[key][:size].view(shape)
+        return self._memory[key][:size].view(shape)

@@ -1,12 +1,16 @@
-"""Linear scopes in the basis of the heads: what a part is before its vector is made.
+"""Linear scopes as sums over heads: what a part is before its vector is made.
 
-Up to the feed-forward every part is a mix of the heads' values plus, on its own token, what the
-residual brought:
+Up to the feed-forward every part is a sum of the heads' vectors plus, at its own token, what the
+residual brought (eq. 21, 26-27, 28-34):
 
-    F_i(x_j) = scale_i sum_h alpha[h,i,j] B[h,j] + delta_ij own_i
+    F_i(x_j) = scale_i sum_h alpha[h,i,j] B[h,j] + delta_ij residual_i
 
 `B[h,j]` is `v[h,j] W_O[h]` through the linear parts of the norms passed; the norms' divisions are in
-`scale_i`. Norms of such parts need no vectors: with `K_j = B_j B_j^T` they are `scale_i sqrt(alpha K_j alpha)`.
+`scale_i`. So a linear scope of all pairs is a `HeadSum`: a list of norms, a number a query and at most one
+vector a query. Its norms need no vectors: with the heads' Gram matrix `K_j = B_j B_j^T` they are
+`scale_i sqrt(alpha_ij K_j alpha_ij)`, a form of n_heads numbers a pair instead of d_model.
+
+A *row* is the number of a query among the record's queries; a causal layer's first rows see fewer keys.
 """
 
 import math
@@ -21,103 +25,103 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.layer.fast.buffers import Buffers
-from tl_ffblock.layer.fast.products import HeadProducts
+from tl_ffblock.layer.fast.products import InputMatrix, linear_parts
 from tl_ffblock.layer.records import LayerRecord, Norm
+from tl_ffblock.layer.scopes import NormName
 
-CPU_GROUP_BYTES, GPU_GROUP_BYTES = 16 * 2**20, 512 * 2**20
-"""What the heads' pre-activations of one group of source tokens may occupy."""
-
-CPU_TILE, GPU_TILE = 64, 4096
-"""Pairs that are worth a tile of their own. A causal tile of several source tokens has pairs that cannot be reached."""
+_KEYS_IN_FLOAT64 = 32
+"""Source tokens whose Gram matrices are made at a time: float64 doubles what their vectors occupy."""
 
 
-_GRAM_KEYS = 32
-"""Source tokens whose Gram matrices are made at a time: float64 doubles what they occupy."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # told apart by identity: two sums are never the same by chance
 class HeadSum:
-    """A linear scope of all pairs."""
+    """A linear scope of all pairs (the formula above)."""
 
-    norms: tuple[Norm, ...] = ()
-    """Norms that the heads' vectors went through."""
+    norms: tuple[NormName, ...] = ()
+    """Norms of the block that the heads' vectors went through."""
     scale: Float[Tensor, "query 1"] | None = None
-    """None where no head takes part (the input alone)."""
-    own: Float[Tensor, "query d"] | None = None
+    """What the heads' sum is multiplied by; None where no head takes part (the layer's input alone)."""
+    residual: Float[Tensor, "query d_model"] | None = None
+    """What every query's own token brings beside the heads; None where nothing."""
 
     def __add__(self, other: "HeadSum") -> "HeadSum":
-        """The sum of two mixes, of which one has no heads."""
+        """The sum of two of which at most one has heads: their norms would differ, and so their `B[h,j]`."""
         heads = self if self.scale is not None else other
-        if self.own is None or other.own is None:
-            return replace(heads, own=other.own if self.own is None else self.own)
-        return replace(heads, own=self.own + other.own)
+        if self.residual is None or other.residual is None:
+            return replace(heads, residual=other.residual if self.residual is None else self.residual)
+        return replace(heads, residual=self.residual + other.residual)
 
-    def normalised(self, norm: Norm, scale: Float[Tensor, "query 1"]) -> "HeadSum":
-        """The mix through a norm."""
-        own = None if self.own is None else norm.linear(self.own) / scale
-        return HeadSum((*self.norms, norm), None if self.scale is None else self.scale / scale, own)
+    def normalised(self, name: NormName, norm: Norm, scale: Float[Tensor, "query 1"]) -> "HeadSum":
+        """The same through a norm with the scale of the real run (eq. 30); its shift is the bias part's."""
+        residual = None if self.residual is None else norm.linear(self.residual) / scale
+        return HeadSum((*self.norms, name), None if self.scale is None else self.scale / scale, residual)
 
 
-class Group:
+class KeyGroup:
     """Some neighbouring source tokens with what their heads' values become on the way."""
 
     def __init__(self, pairs: "ReachablePairs", keys: slice) -> None:
         self.keys = keys
         self.first_row = pairs.first_row(keys.start)
+        # Source tokens first and heads last: every source token is then one matrix [row head] of a batched product.
         self.pattern: Float[Tensor, "key row head"] = rearrange(
             pairs.record.pattern[:, self.first_row :, keys], "head row key -> key row head"
         ).contiguous()
+        self._block = pairs.record.block
         self._values = pairs.values[keys]
-        self._buffers, self._mark = pairs.buffers, object()
-        w_o = pairs.record.block.attention.w_o
-        self._bases: dict[tuple[int, ...], Tensor] = {
-            (): einsum(self._values, w_o, "key head e, head e d -> key head d")
+        self._buffers = pairs.buffers
+        # The buffers tell owners apart and keep them alive; the group itself would keep all its tensors with it.
+        self._owner = object()
+        self._bases: dict[tuple[NormName, ...], Tensor] = {
+            (): einsum(self._values, self._block.attention.w_o, "key head e, head e d -> key head d")
         }
-        self._scaled: dict[int, Tensor] = {}
+        self._weights: dict[HeadSum, Tensor] = {}
 
-    def weights(self, mix: HeadSum) -> Float[Tensor, "key row head"]:
-        """`scale_i alpha[h,i,j]`: how much of every basis vector a part of the mix holds."""
-        assert mix.scale is not None
-        if id(mix) not in self._scaled:
-            self._scaled[id(mix)] = self.pattern * mix.scale[self.first_row :]
-        return self._scaled[id(mix)]
+    def weights(self, head_sum: HeadSum) -> Float[Tensor, "key row head"]:
+        """`scale_i alpha[h,i,j]`: how much of every basis vector a part holds."""
+        assert head_sum.scale is not None
+        if head_sum not in self._weights:
+            self._weights[head_sum] = self.pattern * head_sum.scale[self.first_row :]
+        return self._weights[head_sum]
 
-    def basis(self, norms: tuple[Norm, ...]) -> Float[Tensor, "key head d"]:
+    def basis(self, norms: tuple[NormName, ...]) -> Float[Tensor, "key head d_model"]:
         """`B[h,j]`: the heads' vectors through the linear parts of some norms."""
-        key = tuple(id(norm) for norm in norms)
-        if key not in self._bases:
-            self._bases[key] = norms[-1].linear(self.basis(norms[:-1]))
-        return self._bases[key]
+        if norms not in self._bases:
+            self._bases[norms] = self._block.norm(norms[-1]).linear(self.basis(norms[:-1]))
+        return self._bases[norms]
 
-    def through(
-        self, name: str, w: Float[Tensor, "d d_mlp"], norms: tuple[Norm, ...]
+    def pre_activations(
+        self, buffer: tuple[InputMatrix, int], w: Float[Tensor, "d_model d_mlp"], norms: tuple[NormName, ...]
     ) -> Float[Tensor, "key head d_mlp"]:
-        """`B[h,j] W`; matrices that are in use at a time have different names."""
+        """`B[h,j] W`, made once a group; matrices that are in use at a time need different buffers."""
 
-        def make(mixed: Tensor) -> None:
-            torch.mm(self.basis(norms).flatten(0, 1), w, out=mixed.flatten(0, 1))
-
-        n_keys, n_heads, _ = self._values.shape
-        return self._buffers.made(f"mixed.{name}", self._mark, n_keys, n_heads, w.shape[1], like=w, make=make)
-
-    def through_folded(self, name: str, folded: Float[Tensor, "head d_head d_mlp"]) -> Float[Tensor, "key head d_mlp"]:
-        """`B[h,j] W` from the values by a matrix that was folded before."""
-
-        def make(mixed: Tensor) -> None:
-            torch.bmm(self._values.transpose(0, 1), folded, out=mixed)
+        def fill(memory: Tensor) -> None:
+            torch.mm(self.basis(norms).flatten(0, 1), w, out=memory.flatten(0, 1))
 
         n_keys, n_heads, _ = self._values.shape
-        mixed = self._buffers.made(
-            f"mixed.{name}", self._mark, n_heads, n_keys, folded.shape[2], like=folded, make=make
+        return self._buffers.filled_by(self._owner, buffer, n_keys, n_heads, w.shape[1], like=w, fill=fill)
+
+    def pre_activations_by_product(
+        self, buffer: tuple[InputMatrix, int], product: Float[Tensor, "head d_head d_mlp"]
+    ) -> Float[Tensor, "key head d_mlp"]:
+        """The same, `v[h,j] A[h]`, by a head product (products.py)."""
+
+        def fill(memory: Tensor) -> None:
+            torch.bmm(self._values.transpose(0, 1), product, out=memory)
+
+        # Every head has a matrix of its own, so heads come first here; as a view they come second again.
+        n_keys, n_heads, _ = self._values.shape
+        heads_first = self._buffers.filled_by(
+            self._owner, buffer, n_heads, n_keys, product.shape[2], like=product, fill=fill
         )
-        return mixed.transpose(0, 1)
+        return heads_first.transpose(0, 1)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A few source tokens of a group against neighbouring rows; pairs are counted token by token."""
+    """A few source tokens of a group against neighbouring rows; its pairs are counted source token by source token."""
 
-    group: Group
+    group: KeyGroup
     keys: slice
     rows: slice
 
@@ -132,30 +136,34 @@ class Tile:
         return self.n_keys * (self.rows.stop - self.rows.start)
 
     @cached_property
-    def within(self) -> slice:
-        """The source tokens' place in their group."""
+    def keys_in_group(self) -> slice:
+        """The source tokens, counted from the group's first."""
         return slice(self.keys.start - self.group.keys.start, self.keys.stop - self.group.keys.start)
 
-    def of(self, table: Float[Tensor, "group_key group_row head"]) -> Float[Tensor, "key row head"]:
+    def cut(self, table: Float[Tensor, "group_key group_row head"]) -> Float[Tensor, "key row head"]:
         """The tile's part of a table of its group."""
         first_row = self.group.first_row
-        return table[self.within, self.rows.start - first_row : self.rows.stop - first_row]
+        return table[self.keys_in_group, self.rows.start - first_row : self.rows.stop - first_row]
+
+    def offsets(self, rows: Sequence[int]) -> slice | list[int]:
+        """Some of the tile's rows, counted from its first; a range is all of them."""
+        return slice(None) if isinstance(rows, range) else [row - self.rows.start for row in rows]
 
 
 class ReachablePairs:
-    """All pairs of a query and a source token that it can see; queries ascend."""
+    """All pairs of a query and a source token that it can see; queries ascend.
 
-    def __init__(
-        self,
-        record: LayerRecord,
-        values: Float[Tensor, "key head d_head"],
-        buffers: Buffers,
-        products: HeadProducts,
-    ) -> None:
+    Args:
+        record: One layer of one sequence.
+        values: What the tokens bring to every head.
+        buffers: Memory to work in.
+    """
+
+    def __init__(self, record: LayerRecord, values: Float[Tensor, "key head d_head"], buffers: Buffers) -> None:
         self.record = record
-        self.buffers = buffers
-        self.products = products
         self.values = values
+        self.buffers = buffers
+        self.budget = buffers.budget(values.device)
         self.positions: list[int] = record.queries.tolist()
         self.n_queries, self.n_keys = len(self.positions), record.resid_pre.shape[0]
 
@@ -167,22 +175,28 @@ class ReachablePairs:
         """The first row that can see a source token."""
         return bisect_left(self.positions, key) if self.record.block.causal else 0
 
-    def groups(self, width: int) -> Iterator[Group]:
-        """All source tokens that some row can see, in groups; `width` numbers a token and head will become."""
-        reach = self.positions[-1] + 1 if self.record.block.causal else self.n_keys
-        on_cpu = self.values.device.type == "cpu"
-        fitting = (CPU_GROUP_BYTES if on_cpu else GPU_GROUP_BYTES) // (
-            self.values.shape[1] * width * self.values.element_size()
-        )
-        step = math.ceil(reach / math.ceil(reach / max(1, fitting)))
-        for start in range(0, reach, step):
-            yield Group(self, slice(start, min(start + step, reach)))
+    def groups(self, width: int) -> Iterator[KeyGroup]:
+        """All source tokens that some row can see, in groups of equal size that fit the budget.
 
-    def tiles(self, group: Group, capacity: int) -> Iterator[Tile]:
-        """A group in tiles of at most `capacity` pairs; of a causal layer one token high, unless that is too little work."""
+        `width` is how many numbers a source token and head will become at most.
+        """
+        reach = self.positions[-1] + 1 if self.record.block.causal else self.n_keys
+        bytes_a_key = self.values.shape[1] * width * self.values.element_size()
+        n_groups = math.ceil(reach / max(1, self.budget.group_bytes // bytes_a_key))
+        step = math.ceil(reach / n_groups)
+        for start in range(0, reach, step):
+            yield KeyGroup(self, slice(start, min(start + step, reach)))
+
+    def tiles(self, group: KeyGroup, capacity: int) -> Iterator[Tile]:
+        """A group in tiles of at most `capacity` pairs.
+
+        A tile is a rectangle, all of its rows times all of its source tokens. Without a causal mask the group is
+        as many tokens high as fit. With it, a tile of tokens j..j+k has the rows that see token j, of which the first
+        k cannot see token j+k: those pairs come out as zeros, worked on for nothing. So it is one token high,
+        unless the rows are too few to make a call worth it (3 rows where 64 pairs are wanted: 21 tokens).
+        """
         n_keys, n_rows = group.pattern.shape[:2]
-        enough = CPU_TILE if self.values.device.type == "cpu" else GPU_TILE
-        wanted = enough // max(1, n_rows) if self.record.block.causal else n_keys
+        wanted = self.budget.tile_pairs // max(1, n_rows) if self.record.block.causal else n_keys
         step = max(1, min(wanted, capacity // max(1, n_rows)))
         for key in range(group.keys.start, group.keys.stop, step):
             keys = slice(key, min(key + step, group.keys.stop))
@@ -191,36 +205,43 @@ class ReachablePairs:
 
     @cached_property
     def cells(self) -> Int[Tensor, "key query"]:
-        """The number of every pair in a table [query, key]."""
+        """The number of every pair in a table [query, key]: row * n_keys + key."""
         device = self.values.device
-        row = torch.arange(self.n_queries, device=device, dtype=torch.int32) * self.n_keys
-        return row + torch.arange(self.n_keys, device=device, dtype=torch.int32)[:, None]
+        first_of_row = torch.arange(self.n_queries, device=device, dtype=torch.int32) * self.n_keys
+        return first_of_row + torch.arange(self.n_keys, device=device, dtype=torch.int32)[:, None]
 
-    def own_cells(self, tile: Tile, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Pairs of a query and its own token: their place among a tile's pairs of some rows, and the row."""
+    def self_pairs(self, tile: Tile, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Pairs of a query and its own token: their number among a tile's pairs of some rows, and the row."""
+        # Queries whose own token is one of the tile's; of these the ones whose row is among the given.
         for row in range(bisect_left(self.positions, tile.keys.start), bisect_left(self.positions, tile.keys.stop)):
-            place = bisect_left(rows, row)
-            if place < len(rows) and rows[place] == row:
-                yield (self.positions[row] - tile.keys.start) * len(rows) + place, row
+            column = bisect_left(rows, row)
+            if column < len(rows) and rows[column] == row:
+                yield (self.positions[row] - tile.keys.start) * len(rows) + column, row
 
-    def own_values(self, norms: tuple[Norm, ...]) -> Float[Tensor, "query d"]:
-        """What the heads bring from every query's own token."""
-        vectors = self._own_values
-        for norm in norms:
-            vectors = norm.linear(vectors)
-        return vectors
+    def self_values(self, norms: tuple[NormName, ...]) -> Float[Tensor, "query d_model"]:
+        """`sum_h alpha[h,i,i] B[h,i]`: what the heads bring from every query's own token."""
+        return linear_parts([self.record.block.norm(name) for name in norms], self._self_values)
 
     @cached_property
-    def _own_values(self) -> Float[Tensor, "query d"]:
+    def _self_values(self) -> Float[Tensor, "query d_model"]:
         pattern = self.record.pattern[:, range(self.n_queries), self.positions]
         z = einsum(pattern, self.values[self.record.queries], "head query, query head e -> query head e")
         return einsum(z, self.record.block.attention.w_o, "query head e, head e d -> query d")
 
 
-def gram_norms(basis: Float[Tensor, "key head d"], pattern: Float[Tensor, "key row head"]) -> Float[Tensor, "key row"]:
-    """`||sum_h alpha_h B_h||` by the Gram matrix, in float64: it is small, and cancellation costs digits."""
+def gram_norms(
+    basis: Float[Tensor, "key head d_model"], pattern: Float[Tensor, "key row head"]
+) -> Float[Tensor, "key row"]:
+    """`||sum_h alpha[h,i,j] B[h,j]|| = sqrt(alpha K alpha)` with the Gram matrix K = B B^T of every source token.
+
+    In float64: a Gram matrix is small, and heads that cancel cost twice the digits in a square.
+    """
     squares = []
-    for some, weights in zip(torch.split(basis, _GRAM_KEYS), torch.split(pattern, _GRAM_KEYS), strict=True):
-        wide, alpha = some.double(), weights.double()
-        squares.append(((alpha @ (wide @ wide.transpose(1, 2))) * alpha).sum(dim=-1))
+    for vectors, weights in zip(
+        torch.split(basis, _KEYS_IN_FLOAT64), torch.split(pattern, _KEYS_IN_FLOAT64), strict=True
+    ):
+        wide, alpha = vectors.double(), weights.double()
+        gram = wide @ wide.transpose(1, 2)  # [key head head]
+        squares.append(((alpha @ gram) * alpha).sum(dim=-1))
+    # Rounding may leave -1e-17 where the heads cancel wholly.
     return torch.cat(squares).clamp_(min=0).sqrt_().to(basis.dtype)

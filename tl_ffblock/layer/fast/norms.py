@@ -1,13 +1,15 @@
 """A record -> the norms of all its parts, without ever holding the parts: the fast road.
 
-1. The layer's program is followed once (`_plan`): linear scopes are mixes of the heads (mixes.py), and
-   from the feed-forward on there are rows, one a pair (packing.py).
+1. The layer's program is followed once (`_NormsOfPairs`): linear scopes are sums over heads
+   (head_sums.py), and from the feed-forward on there are rows, one a pair (pair_rows.py).
 2. All pairs are gone through in groups of source tokens: Gram norms for the linear scopes, packed rows
    for the others.
-3. The bias part, the remainder and the sum over source tokens go through `decomposition.walk` as three
-   vectors a query. The completeness error holds the sum of the packed rows against the model's tensor.
+3. The bias part, the remainder and the sum over source tokens go through `vectors.walk` as three
+   vectors a query (`_Aggregate`). The completeness error holds the sum of the packed rows against the
+   model's tensor.
 
-`norms_of_vectors` does the same by making every vector.
+README.md beside this file walks one example through all of it. `norms_of_vectors` does the same by
+making every vector.
 """
 
 from dataclasses import dataclass, replace
@@ -18,12 +20,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.layer.fast.buffers import Buffers
+from tl_ffblock.layer.fast.experts import FeedForwardInput
 from tl_ffblock.layer.fast.head_sums import HeadSum, ReachablePairs, gram_norms
 from tl_ffblock.layer.fast.pair_rows import PairRows
 from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.parts import Parts, attention_bias, token_values
-from tl_ffblock.layer.records import LayerRecord, Norm
-from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, NormName
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import LayerWalk, decompose_record, walk
 
@@ -57,33 +60,48 @@ def contribution_norms(
     """
     if settings.method == "captum":
         return norms_of_vectors(record, settings, scopes)
-    values, packed_sum = _LayerOfPairs(record, settings, scopes, buffers or Buffers(), products or HeadProducts()).run()
+    pairs = ReachablePairs(record, token_values(record, settings.value_bias)[0], buffers or Buffers())
+    values, rows_sum = _NormsOfPairs(pairs, settings, scopes, products or HeadProducts()).run()
     sums: dict[str, Parts] = {}
-    for scope, part in walk(_Aggregate(record, settings, packed_sum)):
-        sums[scope] = part
+    for scope, parts in walk(_Aggregate(record, settings, rows_sum)):
+        sums[scope] = parts
         if all(asked in sums for asked in scopes):
             break
     return LayerNorms(
         values=values,
         bias={scope: sums[scope].bias.norm(dim=-1) for scope in scopes},
         remainder={scope: _remainder_norm(sums[scope]) for scope in scopes},
-        completeness={s: sums[s].error(record.whole[s]) for s in scopes},
+        completeness={scope: sums[scope].error(record.whole[scope]) for scope in scopes},
     )
 
 
-def norms_of_vectors(record: LayerRecord, settings: Settings, scopes: tuple[str, ...], rows: int = 8) -> LayerNorms:
-    """The same by making every vector, `rows` queries at a time: captum's road, and the check of the fast one."""
+def norms_of_vectors(
+    record: LayerRecord, settings: Settings, scopes: tuple[str, ...], queries_at_once: int = 8
+) -> LayerNorms:
+    """The same by making every vector, a few queries at a time: captum's road, and the check of the fast one.
+
+    Args:
+        record: One layer of one sequence.
+        settings: How the decomposition is made.
+        scopes: Scopes of the block's order.
+        queries_at_once: How many queries' vectors are held; each takes [key d_mlp] numbers.
+    """
     chunks = []
-    for start in range(0, len(record.queries), rows):
-        part = decompose_record(record.rows(slice(start, start + rows)), settings)
+    for start in range(0, len(record.queries), queries_at_once):
+        vectors = decompose_record(record.rows(slice(start, start + queries_at_once)), settings)
         tables = (
-            {s: part.parts(s).norm(dim=-1) for s in scopes},
-            {s: part.bias(s).norm(dim=-1) for s in scopes},
-            {s: part.remainder(s).norm(dim=-1) for s in scopes},
-            {s: part.completeness(s) for s in scopes},
+            {scope: vectors.parts(scope).norm(dim=-1) for scope in scopes},
+            {scope: vectors.bias(scope).norm(dim=-1) for scope in scopes},
+            {scope: vectors.remainder(scope).norm(dim=-1) for scope in scopes},
+            {scope: vectors.completeness(scope) for scope in scopes},
         )
         chunks.append(tables)
-    return LayerNorms(*({s: torch.cat([t[s] for t in tables]) for s in scopes} for tables in zip(*chunks, strict=True)))
+    return LayerNorms(
+        *(
+            {scope: torch.cat([table[scope] for table in tables]) for scope in scopes}
+            for tables in zip(*chunks, strict=True)
+        )
+    )
 
 
 def _remainder_norm(parts: Parts) -> Float[Tensor, " query"]:
@@ -91,11 +109,21 @@ def _remainder_norm(parts: Parts) -> Float[Tensor, " query"]:
 
 
 class _Aggregate(LayerWalk):
-    """A layer's run with all source tokens as one player: what their parts sum to."""
+    """A layer walked with all source tokens as one: the sum of their parts, bias part and remainder.
 
-    def __init__(self, record: LayerRecord, settings: Settings, packed_sum: Tensor | None) -> None:
+    The bias part and the remainder are one vector a query and do not depend on how the rest is split among
+    tokens, since every step is linear in the parts; so the plain steps of vectors.py make them, at a
+    tokens' sum for a "key" axis of length one. That sum is what completeness is about: `sum + bias +
+    remainder` against the model's own tensor. From the feed-forward on it is not computed from the sum
+    before, which would be complete whatever the pairs came out as; the rows that were really computed are
+    put in its place.
+    """
+
+    def __init__(
+        self, record: LayerRecord, settings: Settings, rows_sum: Float[Tensor, "query d_model"] | None
+    ) -> None:
         super().__init__(record, settings)
-        self.packed_sum = packed_sum
+        self.rows_sum = rows_sum
 
     def attend(self) -> Parts:
         value, constant = token_values(self.record, self.settings.value_bias)
@@ -107,62 +135,61 @@ class _Aggregate(LayerWalk):
         x = self.record.tensor(INPUT)
         return Parts(x[:, None], torch.zeros_like(x))
 
-    def feed_forward(self, parts: Parts, x: Tensor) -> Parts:
-        """The sum of the rows that were really computed stands for the tokens; only an edit needs theirs before."""
-        if self.packed_sum is None:
+    def feed_forward(self, parts: Parts, x: Float[Tensor, "query d_model"]) -> Parts:
+        if self.rows_sum is None:
             return super().feed_forward(parts, x)
+        # Only after an edit do bias and remainder need the tokens' sum before the feed-forward: what is missing to the
+        # real pre-activation is the remainder's. Otherwise the tokens' sum is left out, and its products with W_in and W_out.
         players = parts if self.record.edited else replace(parts, tokens=parts.tokens[:, :0])
-        return replace(super().feed_forward(players, x), tokens=self.packed_sum[:, None])
+        return replace(super().feed_forward(players, x), tokens=self.rows_sum[:, None])
 
 
-class _LayerOfPairs:
-    """The norms of all pairs of one layer."""
+class _NormsOfPairs:
+    """Follows a layer's program for all pairs: sums over heads up to the feed-forward, rows from there on."""
 
     def __init__(
-        self,
-        record: LayerRecord,
-        settings: Settings,
-        scopes: tuple[str, ...],
-        buffers: Buffers,
-        products: HeadProducts,
+        self, pairs: ReachablePairs, settings: Settings, scopes: tuple[str, ...], products: HeadProducts
     ) -> None:
-        self.record = record
+        self.pairs = pairs
+        self.record = pairs.record
         self.settings = settings
         self.scopes = scopes
-        self.pairs = ReachablePairs(record, token_values(record, settings.value_bias)[0], buffers, products)
-        self.mixes: dict[str, HeadSum] = {}
-        self.packed: PairRows | None = None
+        self.products = products
+        self.head_sums: dict[str, HeadSum] = {}
+        self.pair_rows: PairRows | None = None
         self._plan()
 
-    def run(self) -> tuple[dict[str, Float[Tensor, "query key"]], Float[Tensor, "query d"] | None]:
+    def run(self) -> tuple[dict[str, Float[Tensor, "query key"]], Float[Tensor, "query d_model"] | None]:
         """The norms by scope, and the sum over source tokens of the feed-forward's rows, where there were any."""
-        asked = [self.mixes[scope] for scope in self.scopes if scope in self.mixes]
-        gram = {mix.norms: torch.zeros_like(self.record.pattern[0]) for mix in asked if mix.scale is not None}
-        width = max(self.record.resid_pre.shape[1], 0 if self.packed is None else self.packed.width)
+        asked = [self.head_sums[scope] for scope in self.scopes if scope in self.head_sums]
+        # Scopes whose heads went through the same norms differ in scale and residual only: one Gram table for all.
+        gram = {heads.norms: torch.zeros_like(self.record.pattern[0]) for heads in asked if heads.scale is not None}
+        width = max(self.record.resid_pre.shape[1], 0 if self.pair_rows is None else self.pair_rows.width)
         for group in self.pairs.groups(width):
             for norms, table in gram.items():
                 table[group.first_row :, group.keys] = gram_norms(group.basis(norms), group.pattern).T
-            if self.packed is not None:
-                self.packed.add(group)
-        if self.packed is not None:
-            self.packed.flush()
-        values = {scope: self._norms(scope, gram) for scope in self.scopes}
-        return values, None if self.packed is None else self.packed.sum
+            if self.pair_rows is not None:
+                self.pair_rows.queue(group)
+        values = {
+            scope: self._of_head_sum(self.head_sums[scope], gram) for scope in self.scopes if scope in self.head_sums
+        }
+        if self.pair_rows is None:
+            return values, None
+        self.pair_rows.flush()
+        values |= self.pair_rows.norms
+        return {scope: values[scope] for scope in self.scopes}, self.pair_rows.sum
 
-    def _norms(self, scope: str, gram: dict[tuple[Norm, ...], Tensor]) -> Float[Tensor, "query key"]:
-        if scope not in self.mixes:
-            assert self.packed is not None
-            return self.packed.norms[scope]
-        mix = self.mixes[scope]
-        own = mix.own
-        if mix.scale is None:
+    def _of_head_sum(self, head_sum: HeadSum, gram: dict[tuple[NormName, ...], Tensor]) -> Float[Tensor, "query key"]:
+        """`scale_i` times the heads' Gram norms; with a residual the own token's vector is made, d_model numbers a query."""
+        vector = head_sum.residual
+        if head_sum.scale is None:
             norms = torch.zeros_like(self.record.pattern[0])
         else:
-            norms = gram[mix.norms] * mix.scale
-            heads = mix.scale * self.pairs.own_values(mix.norms)
-            own = heads if own is None else own + heads
-        assert own is not None
-        norms[range(self.pairs.n_queries), self.pairs.positions] = own.norm(dim=-1)
+            norms = gram[head_sum.norms] * head_sum.scale
+            heads = head_sum.scale * self.pairs.self_values(head_sum.norms)
+            vector = heads if vector is None else vector + heads
+        assert vector is not None
+        norms[range(self.pairs.n_queries), self.pairs.positions] = vector.norm(dim=-1)
         return norms
 
     def _plan(self) -> None:
@@ -171,45 +198,50 @@ class _LayerOfPairs:
         last = max(number for number, step in enumerate(program) if step.scope in self.scopes)
         for step in program[: last + 1]:
             if step.at_keys:
-                continue
-            wanted = step.scope in self.scopes
+                continue  # it is in the values already
             match step.operation:
                 case Attend():
-                    self.mixes[step.scope] = HeadSum(scale=torch.ones_like(self.record.tensor(INPUT)[:, :1]))
+                    self.head_sums[step.scope] = HeadSum(scale=torch.ones_like(self.record.tensor(INPUT)[:, :1]))
                 case Add(left, right):
-                    self._add(step.scope, self._mix(left), self._mix(right), wanted=wanted)
+                    self._add(step.scope, left, right)
                 case Normalise(of, name):
-                    norm, mix = self.record.block.norm(name), self._mix(of)
-                    scale = norm.scale(self.record.tensor(of))
-                    if mix is not None:
-                        self.mixes[step.scope] = mix.normalised(norm, scale)
-                    else:
-                        self._rows().step(step.scope, (norm, scale), wanted=wanted)
+                    self._normalise(step.scope, of, name)
                 case Feed(of):
-                    self._feed(step.scope, self.mixes[of], self.record.tensor(of), wanted=wanted)
+                    self._feed(step.scope, of)
+            if self.pair_rows is not None and step.scope in self.scopes and step.scope not in self.head_sums:
+                self.pair_rows.take_norms(step.scope)
 
-    def _mix(self, operand: str) -> HeadSum | None:
-        """A linear scope or the layer's input; None from the feed-forward on."""
-        return HeadSum(own=self.record.tensor(INPUT)) if operand == INPUT else self.mixes.get(operand)
+    def _head_sum(self, operand: str) -> HeadSum | None:
+        """A linear scope or the layer's input; None from the feed-forward on, where there are rows."""
+        return HeadSum(residual=self.record.tensor(INPUT)) if operand == INPUT else self.head_sums.get(operand)
+
+    def _add(self, scope: str, left: str, right: str) -> None:
+        heads, added = self._head_sum(left), self._head_sum(right)
+        assert added is not None  # only the left operand of a program's additions comes after the feed-forward
+        if heads is not None:
+            self.head_sums[scope] = heads + added
+        else:
+            self._rows().add(added)
+
+    def _normalise(self, scope: str, of: str, name: NormName) -> None:
+        norm, heads = self.record.block.norm(name), self._head_sum(of)
+        scale = norm.scale(self.record.tensor(of))
+        if heads is not None:
+            self.head_sums[scope] = heads.normalised(name, norm, scale)
+        else:
+            self._rows().normalise(norm, scale)
+
+    def _feed(self, scope: str, of: str) -> None:
+        head_sum, x = self.head_sums[of], self.record.tensor(of)
+        if head_sum.scale is not None:
+            self.pair_rows = PairRows(FeedForwardInput(self.pairs, head_sum, x), self.settings, self.products)
+            return
+        # A parallel block's feed-forward reads its own position only: one vector a query, by the plain steps.
+        assert head_sum.residual is not None
+        unedited = LayerWalk(replace(self.record, edited=False), self.settings)
+        alone = unedited.feed_forward(Parts(head_sum.residual[:, None], torch.zeros_like(head_sum.residual)), x)
+        self.head_sums[scope] = HeadSum(residual=alone.tokens[:, 0])
 
     def _rows(self) -> PairRows:
-        assert self.packed is not None
-        return self.packed
-
-    def _add(self, scope: str, left: HeadSum | None, right: HeadSum | None, *, wanted: bool) -> None:
-        assert right is not None
-        if left is None:
-            self._rows().step(scope, right, wanted=wanted)
-        else:
-            self.mixes[scope] = left + right
-
-    def _feed(self, scope: str, mix: HeadSum, x: Float[Tensor, "query d"], *, wanted: bool) -> None:
-        if mix.scale is not None:
-            self.packed = PairRows(self.pairs, mix, x, self.settings)
-            self.packed.step(scope, None, wanted=wanted)
-            return
-        # A parallel block's feed-forward reads its own position only.
-        assert mix.own is not None
-        run = LayerWalk(replace(self.record, edited=False), self.settings)
-        alone = run.feed_forward(Parts(mix.own[:, None], torch.zeros_like(mix.own)), x)
-        self.mixes[scope] = HeadSum(own=alone.tokens[:, 0])
+        assert self.pair_rows is not None
+        return self.pair_rows

@@ -1,75 +1,125 @@
-"""Matrices folded once per model: `A[h] = lin(W_O[h]) W`, from a head's values straight to pre-activations.
+"""Products of weights that are made once per model: `A[h] = lin(W_O[h]) W`, from a head's values to pre-activations.
 
-Folding costs d_model rows of W, as much as mixing the heads of d_model / (n_heads - 1) source tokens without
-it, so it pays from there on; keeping the result pays while sequences are short. What is kept is
+`lin` is the linear part of the norms between attention and the feed-forward's input matrix W. Without
+the product, a source token j needs its heads' vectors `B[h,j] = lin(v[h,j] W_O[h])` times W; with it,
+`v[h,j] A[h]`, which has d_head rows of W to go through instead of d_model:
+
+    without   n_heads * d_model * d_mlp   operations a source token
+    with      n_heads * d_head  * d_mlp = d_model * d_mlp        (as n_heads * d_head = d_model)
+    making A  n_heads * d_head  * d_model * d_mlp = d_model^2 * d_mlp, once
+
+So making it pays from `n_keys * (n_heads - 1) = d_model` source tokens on (`product_pays`). What is kept is
 checked against the weights at every use and made again when they changed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-KEEP_BYTES = 256 * 2**20
-"""How much a model's folded matrices may occupy; further layers are folded anew at every call."""
+from tl_ffblock.layer.records import Norm
+
+KEPT_BYTES = 256 * 2**20
+"""How much a model's products may occupy; those of further layers are made anew at every call."""
+
+_ROWS_A_MODEL_WIDTH = 32
+"""Up to this many pairs for each of d_model, making a product is felt: it takes d_model rows through W, and the
+pairs take theirs through W_out. Beyond, it is less than a thirtieth of the work, and not worth the memory."""
+
+_CALLS_EXPECTED = 4
+"""A product that is kept serves further calls: it pays from a fourth of the source tokens on."""
+
+InputMatrix: TypeAlias = Literal["in", "gate"]
+
+
+class ProductKey(NamedTuple):
+    """Which input matrix of a model a product is of."""
+
+    layer: int
+    expert: int
+    """Number of the expert in its layer; 0 for a feed-forward without experts."""
+    matrix: InputMatrix
 
 
 @dataclass(frozen=True)
-class _Folded:
-    matrix: Float[Tensor, "head d_head d_mlp"]
-    witness: Float[Tensor, " n"]
-    """Products of the weights with a fixed vector: other weights give others."""
+class _Kept:
+    product: Float[Tensor, "head d_head d_mlp"]
+    witness: Float[Tensor, " number"]
+    """Products of the weights with fixed vectors: other weights give others."""
 
 
 @dataclass
 class HeadProducts:
-    """The folded matrices of one model."""
+    """The head products of one model; whoever owns the model keeps them."""
 
-    _kept: dict[tuple[int, str], _Folded] = field(default_factory=dict)
+    limit_bytes: int = KEPT_BYTES
+    _kept: dict[ProductKey, _Kept] = field(default_factory=dict)
 
     def product(
         self,
-        key: tuple[int, str],
-        w_o: Float[Tensor, "head d_head d"],
-        linear: Callable[[Tensor], Tensor],
-        w: Float[Tensor, "d d_mlp"],
+        key: ProductKey,
+        w_o: Float[Tensor, "head d_head d_model"],
+        norms: Sequence[Norm],
+        w: Float[Tensor, "d_model d_mlp"],
         *,
-        gains: Sequence[Float[Tensor, " d"]],
         keep: bool,
     ) -> Float[Tensor, "head d_head d_mlp"]:
-        """`linear(W_O[h]) W`.
+        """`A[h] = lin(W_O[h]) W`, as it was kept, or made now.
 
         Args:
-            key: Layer and name of the matrix W.
+            key: Which input matrix W is.
             w_o: The heads' output matrices.
-            linear: What lies between attention and W: the linear parts of norms.
+            norms: What lies between attention and W; only their linear parts count.
             w: An input matrix of the feed-forward.
-            gains: The weights of `linear`.
-            keep: Whether the result will be needed again soon.
+            keep: Whether the product will be needed again soon.
         """
-        found = self._kept.get(key)
-        witness = _witness(w_o, gains, w) if keep or found is not None else None
-        if found is not None and witness is not None and _same(found.witness, witness):
-            return found.matrix
-        matrix = einsum(linear(w_o), w, "head e d, d d_mlp -> head e d_mlp")
+        kept = self._kept.get(key)
+        # A model may be edited in place between two calls (weights processed, a layer replaced), unseen by any key.
+        witness = _witness(w_o, norms, w) if keep or kept is not None else None
+        if kept is not None and witness is not None and _equal(kept.witness, witness):
+            return kept.product
+        product = einsum(linear_parts(norms, w_o), w, "head d_head d, d d_mlp -> head d_head d_mlp")
         self._kept.pop(key, None)
-        if keep and witness is not None and self.n_bytes() + matrix.nbytes <= KEEP_BYTES:
-            self._kept[key] = _Folded(matrix, witness)
-        return matrix
+        if keep and witness is not None and self.n_bytes() + product.nbytes <= self.limit_bytes:
+            self._kept[key] = _Kept(product, witness)
+        return product
 
     def n_bytes(self) -> int:
-        """What is kept."""
-        return sum(folded.matrix.nbytes for folded in self._kept.values())
+        """How many bytes are kept."""
+        return sum(kept.product.nbytes for kept in self._kept.values())
 
 
-def _witness(w_o: Tensor, gains: Sequence[Tensor], w: Tensor) -> Float[Tensor, " n"]:
-    probe = torch.linspace(0.5, 1.5, w.shape[1], dtype=w.dtype, device=w.device)
-    other = torch.linspace(0.5, 1.5, w_o.shape[-1], dtype=w.dtype, device=w.device)
-    return torch.cat([w @ probe, (w_o @ other).flatten(), *gains])
+def worth_keeping(n_pairs: int, d_model: int) -> bool:
+    """Whether a call has so few pairs that making a product again next time would be felt."""
+    return n_pairs < _ROWS_A_MODEL_WIDTH * d_model
 
 
-def _same(first: Tensor, second: Tensor) -> bool:
+def product_pays(n_keys: int, w_o: Float[Tensor, "head d_head d_model"], *, keep: bool) -> bool:
+    """Whether so many source tokens are less work with the product, its making included."""
+    n_heads, _, d_model = w_o.shape
+    return n_keys * (n_heads - 1) >= (d_model // _CALLS_EXPECTED if keep else d_model)
+
+
+def linear_parts(norms: Sequence[Norm], vectors: Float[Tensor, "*lead d_model"]) -> Float[Tensor, "*lead d_model"]:
+    """Vectors through the linear parts of some norms: centred and times the gain, divided by no scale."""
+    for norm in norms:
+        vectors = norm.linear(vectors)
+    return vectors
+
+
+def _witness(
+    w_o: Float[Tensor, "head d_head d_model"], norms: Sequence[Norm], w: Float[Tensor, "d_model d_mlp"]
+) -> Float[Tensor, " number"]:
+    d_model, d_mlp = w.shape
+    across_d_mlp, across_d_model = (
+        torch.linspace(0.5, 1.5, size, dtype=w.dtype, device=w.device) for size in (d_mlp, d_model)
+    )
+    return torch.cat([w @ across_d_mlp, (w_o @ across_d_model).flatten(), *(norm.gain for norm in norms)])
+
+
+def _equal(first: Float[Tensor, " number"], second: Float[Tensor, " some"]) -> bool:
     return first.shape == second.shape and first.dtype == second.dtype and bool((first == second).all())

@@ -27,8 +27,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import select_scopes
 from tl_ffblock.layer.settings import TOLERANCE, Method, Precision, Settings, ValueBias
 from tl_ffblock.layer.vectors import Decomposition, decompose_record
-from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import TABLES, ScopeTable
+from tl_ffblock.results.maps import TABLES, ContributionMaps, ScopeTable
 
 PROGRESS_AFTER = 1.0
 """Seconds after which a running call shows its progress (on a terminal only)."""

@@ -1,16 +1,34 @@
 """Help, version and the list of models: quick and without heavy imports."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
 
 from .conftest import Command
 
 HEAVY = {"torch", "transformers", "transformer_lens", "numpy", "scipy", "pandas", "captum", "circuitsvis"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["map", "--help"], ["--version"], ["map"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["models"],
+        ["map", "--help"],
+        ["check", "--help"],
+        ["run", "--help"],
+        ["map"],
+        ["map", "x", "--layers", "6"],
+        ["map", "x", "--scopes", "AtbLnFf"],
+        ["map", "x", "--model", "/nowhere"],
+    ],
+    ids=" ".join,
+)
 def test_heavy_libraries_are_imported_late(arguments: list[str]) -> None:
     """Nothing that takes seconds to import is imported before a model is needed."""
     script = f"""
@@ -35,8 +53,13 @@ def test_help_names_every_option(command: Command) -> None:
         "--model",
         "--layers",
         "--scopes",
+        "--queries",
+        "--tokens",
+        "--device",
+        "--precision",
         "--out",
         "--save",
+        "--csv",
         "--value-bias",
         "--method",
         "map.html",
@@ -65,6 +88,49 @@ def test_models_lists_what_the_library_supports(command: Command) -> None:
     for name, shipped in SHIPPED.items():
         assert name in text
         assert shipped.folder() or shipped.install in text
+
+
+def test_models_explains_every_scope(command: Command) -> None:
+    """Each scope of each order stands beside what its last step is, in the order's sequence."""
+    from tl_ffblock.layer.scopes import STEPS
+
+    rows = [line.rstrip().split(maxsplit=2) for line in command("models").out.partition("Scopes: ")[2].splitlines()]
+    for order, steps in STEPS.items():
+        first = next(index for index, row in enumerate(rows) if row[:1] == [order])
+        assert rows[first][1:] == [steps[0].scope, steps[0].shows]
+        rest = [" ".join(row) for row in rows[first + 1 : first + len(steps)]]
+        assert rest == [f"{step.scope} {step.shows}" for step in steps[1:]]
+
+
+def test_models_names_the_instruct_model(command: Command) -> None:
+    """Nobody takes smollm2 for a base model, or its first token for a mistake."""
+    text = " ".join(command("models").out.split())
+    assert "SmolLM2-135M-Instruct" in text
+    assert "prompts begin with" in text
+    assert "<|im_start|>" in text
+
+
+@pytest.mark.parametrize(("given", "meant"), [("maps", "map"), ("Check", "check"), ("model", "models"), ("xyz", None)])
+def test_an_unknown_command_is_refused(command: Command, given: str, meant: str | None) -> None:
+    """Status 2, one line with the commands there are and the one that was probably meant."""
+    ran = command(given, "x")
+    guess = "" if meant is None else f"Did you mean {meant}? "
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err == (f"tl-ffblock: error: there is no command {given!r}. {guess}There are map, models, check, run.\n")
+
+
+def test_check_says_how_the_speed_was_measured(command: Command, folder: Path) -> None:
+    """Tokens and threads beside the speed, and whether the weights are the model's own."""
+    ran = command("check", "--model", str(folder))
+    assert (ran.status, ran.err) == (0, "")
+    assert re.search(r"^tiny-gpt2 \(GPT-2, pre_ln, float32, raw weights\), \d+ tokens$", ran.out, re.M)
+    n_tokens = re.search(r", (\d+) tokens$", ran.out, re.M)
+    assert n_tokens is not None
+    assert re.search(
+        rf"^speed  \d+ tokens/s for all layers and scopes of {n_tokens[1]} tokens on {torch.get_num_threads()} threads?; ",
+        ran.out,
+        re.M,
+    )
 
 
 def test_a_narrow_encoding_is_no_obstacle(process: Command) -> None:

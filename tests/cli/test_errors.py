@@ -32,15 +32,26 @@ BROKEN = b"\xff\xfe caf\xe9"
         (["x", "--out", "nowhere/x.html"], "the folder nowhere does not exist; make it first"),
         (["x", "--out", "."], "it is a folder; give the name of a file"),
         (["x", "--save", "nowhere/x.safetensors"], "the folder nowhere does not exist"),
+        (["x", "--csv", "nowhere/x.csv"], "the folder nowhere does not exist"),
+        (["x", "--out", "/proc/a.html"], "cannot write /proc/a.html: the folder /proc takes no files ("),
+        (["x", "--save", "map.html"], "it was given for two files; choose two names"),
+        (["x", "--scopes", "atbff"], "unknown scope 'atbff'. Did you mean AtbFf? There are"),
+        (["x", "--scopes", "AtbLnFf"], "A post_ln model has Attn, AttnRes"),
+        (["x", "--layers", "0,6"], "there is no layer 6; all-MiniLM-L6-v2 has layers 0 to 5"),
+        (["x", "--model", "smollm2", "--layers", "-31"], "SmolLM2-135M-Instruct has layers 0 to 29"),
+        (["x", "--queries", "last"], "--queries last: expected numbers and ranges"),
+        (["--tokens", "5;6"], "--tokens 5;6: expected token ids such as 5,6,7"),
+        (["x", "--tokens", "5"], "give either a TEXT or token ids (--tokens 5,6,7)"),
+        ([], "give either a TEXT or token ids (--tokens 5,6,7)"),
     ],
 )
 def test_wrong_arguments_are_refused_before_a_model_is_loaded(
     command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     """Status 2, one line, nothing written."""
-    from tl_ffblock.bridge import loading as models
+    from tl_ffblock.bridge import loading
 
-    monkeypatch.setattr(models, "load_model", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(loading, "load_model", lambda *_, **__: pytest.fail("a model was loaded"))
     ran = command("map", *arguments)
     assert ran.status == 2
     assert ran.out == ""
@@ -58,9 +69,31 @@ def test_wrong_arguments_are_refused_before_a_model_is_loaded(
         (["--scopes", "AtbFf"], "A pre_ln model has Attn, Atb, AtbLn, AtbLnFf"),
     ],
 )
+def test_what_a_configuration_can_refuse(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    """A folder's config.json says how many layers there are, and of which order, before its weights are read."""
+    from tl_ffblock.bridge import loading
+
+    monkeypatch.setattr(loading, "load_model", lambda *_, **__: pytest.fail("a model was loaded"))
+    ran = command("map", "the cat", "--model", str(folder), *arguments)
+    assert ran.status == 2
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["the cat", "--queries", "0,9"], "queries=[0, 9]: expected positions from -3 to 2"),
+        (["--tokens", "5,999"], "input has token id 999; tiny-gpt2 knows ids 0 to 63"),
+        (["--tokens", "-1"], "input has token id -1"),
+        (["the cat", "--device", "abacus"], "device='abacus' cannot be used here"),
+    ],
+)
 def test_what_only_the_model_can_refuse(command: Command, folder: Path, arguments: list[str], message: str) -> None:
     """The library's own message, status 2, no page."""
-    ran = command("map", "the cat", "--model", str(folder), *arguments)
+    ran = command("map", "--model", str(folder), *arguments)
     assert ran.status == 2
     assert ran.err.startswith("tl-ffblock: error: ")
     assert message in ran.err
@@ -169,17 +202,17 @@ def test_folders_that_are_no_models(command: Command, folder: Path, tmp_path: Pa
 
 def test_the_librarys_warnings_are_lines(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours are shown as one line each, those of other libraries not at all."""
-    from tl_ffblock.bridge import loading as models
+    from tl_ffblock.bridge import loading
     from tl_ffblock.errors import ProcessedWeightsWarning
 
-    real = models.load_model
+    real = loading.load_model
 
-    def load(name: str) -> Any:
+    def load(name: str, **options: Any) -> Any:
         warnings.warn("these weights are processed", ProcessedWeightsWarning, stacklevel=2)
         warnings.warn("something deprecated", DeprecationWarning, stacklevel=2)
-        return real(name)
+        return real(name, **options)
 
-    monkeypatch.setattr(models, "load_model", load)
+    monkeypatch.setattr(loading, "load_model", load)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         ran = command("map", "the cat", "--model", str(folder))
@@ -188,12 +221,12 @@ def test_the_librarys_warnings_are_lines(command: Command, folder: Path, monkeyp
 
 def test_interrupted(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C is status 130 and one line."""
-    from tl_ffblock.bridge import loading as models
+    from tl_ffblock.bridge import loading
 
-    def interrupt(name: str) -> Any:
+    def interrupt(name: str, **_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(models, "load_model", interrupt)
+    monkeypatch.setattr(loading, "load_model", interrupt)
     ran = command("map", "x")
     assert (ran.status, ran.err) == (130, "tl-ffblock: interrupted\n")
 

@@ -1,7 +1,10 @@
 """`tl-ffblock map`: table, page, saved numbers."""
 
 import re
+import shutil
+import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -105,6 +108,68 @@ def test_scopes_and_value_bias(command: Command, folder: Path) -> None:
     assert maps.provenance["value_bias"] == "token"
     assert "FF" in ran.out
     assert "RES" not in ran.out
+
+
+def test_token_ids(command: Command, folder: Path, tmp_path: Path) -> None:
+    """A model without a tokenizer is mapped by ids; with one, a text's own ids give the text's map."""
+    import tl_ffblock as ffb
+
+    bare = tmp_path / "bare"
+    shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("*token*", "vocab*", "*.jinja"))
+    ran = command("map", "--tokens", "7, 9,11-12", "--model", str(bare), "--save", "m.safetensors")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.startswith("bare (pre_ln), 4 tokens\n7 9 11 12\n")
+    ran = command("map", "the cat", "--model", str(bare))
+    assert ran.status == 2
+    assert "bare has no tokenizer" in ran.err
+
+    ids = ",".join(str(int(token)) for token in ffb.load_model(folder).to_tokens(TEXT)[0])
+    assert command("map", "--tokens", ids, "--model", str(folder)) == command("map", TEXT, "--model", str(folder))
+
+
+def test_queries_and_precision(command: Command, folder: Path) -> None:
+    """Only the rows asked for, in the arithmetic asked for."""
+    import tl_ffblock as ffb
+
+    options = ["--model", str(folder), "--save", "m.safetensors"]
+    ran = command("map", TEXT, *options, "--queries", "1,-1", "--precision", "float64")
+    assert (ran.status, ran.err) == (0, "")
+    maps = ffb.ContributionMaps.load("m.safetensors")
+    assert maps.queries == (1, 7)
+    assert maps.provenance["precision"] == "float64"
+
+
+def test_the_choices_are_those_of_the_library() -> None:
+    """The command line lists them without importing torch."""
+    from tl_ffblock.cli.main import parser
+    from tl_ffblock.layer.settings import Method, Precision, ValueBias
+
+    for option, kind in (("--method", Method), ("--precision", Precision), ("--value-bias", ValueBias)):
+        for choice in get_args(kind):
+            parser().parse_args(["map", "x", option, choice])
+        with pytest.raises(SystemExit):
+            parser().parse_args(["map", "x", option, "other"])
+
+
+def test_csv(command: Command, folder: Path) -> None:
+    """The table is the data frame of the saved maps."""
+    import pandas as pd
+
+    import tl_ffblock as ffb
+
+    ran = command("map", TEXT, "--model", str(folder), "--csv", "m.csv", "--save", "m.safetensors", "--layers", "1")
+    assert (ran.status, ran.err) == (0, "")
+    assert "table m.csv (" in ran.out
+    expected = ffb.ContributionMaps.load("m.safetensors").to_dataframe()
+    pd.testing.assert_frame_equal(pd.read_csv("m.csv"), expected, check_dtype=False)
+
+
+def test_csv_needs_pandas(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is said before the work."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    ran = command("map", TEXT, "--model", str(folder), "--csv", "m.csv")
+    assert (ran.status, ran.out) == (2, "")
+    assert "--csv needs pandas, which is not installed; run: pip install pandas" in ran.err
 
 
 def test_one_scope_has_nothing_to_compare(command: Command, folder: Path) -> None:

@@ -5,6 +5,7 @@ import io
 import math
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,13 @@ def _close(given: str, expected: str) -> bool:
 
 def test_exactly_two_commands_do_all_the_setting_up() -> None:
     """One line each; the map command is one that the command line understands."""
-    from tl_ffblock.cli.main import _parser
+    from tl_ffblock.cli.main import parser
 
     assert sorted(COMMANDS) == ["install", "test"]
     assert not any("\n" in command for command in COMMANDS.values())
     words = shlex.split(COMMANDS["install"].rpartition("&&")[2])
     assert words[0] == "tl-ffblock"
-    assert str(_parser().parse_args(words[1:]).out) == "map.html"
+    assert str(parser().parse_args(words[1:]).out) == "map.html"
 
 
 def test_the_table_of_models_claims_nothing_that_is_not_there() -> None:
@@ -89,6 +90,17 @@ def test_the_architecture_page_names_every_file() -> None:
         files |= {f"{folder}/{path.name}" for path in (package / folder).glob("*.py")} - {f"{folder}/__init__.py"}
     missing = files - set(re.findall(r"`([\w/]+\.py)`", text))
     assert not missing, f"tl_ffblock/README.md needs a sentence on {', '.join(sorted(missing))}"
+
+
+def test_the_python_that_is_claimed_is_the_python_that_is_checked() -> None:
+    """One oldest version in the metadata, the linter, the type checker and the words for people."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    oldest = settings["project"]["requires-python"].removeprefix(">=")
+    assert settings["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
+    assert settings["tool"]["mypy"]["python_version"] == oldest
+    assert f"Programming Language :: Python :: {oldest}" in settings["project"]["classifiers"]
+    for page in ("README.md", "CONTRIBUTING.md", "constraints.txt"):
+        assert set(re.findall(r"Python (3\.\d+)", (ROOT / page).read_text(encoding="utf-8"))) == {oldest}
 
 
 def test_the_changelog_knows_the_version() -> None:

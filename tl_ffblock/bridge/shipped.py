@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from tl_ffblock.bridge.families import FAMILIES
 from tl_ffblock.errors import ModelLoadError
@@ -139,6 +137,9 @@ def known_without_a_hub() -> str:
 
 def hub_can_be_reached() -> bool:
     """Whether the hub's host has an address, or a proxy is to find it; False where the user said to stay offline."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:

@@ -156,17 +156,7 @@ def _opened(path: Path) -> Any:
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        return (
-            hashlib.file_digest(file, "sha256").hexdigest()[:DIGITS] if hasattr(hashlib, "file_digest") else _slow(path)
-        )
-
-
-def _slow(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()[:DIGITS]
+        return hashlib.file_digest(file, "sha256").hexdigest()[:DIGITS]
 
 
 def _flush(folder: Path) -> None:

@@ -1,0 +1,174 @@
+"""`tl-ffblock map TEXT`: a sentence through a model, as a table and a page."""
+
+import argparse
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tl_ffblock.bridge.shipped import DEFAULT, outline
+from tl_ffblock.cli.arguments import MODEL_HELP, check_against, check_writable, read_numbers, read_scopes, read_text
+from tl_ffblock.cli.terminal import console, plain_table, size, working
+from tl_ffblock.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from tl_ffblock.results.maps import ContributionMaps
+
+DESCRIPTION = (
+    "Run TEXT through a model, print how much each component changed the mixing of tokens in every layer, and write a page "
+    "with the maps."
+)
+RANGES = "numbers and ranges such as 0,3 or 0-5 (-1 is the last {})"
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to a parser's subcommands."""
+    add = commands.add_parser(
+        "map", help="a sentence through a model: a page of maps and a short table", description=DESCRIPTION
+    )
+    add.add_argument("text", nargs="?", metavar="TEXT", help="the sentence; - reads it from standard input")
+    add.add_argument("--tokens", metavar="5,6,7", help="token ids instead of TEXT, taken as they are")
+    add.add_argument("--model", default=DEFAULT, metavar="NAME_OR_PATH", help=f"{MODEL_HELP}; see `tl-ffblock models`")
+    _add_choices_to(add)
+    _add_files_to(add)
+    add.set_defaults(command=command)
+
+
+def _add_choices_to(add: argparse.ArgumentParser) -> None:
+    """What is computed, and how."""
+    add.add_argument("--layers", metavar="0,3 | 0-5", help="layer numbers, -1 is the last (default: all)")
+    add.add_argument(
+        "--scopes", metavar="A,B", help="how far into the layer, e.g. Atb,AtbFf (default: all of the model's)"
+    )
+    add.add_argument("--queries", metavar="0,3 | 0-5", help="positions to explain, -1 is the last (default: all)")
+    add.add_argument(
+        "--value-bias",
+        choices=("bias", "token"),
+        default="bias",
+        help="where the value bias goes: to the bias part (default, the paper's eq. 7) or to its token",
+    )
+    add.add_argument(
+        "--method",
+        choices=("exact", "captum"),
+        default="exact",
+        help="integrated gradients in closed form (default) or by Captum's quadrature (slow)",
+    )
+    add.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16", "float64"),
+        help="arithmetic of the decomposition (default: float32, or float64 for a model in float64)",
+    )
+    add.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps")
+
+
+def _add_files_to(add: argparse.ArgumentParser) -> None:
+    """What is written."""
+    add.add_argument(
+        "--out", type=Path, default=Path("map.html"), metavar="FILE.html", help="the page (default: map.html)"
+    )
+    add.add_argument(
+        "--save", type=Path, metavar="FILE.safetensors", help="also save the numbers, for ContributionMaps.load"
+    )
+    add.add_argument("--csv", type=Path, metavar="FILE.csv", help="also write the numbers as a table, one row a cell")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What was asked for, read and checked as far as it can be without the model."""
+
+    text: str | None
+    tokens: list[int] | None
+    choices: dict[str, Any]
+    files: dict[str, Path]
+
+
+def command(options: argparse.Namespace) -> None:
+    """Read the arguments, make the maps, print the table and write the files."""
+    request = _read(options)
+    with working(f"loading {options.model}"):
+        import torch
+
+        from tl_ffblock.bridge.loading import load_model
+        from tl_ffblock.contributions import contribution_maps
+
+        model = load_model(options.model, device=options.device)
+    given: Any = request.text if request.tokens is None else torch.tensor(request.tokens)
+    maps: Any = contribution_maps(model, given, **request.choices)
+    out = console()
+    _print_summary(out, maps)
+    for kind, file in request.files.items():
+        _write(maps, kind, file)
+        out.print(f"{kind:5} {file} ({size(file)})", markup=False, soft_wrap=True)
+
+
+def _read(options: argparse.Namespace) -> _Request:
+    if (options.text is None) == (options.tokens is None):
+        raise InputError("give either a TEXT or token ids (--tokens 5,6,7).")
+    text = None if options.text is None else read_text(options.text)
+    tokens = read_numbers("--tokens", options.tokens, "token ids such as 5,6,7")
+    layers = read_numbers("--layers", options.layers, RANGES.format("layer"))
+    queries = read_numbers("--queries", options.queries, RANGES.format("position"))
+    scopes = read_scopes(options.scopes)
+    files = {
+        kind: file for kind, file in (("page", options.out), ("maps", options.save), ("table", options.csv)) if file
+    }
+    check_writable(files.values())
+    if options.csv is not None and importlib.util.find_spec("pandas") is None:
+        raise InputError("--csv needs pandas, which is not installed; run: pip install pandas")
+    check_against(outline(options.model), layers, scopes)
+    choices = dict(layers=layers, scopes=scopes, queries=queries, precision=options.precision)
+    return _Request(text, tokens, {**choices, "method": options.method, "value_bias": options.value_bias}, files)
+
+
+def _write(maps: "ContributionMaps", kind: str, file: Path) -> None:
+    from tl_ffblock.results.files import write_atomically
+
+    if kind == "page":
+        maps.to_html(file)
+    elif kind == "maps":
+        maps.save(file)
+    else:
+        write_atomically(file, maps.to_dataframe().to_csv(index=False, lineterminator="\n").encode())
+
+
+def _print_summary(out: "Console", maps: "ContributionMaps") -> None:
+    """What the page shows at first sight, for a terminal."""
+    from rich.text import Text
+
+    from tl_ffblock.results.tokens import visible
+
+    tokens = " ".join(visible(token) for token in maps.tokens)
+    out.print(Text(f"{maps.model} ({maps.order}), {len(maps.tokens)} tokens", style="bold"))
+    out.print(Text(tokens), overflow="ellipsis", no_wrap=True)
+    out.print(_changes(maps))
+    error, scope, layer, query = maps.worst_completeness()
+    out.print(
+        f"parts sum to the model's own vectors: worst relative error {error:.1e} ({scope}, layer {layer}, "
+        f"query {query} {visible(maps.tokens[query])!r})",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _changes(maps: "ContributionMaps") -> "Table":
+    """One row a layer: how much each component changed the mixing, and the worst completeness error."""
+    from rich.table import Table
+
+    from tl_ffblock.layer.scopes import STEPS
+    from tl_ffblock.results.measures import contextualization_change
+
+    steps = [s for s in STEPS[maps.order] if s.before in maps.scopes and s.scope in maps.scopes]
+    changes = [contextualization_change(maps, str(step.before), step.scope).tolist() for step in steps]
+    table = Table(title="change of mixing, 1 - Spearman" if steps else None, **plain_table())
+    table.add_column("layer", justify="right")
+    for step in steps:
+        table.add_column(f"{step.component}\n{step.scope}", justify="right")
+    table.add_column("completeness\nerror", justify="right")
+    for row, layer in enumerate(maps.layers):
+        worst = max(float(maps.completeness[scope, layer].max()) for scope in maps.scopes)
+        table.add_row(str(layer), *(f"{change[row]:.3f}" for change in changes), f"{worst:.1e}")
+    return table

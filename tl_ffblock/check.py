@@ -10,35 +10,32 @@
 """
 
 import time
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
-from jaxtyping import Int, Integer
+from jaxtyping import Integer
 from torch import Tensor
 
-from tl_ffblock.bridge.capture import capture, select_layers
-from tl_ffblock.bridge.inputs import Batch, forward, prepare
-from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.inputs import example_input, forward
+from tl_ffblock.bridge.model import Model, identify, label_of
+from tl_ffblock.bridge.runs import Layers, Run, open_run
 from tl_ffblock.bridge.selfcheck import identities
-from tl_ffblock.bridge.weights import is_processed, working_dtype
+from tl_ffblock.bridge.settings import tolerance_of
+from tl_ffblock.bridge.weights import is_processed
 from tl_ffblock.contributions import contribution_maps
-from tl_ffblock.errors import CaptureError, FFBlockError, UnsupportedModelError
+from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ProcessedWeightsWarning, UnsupportedModelError
 from tl_ffblock.layer.fast.norms import contribution_norms
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import scope_names
-from tl_ffblock.layer.settings import TOLERANCE, Settings
+from tl_ffblock.layer.settings import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 Kind: TypeAlias = Literal["identity", "completeness"]
-
-TEXT = "When the meeting ended, the engineers who had written the report went home, and it was read by nobody else."
-"""What a model with a tokenizer is checked on, if nothing else is given."""
-N_TOKENS = 24
-"""How many token ids a model without a tokenizer is checked on."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,7 @@ def check_model(
     model: Any,
     input: str | Integer[Tensor, " pos"] | None = None,
     *,
-    layers: Iterable[int] | int | None = None,
+    layers: Layers = None,
     rtol: float | None = None,
 ) -> ModelCheck:
     """Every identity and every scope's completeness of a model, with errors, speed and a verdict.
@@ -157,17 +154,18 @@ def check_model(
         InputError: if it is no TransformerLens model, or the input cannot be used.
     """
     try:
-        known = identify(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ProcessedWeightsWarning)  # said in the result
+            known = identify(model)
+            run = open_run(known, example_input(known) if input is None else input, layers=layers)
     except UnsupportedModelError as error:
         return _refused(model, str(error))
-    dtype = next(known.hooked.parameters()).dtype
-    tolerance = TOLERANCE.get(dtype, TOLERANCE[torch.float32]) if rtol is None else rtol
-    wanted = select_layers(known, layers if layers is None or isinstance(layers, int) else tuple(layers))
-    given = _default_input(known) if input is None else input
-    (batch,) = prepare(known, given, None)
-    refusal, findings = _findings(known, batch, wanted)
+    if not run.single:
+        raise InputError("check_model takes one text or one tensor [pos].")
+    tolerance = tolerance_of(known) if rtol is None else rtol
+    refusal, findings = _findings(run)
     passed = refusal is None and all(finding.error <= tolerance for finding in findings)
-    speed, ratio = _speed(known, batch, wanted) if passed else (float("nan"), float("nan"))
+    speed, ratio = _speed(run) if passed else (float("nan"), float("nan"))
     return ModelCheck(
         model=known.name,
         family=known.family.name,
@@ -175,8 +173,8 @@ def check_model(
         order=known.family.order,
         listed=known.family.listed,
         processed=is_processed(known),
-        dtype=str(dtype).removeprefix("torch."),
-        n_tokens=batch.tokens.shape[1],
+        dtype=known.dtype,
+        n_tokens=len(run.sequences[0].tokens),
         rtol=tolerance,
         findings=tuple(findings),
         refusal=refusal,
@@ -185,35 +183,26 @@ def check_model(
     )
 
 
-def _findings(known: Model, batch: Batch, layers: tuple[int, ...]) -> tuple[str | None, list[Finding]]:
+def _findings(run: Run) -> tuple[str | None, list[Finding]]:
     """Why nothing could be captured, if so, and every equation of every layer."""
     findings: list[Finding] = []
-    precision: Literal["float64", "float32"] = "float64" if working_dtype(known) == torch.float64 else "float32"
-    settings = Settings(precision=precision)
-    seen: set[int] = set()
 
-    @torch.no_grad()
-    def receive(record: LayerRecord) -> None:
-        seen.add(record.layer)
-        findings.extend(_of_layer(known, record.sequence(0), settings))
+    def receive(records: Mapping[int, LayerRecord]) -> None:
+        findings.extend(_of_layer(run.model, records[0], run.settings))
 
     try:
-        with capture(known, layers, on_record=receive, dtype=settings.dtype) as records:
-            forward(known, batch)
-        for layer in layers:
-            if layer not in seen:
-                raise records.incomplete(layer)
+        run.deliver(receive, check=False)
     except (UnsupportedModelError, CaptureError) as error:
         return str(error), findings
     return None, findings
 
 
-def _of_layer(known: Model, record: LayerRecord, settings: Settings) -> list[Finding]:
+def _of_layer(model: Model, record: LayerRecord, settings: Settings) -> list[Finding]:
     found = []
     try:
         for name, error in identities(record):
             found.append(Finding("identity", name, record.layer, error))
-        norms = contribution_norms(record, settings, scope_names(known.family.order), products=known.memory.products)
+        norms = contribution_norms(record, settings, scope_names(model.family.order), products=model.memory.products)
     except (RuntimeError, ValueError) as error:
         if isinstance(error, FFBlockError):
             raise
@@ -224,23 +213,21 @@ def _of_layer(known: Model, record: LayerRecord, settings: Settings) -> list[Fin
     return found
 
 
-def _speed(known: Model, batch: Batch, layers: tuple[int, ...]) -> tuple[float, float]:
+def _speed(run: Run) -> tuple[float, float]:
     """Tokens a second of `contribution_maps`, and its time over a forward pass; the better of two each."""
-    tokens = batch.tokens[0]
+    tokens = run.sequences[0].tokens
 
     def maps() -> None:
-        contribution_maps(known.hooked, tokens, layers=layers)
+        contribution_maps(run.model, tokens, layers=run.layers)
 
     def plain() -> None:
-        forward(known, batch)
+        forward(run.model, run.batches[0])
 
     decomposition, passes = min(_seconds(maps) for _ in range(2)), min(_seconds(plain) for _ in range(3))
     return len(tokens) / decomposition, decomposition / passes
 
 
 def _seconds(call: Callable[[], None]) -> float:
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # processed weights: said in the result
         start = time.perf_counter()
@@ -250,20 +237,8 @@ def _seconds(call: Callable[[], None]) -> float:
         return time.perf_counter() - start
 
 
-def _default_input(known: Model) -> str | Int[Tensor, " pos"]:
-    if getattr(known.hooked, "tokenizer", None) is not None:
-        return TEXT
-    cfg = known.hooked.cfg
-    length = min(N_TOKENS, getattr(cfg, "n_ctx", None) or N_TOKENS)
-    vocabulary = int(getattr(cfg, "d_vocab", 0) or 0)
-    generator = torch.Generator().manual_seed(0)
-    low = 5 if vocabulary > 16 else 0  # the first ids are often padding and brackets
-    return torch.randint(low, max(vocabulary, 16), (length,), generator=generator)
-
-
 def _refused(model: Any, reason: str) -> ModelCheck:
-    cfg = getattr(model, "cfg", None)
-    architecture = str(getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None) or "?")
-    name = str(getattr(cfg, "model_name", None) or architecture)
-    dtype = str(next(model.parameters()).dtype).removeprefix("torch.") if hasattr(model, "parameters") else "?"
-    return ModelCheck(name, architecture, type(model).__name__, "?", False, False, dtype, 0, 0.0, (), refusal=reason)
+    label = label_of(model)
+    return ModelCheck(
+        label.name, label.architecture, label.api, "?", False, False, label.dtype, 0, 0.0, (), refusal=reason
+    )

@@ -141,14 +141,14 @@ def test_a_mask_with_a_text(ffb: ModuleType, reader: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layers": 3}, r"layers=\[3\]: .* has layers 0 to 2"),
-        ({"layers": [0, -4]}, r"layers=\[0, -4\]"),
+        ({"layers": 3}, r"no layer 3 in .*; there are layers 0-2"),
+        ({"layers": [0, -4]}, r"no layer -4 in .*; there are layers 0-2"),
         ({"layers": []}, r"layers=\[\]"),
-        ({"layers": ["0"]}, r"layers=\['0'\]"),
+        ({"layers": ["0"]}, r"no layer '0' in "),
         ({"scopes": "AtbFf"}, r"unknown scope 'AtbFf'\. A pre_ln model has Attn, Atb, AtbLn, AtbLnFf"),
         ({"scopes": ["Atb", "atb"]}, "unknown scope 'atb'"),
         ({"scopes": []}, "no scope given"),
-        ({"queries": 3}, r"queries=\[3\]: expected positions from -3 to 2 of a sequence of 3 tokens"),
+        ({"queries": 3}, r"queries=3: expected positions from -3 to 2 of a sequence of 3 tokens"),
         ({"queries": [0, -4]}, r"queries=\[0, -4\]"),
         ({"queries": []}, r"queries=\[\]"),
         ({"queries": [0.5]}, r"queries=\[0\.5\]"),

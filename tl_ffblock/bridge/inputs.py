@@ -11,6 +11,11 @@ from torch import Tensor
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import InputError
 
+EXAMPLE = "When the meeting ended, the engineers who had written the report went home, and it was read by nobody else."
+"""What a model with a tokenizer is tried on."""
+EXAMPLE_TOKENS = 24
+"""How many token ids a model without a tokenizer is tried on."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -56,6 +61,18 @@ def prepare(
     return [_from_text(model, text) for text in texts]
 
 
+def example_input(model: Model) -> str | Int[Tensor, " pos"]:
+    """Something to try a model on: a sentence, or drawn ids where there is no tokenizer."""
+    if getattr(model.hooked, "tokenizer", None) is not None:
+        return EXAMPLE
+    cfg = model.hooked.cfg
+    length = min(EXAMPLE_TOKENS, getattr(cfg, "n_ctx", None) or EXAMPLE_TOKENS)
+    vocabulary = int(getattr(cfg, "d_vocab", 0) or 0)
+    generator = torch.Generator().manual_seed(0)
+    low = 5 if vocabulary > 16 else 0  # the first ids are often padding and brackets
+    return torch.randint(low, max(vocabulary, 16), (length,), generator=generator)
+
+
 def is_single(given: Any) -> bool:
     """Whether the input is one sequence, so that the answer is one result and not a list."""
     return isinstance(given, str) or (isinstance(given, Tensor) and given.ndim == 1)
@@ -71,8 +88,8 @@ def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
     return tuple(model.hooked.to_str_tokens(tokens))
 
 
-def forward(model: Model, batch: Batch) -> None:
-    """One forward pass, without gradients."""
+def forward(model: Model, batch: Batch) -> Any:
+    """One forward pass, without gradients; what the model returns, its logits as a rule."""
     device = next(model.hooked.parameters()).device
     tokens = batch.tokens.to(device)
     name = "one_zero_attention_mask" if model.api == "HookedEncoder" else "attention_mask"
@@ -80,7 +97,7 @@ def forward(model: Model, batch: Batch) -> None:
     if batch.token_types is not None:
         options["token_type_ids"] = batch.token_types.to(device)
     with torch.no_grad():
-        model.hooked(tokens, **options)
+        return model.hooked(tokens, **options)
 
 
 def _from_text(model: Model, text: str) -> Batch:

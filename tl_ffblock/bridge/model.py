@@ -1,15 +1,16 @@
 """A TransformerLens model as the rest of the package knows it: recognised, named, with a memory of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, SupportsIndex, get_args
 from weakref import WeakKeyDictionary
 
 from tl_ffblock.bridge.families import Api, Family, family_of
 from tl_ffblock.bridge.refusals import refuse
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.fast.products import HeadProducts
+from tl_ffblock.layer.positions import layer_number
 
 
 @dataclass
@@ -44,19 +45,52 @@ class Model:
         """Every HookPoint by name; a bridge collects them anew at each look, which takes milliseconds."""
         return dict(self.hooked.hook_dict)
 
+    @property
+    def dtype(self) -> str:
+        """The parameters' dtype, such as "float32"."""
+        return _dtype_of(self.hooked)
+
     @cached_property
     def memory(self) -> Memory:
         """What was found out about the hooked model so far."""
         return _memories.setdefault(self.hooked, Memory())
 
 
+@dataclass(frozen=True)
+class ModelLabel:
+    """What any TransformerLens model says of itself, supported or not."""
+
+    name: str
+    architecture: str
+    api: str
+    dtype: str
+
+
+def label_of(model: Any) -> ModelLabel:
+    """Names for a report on a model that may be refused; "?" for what it does not say."""
+    cfg = getattr(model, "cfg", None)
+    architecture = str(getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None) or "?")
+    name = str(getattr(cfg, "model_name", None) or architecture)
+    return ModelLabel(
+        name, architecture, type(model).__name__, _dtype_of(model) if hasattr(model, "parameters") else "?"
+    )
+
+
+def _dtype_of(model: Any) -> str:
+    return str(next(model.parameters()).dtype).removeprefix("torch.")
+
+
 def identify(model: Any) -> Model:
     """Recognise a TransformerLens model by its class, architecture and the structure of its blocks.
+
+    A `Model` is given back as it is.
 
     Raises:
         InputError: if it is no TransformerLens model, or is in training mode.
         UnsupportedModelError: if it is not decomposed, with the reason.
     """
+    if isinstance(model, Model):
+        return model
     names = {c.__name__ for c in type(model).__mro__}
     if "RemoteBridge" in names:
         raise UnsupportedModelError("a RemoteBridge has its weights on a server; load the model here to decompose it.")
@@ -73,3 +107,18 @@ def identify(model: Any) -> Model:
     refuse(model, architecture or type(model).__name__)
     family = family_of(model, api, architecture)
     return Model(model, api, family, str(getattr(cfg, "model_name", None) or family.name), int(cfg.n_layers))
+
+
+def select_layers(model: Model, layers: Sequence[int] | int | None) -> tuple[int, ...]:
+    """The asked layers, ascending, negative numbers counted from the end; None means all.
+
+    Raises:
+        LayerError: if one does not exist.
+        InputError: if none is asked for.
+    """
+    if layers is None:
+        return tuple(range(model.n_layers))
+    asked = (layers,) if isinstance(layers, SupportsIndex) else tuple(layers)
+    if not asked:
+        raise InputError(f"layers={layers!r}: expected layer numbers, or None for all {model.n_layers}.")
+    return tuple(sorted({layer_number(layer, model.n_layers, f"in {model.name}") for layer in asked}))

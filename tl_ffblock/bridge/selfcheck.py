@@ -62,10 +62,12 @@ def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
         yield "pattern is zero after the query", float((record.pattern * later).abs().max())
     attention, before = record.block.attention, record.block.attn_norm
     expected = attention.values(record.resid_pre if before is None else before(record.resid_pre))
-    gap = (expected - record.value).flatten(1).norm(dim=-1)
+    # HookedTransformer has W_V once for every head, where its HookPoint shows the key-value heads.
+    value = record.value.repeat_interleave(expected.shape[1] // record.value.shape[1], dim=1)
+    gap = (expected - value).flatten(1).norm(dim=-1)
     # Held against the largest: the values of an attention sink are the small rest of large summands.
     name = "layer input W_V + b_V = value" if before is None else "norm(layer input) W_V + b_V = value"
-    yield name, float(gap.max() / record.value.flatten(1).norm(dim=-1).max())
+    yield name, float(gap.max() / value.flatten(1).norm(dim=-1).max())
     for step in PROGRAMS[record.block.order]:
         if step.at_keys:
             continue  # held by the values' identity

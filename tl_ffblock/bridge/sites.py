@@ -10,7 +10,7 @@ A norm's output is `hook_out` on a bridge. HookedTransformer and HookedEncoder o
 branch: that tensor is `hook_normalized * hook_scale` (site `scale.<scope>`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -30,10 +30,14 @@ _POST_LN_HOOKED = {"AtbFfResLn": "hook_normalized_resid_post"}
 """Where the HookPoints of a Post-LN block are others than a step's kind says."""
 
 
-def site_names(model: Model, layer: int) -> dict[str, str]:
-    """HookPoint name of every site of a layer."""
+def site_names(model: Model, layer: int, extra: Collection[str] = ()) -> dict[str, str]:
+    """HookPoint name of every site of a layer, and of the further ones asked for.
+
+    Raises:
+        UnsupportedModelError: if no HookPoint carries one of them.
+    """
     sites = {"resid_pre": "hook_resid_pre", "pattern": "attn.hook_pattern", "value": "attn.hook_v"}
-    sites |= _feed_forward(model, layer)
+    sites |= _feed_forward(model, layer) | {site: _query_or_key(model, layer, site) for site in extra}
     absolute = {site: f"blocks.{layer}.{name}" for site, name in sites.items()}
     for step in PROGRAMS[model.family.order]:
         absolute |= _of_step(model, layer, step)
@@ -117,6 +121,19 @@ def _of_step(model: Model, layer: int, step: Step) -> dict[str, str]:
         case Add(_, right):
             name = f"{here}hook_resid_{'mid' if right == INPUT else 'post'}"
     return {f"whole.{scope}": name}
+
+
+def _query_or_key(model: Model, layer: int, site: str) -> str:
+    """Where the vectors are whose products are the scores: behind the rotation, where there is one."""
+    rotated, plain = f"attn.hook_rot_{site[0]}", f"attn.hook_{site[0]}"
+    if f"blocks.{layer}.{rotated}" in model.hook_points:
+        return rotated
+    if getattr(model.hooked.cfg, "positional_embedding_type", None) == "rotary":
+        raise UnsupportedModelError(
+            f"{model.name} ({model.family.name}) rotates its {site} vectors, but has no HookPoint {rotated} that shows them "
+            "rotated, as attention multiplies them."
+        )
+    return plain
 
 
 def _post_ln_exception(model: Model, scope: str) -> str | None:

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tl_ffblock.bridge.capture import Records, capture
+from tl_ffblock.bridge.capture import capture
+from tl_ffblock.bridge.collector import Records
 from tl_ffblock.bridge.inputs import forward, prepare
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.contributions import contribution_maps

@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-from tl_ffblock.bridge.capture import Records, capture
+from tl_ffblock.bridge.capture import capture
+from tl_ffblock.bridge.collector import Records
 from tl_ffblock.bridge.inputs import label, prepare
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.contributions import decompose

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from tqdm import tqdm
 
-from tl_ffblock.bridge.capture import select_layers
+from tl_ffblock.bridge.model import select_layers
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edit_points import Positions, place_of, positions

@@ -25,9 +25,8 @@ from jaxtyping import Int, Integer
 from torch import Tensor
 from tqdm import tqdm
 
-from tl_ffblock.bridge.capture import select_layers
 from tl_ffblock.bridge.inputs import prepare
-from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit, Metric, Outcome, effects, kl_divergence, knockout, loss, removal

@@ -1,0 +1,217 @@
+"""Taps on a layer's HookPoints -> its sites, gathered until the last one has come.
+
+1. Taps read every site after all other callbacks (taps.py); leaving the context removes them.
+2. Watches notice whether another callback changed a tensor inside the block: then what parts and bias
+   miss is that edit's effect.
+3. An edit of a pattern that attention has used already (BERT, OPT, GPT-J bridges: Hugging Face computes
+   it, the HookPoint fires afterwards) changes nothing in the run: the record holds the pattern that was used.
+4. Where the model runs with gradients the record's tensors are the run's own: gradients flow through them.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from tl_ffblock.bridge.assembly import CaptureSpec, make_record, select_rows
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.sites import site_names
+from tl_ffblock.bridge.taps import Tap, Watch
+from tl_ffblock.errors import CaptureError, FFBlockError, ScopeKeyError, UnsupportedModelError
+from tl_ffblock.layer.records import LayerRecord
+
+RecordHandler: TypeAlias = Callable[[LayerRecord], None]
+
+
+class Records(Mapping[int, LayerRecord]):
+    """The captured layers of the last forward pass: `records[layer]`."""
+
+    def __init__(self, model: Model, layers: tuple[int, ...]) -> None:
+        self.model = model
+        self.layers = layers
+        self._complete: dict[int, LayerRecord] = {}
+        self.pending: dict[int, set[str]] = {}
+        """Sites still awaited, by layer, of the last forward pass."""
+        self.edited: set[int] = set()
+        """Layers inside which another callback changed a tensor, in any forward pass."""
+        self.reached: set[int] = set()
+        """Layers that a forward pass has completed."""
+
+    def __getitem__(self, layer: int) -> LayerRecord:
+        if layer in self._complete:
+            return self._complete[layer]
+        if layer not in self.layers:
+            raise ScopeKeyError(f"layer {layer!r} was not captured; captured are {', '.join(map(str, self.layers))}")
+        raise self.incomplete(layer)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._complete))
+
+    def __len__(self) -> int:
+        return len(self._complete)
+
+    def forget(self) -> None:
+        """A new forward pass begins: nothing of an earlier one is left."""
+        self._complete.clear()
+        self.pending.clear()
+
+    def keep(self, record: LayerRecord) -> None:
+        """Add a layer's record in place of an earlier one."""
+        self._complete[record.layer] = record
+
+    def incomplete(self, layer: int) -> Exception:
+        """Why a layer has no record."""
+        missing = self.pending.get(layer)
+        if missing is None:
+            return CaptureError(
+                f"layer {layer}: no forward pass reached it inside the capture context. Run the model in it."
+            )
+        if missing == {"pattern"}:
+            return UnsupportedModelError(
+                f"layer {layer}: the model gives no attention pattern (attn.hook_pattern did not fire), as with "
+                'attn_implementation="sdpa". Load the Hugging Face model with attn_implementation="eager".'
+            )
+        return CaptureError(
+            f"layer {layer}: {', '.join(sorted(missing))} did not arrive. Was the run stopped early (stop_at_layer) "
+            "or are these HookPoints off?"
+        )
+
+
+class IgnoredEditWarning(FFBlockError, UserWarning):  # noqa: N818 - a warning
+    """A hook edited a tensor that the model had used already: the run is as if it had not."""
+
+
+class _LayerCollector:
+    """Gathers the sites of one layer and hands over the record when the last one has come."""
+
+    def __init__(
+        self, model: Model, spec: CaptureSpec, layer: int, done: RecordHandler, pending: dict[int, set[str]]
+    ) -> None:
+        self.names = site_names(model, layer, spec.extra)
+        self.layer = layer
+        self._model = model
+        self._spec = spec
+        self._done = done
+        self._pending = pending
+        self._start()
+
+    def _start(self) -> None:
+        self._tensors: dict[str, Tensor] = {}
+        self._edited = self._attended = False
+        self._used_pattern: Tensor | None = None
+
+    def receive(self, site: str, tensor: Tensor) -> Tensor | None:
+        """Keep a site; where gradients flow, the model goes on with a copy, so that what is kept lies on their way."""
+        if site == "resid_pre":
+            self._start()
+        elif not self._tensors:
+            return None  # HookedTransformer runs the next layer's norm three times, for q, k and v
+        after_use = site == "pattern" and self._attended
+        if after_use:
+            tensor = tensor.clone() if self._used_pattern is None else self._used_pattern
+        batch, positions = (tensor if site == "resid_pre" else self._tensors["resid_pre"]).shape[:2]
+        on_the_way = tensor.requires_grad and self._spec.rows is None and not after_use
+        self._tensors[site] = kept = select_rows(site, tensor, self._spec.rows, (batch, positions), copy=not on_the_way)
+        onward = kept.reshape(tensor.shape).clone() if on_the_way else None
+        self._pending[self.layer] = set(self.names) - set(self._tensors)
+        if not self._pending[self.layer]:
+            record = make_record(self._model, self._spec, self.layer, self._tensors, edited=self._edited)
+            self._tensors = {}
+            self._done(record)
+        return onward
+
+    def mark_attended(self, *_: Any) -> None:
+        """Heads were summed: a pattern that arrives after this is one that was used."""
+        self._attended = True
+
+    def mark_edited(self, before: Tensor) -> None:
+        """Another callback changed a tensor inside the block."""
+        self._edited = True
+
+    def mark_pattern_edited(self, before: Tensor) -> None:
+        """Another callback changed the pattern, in time or too late."""
+        if not self._attended:
+            self._edited = True
+            return
+        model = self._model
+        conversion = hook_point(model, self.names["pattern"]).hook_conversion
+        self._used_pattern = before if conversion is None else conversion.convert(before)
+        warnings.warn(
+            f"{self.names['pattern']} was edited, but {model.name} ({model.family.name}) computes attention before this HookPoint "
+            "fires: the edit changes nothing in the run, and the map is of the pattern that was used. Edit attn.hook_v or "
+            "attn.hook_z instead.",
+            IgnoredEditWarning,
+            stacklevel=2,
+        )
+
+
+@contextmanager
+def collecting(model: Model, spec: CaptureSpec, handle: RecordHandler | None = None) -> Iterator["Records"]:
+    """Taps and watches on the layers of a spec, for every forward pass inside the context.
+
+    Args:
+        model: The model.
+        spec: What to keep.
+        handle: Gets each layer's record as soon as it is complete; None keeps it in the records.
+    """
+    records = Records(model, spec.layers)
+    removable: list[Any] = []
+
+    def done(record: LayerRecord) -> None:
+        if record.edited:
+            records.edited.add(record.layer)
+        records.reached.add(record.layer)
+        (handle or records.keep)(record)
+
+    try:
+        collectors = [_LayerCollector(model, spec, layer, done, records.pending) for layer in spec.layers]
+        for collector in collectors:
+            removable += _watches(model, collector)
+        first = site_names(model, spec.layers[0])["resid_pre"]
+        removable.append(Tap(hook_point(model, first), lambda _: records.forget()))
+        for collector in collectors:
+            for site, name in collector.names.items():
+                removable.append(Tap(hook_point(model, name), partial(collector.receive, site)))
+        yield records
+    finally:
+        for tap in removable:
+            tap.remove()
+
+
+def _watches(model: Model, collector: _LayerCollector) -> list[Any]:
+    """Removable watches of a layer's HookPoints, and the mark that attention was computed."""
+    pattern = hook_point(model, collector.names["pattern"])
+    z = hook_point(model, f"blocks.{collector.layer}.attn.hook_z")
+    return [
+        z.register_forward_pre_hook(collector.mark_attended),
+        *(
+            Watch(point, collector.mark_pattern_edited if point is pattern else collector.mark_edited)
+            for point in _hook_points_of(model, collector.layer)
+        ),
+    ]
+
+
+def hook_point(model: Model, name: str) -> Any:
+    """A HookPoint by name.
+
+    Raises:
+        UnsupportedModelError: if the model has none of this name.
+    """
+    hook_dict = model.hook_points
+    if name not in hook_dict:
+        raise UnsupportedModelError(
+            f"{model.name} ({model.family.name}) has no HookPoint {name}: its block cannot be captured."
+        )
+    return hook_dict[name]
+
+
+def _hook_points_of(model: Model, layer: int) -> list[Any]:
+    """Every HookPoint between the layer's input and the next norm's output."""
+    own, following = f"blocks.{layer}.", f"blocks.{layer + 1}."
+    prefixes = (own, f"{following}ln1.", f"{following}hook_in", f"{following}hook_resid_pre", "ln_final.")
+    inputs = (f"{own}hook_in", f"{own}hook_resid_pre")
+    points = (p for name, p in model.hook_points.items() if name.startswith(prefixes) and name not in inputs)
+    return list({id(point): point for point in points}.values())

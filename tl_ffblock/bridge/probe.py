@@ -1,0 +1,36 @@
+"""A small clean run of a model: are its layers read rightly, whatever a user's hooks do to theirs?
+
+An edited run cannot tell a wrong reading of the model from the effect of the edit, so the identities of
+its layers are checked on eight tokens without any callback but ours, once a model.
+"""
+
+import torch
+
+from tl_ffblock.bridge.assembly import CaptureSpec
+from tl_ffblock.bridge.collector import collecting
+from tl_ffblock.bridge.inputs import Batch, forward
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.selfcheck import check_once
+from tl_ffblock.bridge.taps import silence
+
+_PROBE_TOKENS = 8
+_PROBE_TOLERANCE = {torch.float64: 1e-6, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""Relative error of the identities on the clean run, by the model's dtype; else 1e-4."""
+
+
+def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
+    """Check the identities of layers on a small clean run, unless this model's were.
+
+    Raises:
+        IdentityError: naming layer and identity.
+    """
+    if model.memory.probed.issuperset(layers):
+        return
+    length = min(_PROBE_TOKENS, getattr(model.hooked.cfg, "n_ctx", None) or _PROBE_TOKENS)
+    tokens = torch.arange(5, 5 + length)[None] % (getattr(model.hooked.cfg, "d_vocab", None) or 5 + length)
+    rtol = _PROBE_TOLERANCE.get(next(model.hooked.parameters()).dtype, 1e-4)
+    with silence(model.hook_points.values()), collecting(model, CaptureSpec(layers, dtype)) as records:
+        forward(model, Batch(tokens))
+    for layer in layers:
+        check_once(model, records[layer].sequence(0), rtol)
+    model.memory.probed.update(layers)

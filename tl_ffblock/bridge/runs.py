@@ -1,0 +1,298 @@
+"""The one door to the model: what is to run, checked and ready, and its records delivered layer by layer.
+
+    run = open_run(model, "Tokyo is the capital of [MASK] .", layers=3)
+    run.deliver(receiver)  # receiver({sequence: record}) for each layer, as soon as it is complete
+
+1. `open_run` answers everything that can be known before the model runs: which model, settings, layers,
+   sequences, queries. What cannot be used is refused here.
+2. `deliver` runs the model batch by batch, or reads a cache, and takes each layer's record apart into one
+   a sequence, of real tokens and the queries asked for. A record of NaN, or one that contradicts the
+   model's weights, is refused before any receiver sees it.
+3. The records are forgotten unless the receiver keeps them, so memory holds one layer. When nobody else
+   listens to the model, a forward pass ends with the last layer asked for.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, TypedDict, Unpack
+
+import torch
+from jaxtyping import Float, Int, Integer, Shaped
+from torch import Tensor
+
+from tl_ffblock.bridge.assembly import CaptureSpec, ExtraSite
+from tl_ffblock.bridge.cached import records_of_cache, refuse_other_run, refuse_other_tokens
+from tl_ffblock.bridge.capture import capture
+from tl_ffblock.bridge.collector import Records
+from tl_ffblock.bridge.inputs import Batch, forward, is_single, label, prepare
+from tl_ffblock.bridge.model import Model, identify, select_layers
+from tl_ffblock.bridge.selfcheck import check_once
+from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions, settings_of
+from tl_ffblock.bridge.taps import is_listened_to
+from tl_ffblock.errors import InputError
+from tl_ffblock.layer.positions import Positions, positions
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.settings import Settings
+
+Texts: TypeAlias = list[str] | tuple[str, ...]
+Tokens: TypeAlias = Integer[Tensor, "*batch pos"]
+Layers: TypeAlias = Sequence[int] | int | None
+Hooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
+
+
+class RunOptions(TypedDict, total=False):
+    """How the model is run."""
+
+    attention_mask: Shaped[Tensor, "*batch pos"] | None
+    """1 at real tokens of a padded batch; what comes out is that of each sequence alone."""
+    token_type_ids: Integer[Tensor, "*batch pos"] | None
+    """The segment of each token, for BERT."""
+    fwd_hooks: Hooks
+    """Hooks for this run, as in `run_with_hooks`."""
+    cache: Any
+    """An ActivationCache of the same run, or the records of `capture`: saves the forward pass."""
+
+
+class CallOptions(RunOptions, SettingsOptions, total=False):
+    """What every call that decomposes a run takes, beside the model and the input."""
+
+
+class MapOptions(CallOptions, ChunkOption, total=False):
+    """The same for a call that makes maps."""
+
+
+DEFAULTS: dict[str, Any] = {
+    "attention_mask": None,
+    "token_type_ids": None,
+    "fwd_hooks": (),
+    "cache": None,
+    "method": "exact",
+    "n_steps": 50,
+    "value_bias": "bias",
+    "rtol": None,
+    "precision": None,
+}
+"""What the options are where they are left out."""
+
+
+class Receiver(Protocol):
+    """Takes a layer as soon as it is complete."""
+
+    def __call__(self, records: Mapping[int, LayerRecord]) -> None:
+        """One layer's records by number of the sequence; queries ascend, padding is gone."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunSequence:
+    """One sequence of a run, without padding."""
+
+    tokens: Int[Tensor, " pos"]
+    labels: tuple[str, ...]
+    """The tokens as text."""
+    queries: tuple[int, ...]
+    """Positions of the rows, as they were asked for: in that order, repeated where they were."""
+
+    @property
+    def ascending(self) -> list[int]:
+        """Each position once, ascending, as records have them."""
+        return sorted(set(self.queries))
+
+    @property
+    def order(self) -> Int[Tensor, " query"]:
+        """Row of a record for each position asked for."""
+        rows = {position: row for row, position in enumerate(self.ascending)}
+        return torch.tensor([rows[position] for position in self.queries])
+
+
+@dataclass
+class Run:
+    """A model and what is to run through it."""
+
+    model: Model
+    settings: Settings
+    layers: tuple[int, ...]
+    batches: tuple[Batch, ...]
+    sequences: tuple[RunSequence, ...]
+    """In the order of the input."""
+    single: bool
+    """Whether the input was one sequence, so that the answer is one result and not a list."""
+    extra: frozenset[ExtraSite] = frozenset()
+    fwd_hooks: Hooks = ()
+    cache: Any = None
+    keeps_logits: bool = False
+    logits: list[Float[Tensor, "batch pos d_vocab"]] = field(default_factory=list)
+    """The model's output by batch, after `deliver`, where it was asked for."""
+
+    def deliver(self, receiver: Receiver, *, check: bool = True) -> None:
+        """Hand every layer's records over, batch by batch.
+
+        Args:
+            receiver: Gets them.
+            check: Whether records that hold NaN or contradict the model's weights are refused.
+
+        Raises:
+            InputError: if the model's own tensors hold NaN or infinity, or a cache is of another run.
+            IdentityError: if a captured tensor contradicts the model's weights.
+            CaptureError: if the run did not deliver what a layer needs.
+            UnsupportedModelError: if the model cannot be certified.
+        """
+        first = 0
+        for batch in self.batches:
+            self._deliver_batch(batch, first, receiver, check=check)
+            first += len(batch.tokens)
+
+    def _deliver_batch(self, batch: Batch, first: int, receiver: Receiver, *, check: bool) -> None:
+        spec = CaptureSpec(self.layers, self.settings.dtype, self._rows(batch, first), self.extra)
+
+        @torch.no_grad()
+        def handle(record: LayerRecord) -> None:
+            records = dict(self._apart(record, batch, first))
+            if check:
+                for one in records.values():
+                    _refuse_nan(self.model, one)
+                    check_once(self.model, one, self.settings.rtol)
+            receiver(records)
+
+        if self.cache is not None:
+            records = self.cache if isinstance(self.cache, Records) else records_of_cache(self.model, spec, self.cache)
+            refuse_other_run(self.model, records, self.settings)
+            for layer in self.layers:
+                refuse_other_tokens(records[layer], batch, self.cache)
+                handle(records[layer])
+            return
+        self._run(batch, spec, handle)
+
+    def _run(self, batch: Batch, spec: CaptureSpec, handle: Callable[[LayerRecord], None]) -> None:
+        """One forward pass under the hooks given; it ends early where nothing behind the last layer is wanted."""
+        model, left = self.model, set(self.layers)
+        listened_to = bool(self.fwd_hooks) or is_listened_to(model.hook_points.values())
+
+        def on_record(record: LayerRecord) -> None:
+            handle(record)
+            left.discard(record.layer)
+            if not (left or listened_to or self.keeps_logits):
+                raise _NothingMoreToRead
+
+        hooks = model.hooked.hooks(fwd_hooks=list(self.fwd_hooks)) if self.fwd_hooks else nullcontext()
+        recording = capture(
+            model, spec.layers, queries=spec.rows, on_record=on_record, dtype=spec.dtype, extra=tuple(spec.extra)
+        )
+        with suppress(_NothingMoreToRead), hooks, recording as records:
+            logits = forward(model, batch)
+            if self.keeps_logits:
+                self.logits.append(logits)
+        for layer in sorted(left):
+            raise records.incomplete(layer)
+
+    def _rows(self, batch: Batch, first: int) -> Int[Tensor, "batch query"] | None:
+        """Absolute positions to capture, ascending; None means all."""
+        sequences = self.sequences[first : first + len(batch.tokens)]
+        if all(len(sequence.ascending) == len(sequence.tokens) for sequence in sequences):
+            return None
+        rows = []
+        for index, sequence in enumerate(sequences):
+            real, asked = batch.real(index), torch.tensor(sequence.ascending)
+            rows.append(asked if real is None else real[asked])
+        equally_many = len({len(asked) for asked in rows}) == 1
+        return torch.stack(rows) if equally_many else None
+
+    def _apart(self, record: LayerRecord, batch: Batch, first: int) -> Iterable[tuple[int, LayerRecord]]:
+        """A batch's record as one a sequence: of real tokens, and of the queries asked for."""
+        for index in range(len(batch.tokens)):
+            whole = record.sequence(index, batch.real(index))
+            asked = self.sequences[first + index].ascending
+            rows = whole.rows(torch.isin(whole.queries, torch.tensor(asked, device=whole.queries.device)))
+            if len(rows.queries) != len(asked):
+                raise InputError(
+                    f"cache: layer {record.layer} was captured at queries {record.queries[index].tolist()}; asked for are "
+                    f"{asked}. Capture them too, or leave cache out."
+                )
+            yield first + index, rows
+
+
+class _NothingMoreToRead(Exception):  # noqa: N818 - no error
+    """Ends a forward pass that nobody else listens to: later layers and logits cost time and memory."""
+
+
+def open_run(
+    model: Any,
+    input: str | Sequence[str] | Tokens,
+    *,
+    layers: Layers = None,
+    queries: Positions = None,
+    extra: Iterable[ExtraSite] = (),
+    keeps_logits: bool = False,
+    **options: Unpack[MapOptions],
+) -> Run:
+    """A model and what is to run through it, checked and ready.
+
+    Args:
+        model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
+        input: A text, a list of texts, or token ids [pos] or [batch, pos].
+        layers: Layer numbers, negative ones from the end; None means all, with records as `cache` those they hold.
+        queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
+        extra: Further tensors for the records: "query" and "key" vectors of attention.
+        keeps_logits: Whether the model runs to its end and `Run.logits` holds what came out.
+        **options: See `MapOptions`.
+
+    Raises:
+        InputError: for input or options that cannot be used.
+        UnsupportedModelError: for models that are not decomposed.
+    """
+    known = identify(model)
+    fwd_hooks, cache = options.get("fwd_hooks", ()), options.get("cache")
+    if cache is not None and fwd_hooks:
+        raise InputError("fwd_hooks with cache: a cached run cannot be edited any more; give one of the two.")
+    if cache is not None and keeps_logits:
+        raise InputError("a cache holds no logits of the run: leave it out, and the model is run once more.")
+    _refuse_unknown_hooks(known, fwd_hooks)
+    batches = prepare(known, input, options.get("attention_mask"), options.get("token_type_ids"))
+    if cache is not None and len(batches) > 1:
+        raise InputError("cache holds one run; give the token tensor of that run, not a list of texts.")
+    if layers is None and isinstance(cache, Records):
+        layers = cache.layers
+    sequences = [batch.sequence(index) for batch in batches for index in range(len(batch.tokens))]
+    return Run(
+        model=known,
+        settings=settings_of(known, options),
+        layers=select_layers(known, layers),
+        batches=tuple(batches),
+        sequences=tuple(
+            RunSequence(tokens, label(known, tokens), tuple(positions(queries, len(tokens), "queries")))
+            for tokens in sequences
+        ),
+        single=is_single(input),
+        extra=frozenset(extra),
+        fwd_hooks=fwd_hooks,
+        cache=cache,
+        keeps_logits=keeps_logits,
+    )
+
+
+def kept_records(run: Run) -> tuple[dict[int, LayerRecord], ...]:
+    """Run it and keep everything: for each sequence its records by layer."""
+    kept: tuple[dict[int, LayerRecord], ...] = tuple({} for _ in run.sequences)
+
+    def keep(records: Mapping[int, LayerRecord]) -> None:
+        for number, record in records.items():
+            kept[number][record.layer] = record
+
+    run.deliver(keep)
+    return kept
+
+
+def _refuse_unknown_hooks(model: Model, fwd_hooks: Hooks) -> None:
+    unknown = [name for name, _ in fwd_hooks if isinstance(name, str) and name not in model.hook_points]
+    if unknown:
+        raise InputError(f"fwd_hooks: {model.name} has no HookPoint {', '.join(unknown)}.")
+
+
+def _refuse_nan(model: Model, record: LayerRecord) -> None:
+    for name, tensor in {"resid_pre": record.resid_pre, **record.whole}.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise InputError(
+                f"{model.name}, layer {record.layer}: the model's own {name} holds NaN or infinity. Check the weights, the "
+                "edits of your hooks, or use a wider dtype."
+            )

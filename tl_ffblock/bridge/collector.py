@@ -74,6 +74,11 @@ class Records(Mapping[int, LayerRecord]):
                 f"layer {layer}: the model gives no attention pattern (attn.hook_pattern did not fire), as with "
                 'attn_implementation="sdpa". Load the Hugging Face model with attn_implementation="eager".'
             )
+        if missing <= {"query", "key"}:
+            return UnsupportedModelError(
+                f"layer {layer}: the model shows no {' and '.join(sorted(missing))} vectors as attention multiplies them: the "
+                "HookPoint behind their rotation stays silent."
+            )
         return CaptureError(
             f"layer {layer}: {', '.join(sorted(missing))} did not arrive. Was the run stopped early (stop_at_layer) "
             "or are these HookPoints off?"

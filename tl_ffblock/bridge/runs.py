@@ -15,7 +15,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypedDict, Unpack
+from typing import Any, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int, Integer, Shaped
@@ -76,6 +76,7 @@ DEFAULTS: dict[str, Any] = {
 """What the options are where they are left out."""
 
 
+@runtime_checkable
 class Receiver(Protocol):
     """Takes a layer as soon as it is complete."""
 

@@ -14,6 +14,7 @@ SCRIPTS = (
     "colours",
     "views",
     "svg",
+    "words",
     "layout",
     "figure",
     "cells",

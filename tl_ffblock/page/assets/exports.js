@@ -1,9 +1,9 @@
 /* What is seen, as files: PNG, SVG with vector cells, CSV. */
 
 function fileName(view, ending) {
-  const { run, choice, step } = view;
+  const { data, choice, step } = view;
   const scopes = step.before ? `${step.before}-${step.scope}` : step.scope;
-  return `${run.model}_layer${choice.layer}_${scopes}`.replace(/[^A-Za-z0-9._-]+/g, "-") + `.${ending}`;
+  return `${data.model}_layer${choice.layer}_${scopes}`.replace(/[^A-Za-z0-9._-]+/g, "-") + `.${ending}`;
 }
 
 function save(blob, name) {
@@ -16,9 +16,9 @@ const HEADING = 34;
 
 function figureSvg(view, layout) {
   const [width, height] = [layout.width + 32, layout.height + HEADING + 32];
-  const heading = `${view.run.model} · layer ${view.choice.layer} · ${view.step.component} (${view.step.shows})`;
-  const panels = layout.places.map((place) =>
-    svg("g", { transform: `translate(${place.x} ${place.y + HEADING})` }, [...cellVectors(view, place), ...mapFurniture(view, place)]));
+  const heading = `${view.data.model} · layer ${view.choice.layer} · ${view.step.component} (${view.step.shows})`;
+  const panels = layout.frames.map((frame) =>
+    svg("g", { transform: `translate(${frame.x} ${frame.y + HEADING})` }, [...cellVectors(view, frame), ...mapFurniture(view, frame)]));
   return svg("svg", { xmlns: SVG, width, height, viewBox: `-16 -16 ${width} ${height}`, "font-family": FONT }, [
     hatchPattern(),
     rectangle(-16, -16, width, height, "#ffffff"),
@@ -64,13 +64,13 @@ function csvNumber(value) {
 }
 
 function csvCells(view, row) {
-  const { run, choice, maps } = view;
+  const { data, choice, maps } = view;
   const lines = [];
-  for (let column = 0; column < run.nColumns; column++) {
-    if (!run.reaches(row, column)) continue;
-    const index = row * run.nColumns + column;
+  for (let column = 0; column < data.nColumns; column++) {
+    if (!data.reaches(row, column)) continue;
+    const index = row * data.nColumns + column;
     const shares = choice.normalise === "none" ? [] : maps.map((map) => csvNumber(map.cells[index]));
-    lines.push(["token", column, quoted(run.tokens[column]), ...maps.map((map) => csvNumber(map.raw[index])), ...shares]);
+    lines.push(["token", column, quoted(data.tokens[column]), ...maps.map((map) => csvNumber(map.raw[index])), ...shares]);
   }
   return lines;
 }
@@ -81,9 +81,9 @@ function csvStrips(view, row) {
 }
 
 function csvText(view) {
-  const { run, choice } = view;
-  const lines = run.queries.flatMap((query, row) => [...csvCells(view, row), ...csvStrips(view, row)].map(([part, ...rest]) =>
-    [choice.layer, part, query, quoted(run.tokens[query]), ...rest].join(",")));
+  const { data, choice } = view;
+  const lines = data.queries.flatMap((query, row) => [...csvCells(view, row), ...csvStrips(view, row)].map(([part, ...rest]) =>
+    [choice.layer, part, query, quoted(data.tokens[query]), ...rest].join(",")));
   return [csvHeader(view).map(quoted).join(","), ...lines, ""].join("\n");
 }
 

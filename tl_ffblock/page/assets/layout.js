@@ -7,23 +7,19 @@ const PANEL_GAP = 22;
 const CELL = { largest: 44, comfortable: 12, enough: 250, across: 640 };
 
 /** Room for the position number between a token's name and the map. */
-function indexWidth(run) {
-  return 12 + Math.ceil(textWidth(String(run.nColumns - 1), LABEL.index));
+function indexWidth(data) {
+  return 12 + Math.ceil(textWidth(String(data.nColumns - 1), LABEL.index));
 }
 
-function labelWidth(run, most) {
-  const widest = run.tokens.reduce((width, token) => Math.max(width, textWidth(token, LABEL.size)), 0);
-  return Math.ceil(Math.min(most, widest)) + indexWidth(run);
-}
-
-function stripsOf(view) {
-  return view.maps[0].remainder ? ["bias", "remainder"] : ["bias"];
+function labelWidth(data, most) {
+  const widest = data.tokens.reduce((width, token) => Math.max(width, textWidth(token, LABEL.size)), 0);
+  return Math.ceil(Math.min(most, widest)) + indexWidth(data);
 }
 
 /** Left margins: token names on every map where there is room, else on the first of a line only. */
 function leftMargins(view, perLine, full, width) {
   const roomy = width / perLine > full + 300;
-  return view.maps.map((_, index) => LABEL.axis + (roomy || index % perLine === 0 ? full : indexWidth(view.run)));
+  return view.maps.map((_, index) => LABEL.axis + (roomy || index % perLine === 0 ? full : indexWidth(view.data)));
 }
 
 function cellsWidth(view, width, perLine, margins, strips) {
@@ -33,7 +29,7 @@ function cellsWidth(view, width, perLine, margins, strips) {
 
 /** As many maps side by side as leave the cells readable. */
 function chooseLines(view, width, full, strips) {
-  const readable = Math.min(CELL.comfortable * view.run.nColumns, CELL.enough);
+  const readable = Math.min(CELL.comfortable * view.data.nColumns, CELL.enough);
   for (let perLine = view.maps.length; perLine > 1; perLine--) {
     const margins = leftMargins(view, perLine, full, width);
     if (cellsWidth(view, width, perLine, margins, strips) >= readable) return perLine;
@@ -41,40 +37,40 @@ function chooseLines(view, width, full, strips) {
   return 1;
 }
 
-function cellSize(run, room) {
-  const wide = Math.min(CELL.largest, CELL.across / run.nColumns, room / run.nColumns);
+function cellSize(data, room) {
+  const wide = Math.min(CELL.largest, CELL.across / data.nColumns, room / data.nColumns);
   const width = wide >= 6 ? Math.floor(wide) : wide;
-  const few = run.nRows < run.nColumns;
-  return { width, height: few ? Math.max(width, Math.min(22, (run.nColumns * width) / run.nRows)) : width };
+  const few = data.nRows < data.nColumns;
+  return { width, height: few ? Math.max(width, Math.min(22, (data.nColumns * width) / data.nRows)) : width };
 }
 
 function layoutOf(view, width) {
-  const full = labelWidth(view.run, LABEL.row);
+  const full = labelWidth(view.data, LABEL.row);
   const strips = stripsOf(view).length * (STRIP.gap + STRIP.width) + 8;
   const perLine = chooseLines(view, width, full, strips);
   const margins = leftMargins(view, perLine, full, width);
-  const cell = cellSize(view.run, cellsWidth(view, width, perLine, margins, strips));
-  const top = TITLE_HEIGHT + LABEL.axis + labelWidth(view.run, LABEL.column);
-  const [across, down] = [cell.width * view.run.nColumns, cell.height * view.run.nRows];
-  const places = view.maps.map((map, index) => ({
+  const cell = cellSize(view.data, cellsWidth(view, width, perLine, margins, strips));
+  const top = TITLE_HEIGHT + LABEL.axis + labelWidth(view.data, LABEL.column);
+  const [across, down] = [cell.width * view.data.nColumns, cell.height * view.data.nRows];
+  const allFrames = view.maps.map((map, index) => ({
     map, cell, top, across, down, left: margins[index],
-    fullLabels: margins[index] > LABEL.axis + indexWidth(view.run),
+    fullLabels: margins[index] > LABEL.axis + indexWidth(view.data),
     width: Math.max(margins[index] + across + strips, 210),
   }));
-  return arrange(view, places, perLine);
+  return arrange(view, allFrames, perLine);
 }
 
-/** Sets x, y and height of each place; lines as high as their longest legend. */
-function arrange(view, places, perLine) {
+/** Sets x, y and height of each frame; lines as high as their longest legend. */
+function arrange(view, allFrames, perLine) {
   let [x, y, wide] = [0, 0, 0];
-  for (let first = 0; first < places.length; first += perLine) {
-    const line = places.slice(first, first + perLine);
-    for (const place of line) place.notes = notesOf(view, place);
-    const height = places[0].top + places[0].down + 46 + 15 * Math.max(...line.map((place) => place.notes.length));
+  for (let first = 0; first < allFrames.length; first += perLine) {
+    const line = allFrames.slice(first, first + perLine);
+    for (const frame of line) frame.notes = notesOf(view, frame.map, frame.width - frame.left + PANEL_GAP - 8);
+    const height = allFrames[0].top + allFrames[0].down + 46 + 15 * Math.max(...line.map((frame) => frame.notes.length));
     x = 0;
-    for (const place of line) { Object.assign(place, { x, y, height }); x += place.width + PANEL_GAP; }
+    for (const frame of line) { Object.assign(frame, { x, y, height }); x += frame.width + PANEL_GAP; }
     wide = Math.max(wide, x - PANEL_GAP);
     y += height + 14;
   }
-  return { places, width: Math.ceil(wide), height: Math.ceil(y) };
+  return { frames: allFrames, width: Math.ceil(wide), height: Math.ceil(y) };
 }

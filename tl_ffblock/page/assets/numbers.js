@@ -1,6 +1,6 @@
 /* Packed numbers in, readable numbers out. */
 
-/** The inverse of packing.pack: three bytes a number, the upper bytes of a float32. */
+/** The inverse of `pack` in numbers.py: three bytes a number, the upper bytes of a float32. */
 function unpackNumbers(base64) {
   const bytes = atob(base64);
   const bits = new Uint32Array(bytes.length / 3);
@@ -10,8 +10,8 @@ function unpackNumbers(base64) {
   return new Float32Array(bits.buffer);
 }
 
-function withMinus(text) {
-  return text.replace("-", "−");
+function withMinus(digits) {
+  return digits.replace("-", "−");
 }
 
 const PERCENT = "\u00a0%";
@@ -38,8 +38,8 @@ function formatRough(value, asShare) {
   if (value === 0) return "0";
   const number = asShare ? 100 * value : value;
   const size = Math.abs(number);
-  const text = size >= 1e5 || size < 1e-3 ? number.toExponential(1) : String(Number(number.toPrecision(2)));
-  return withMinus(text) + (asShare ? PERCENT : "");
+  const digits = size >= 1e5 || size < 1e-3 ? number.toExponential(1) : String(Number(number.toPrecision(2)));
+  return withMinus(digits) + (asShare ? PERCENT : "");
 }
 
 function formatError(value) {

@@ -1,17 +1,17 @@
 /* Reading single cells, by pointer and by keyboard. */
 
-function tokenAt(run, position) {
-  return `${run.tokens[position]} (position ${position})`;
+function tokenAt(data, position) {
+  return `${data.tokens[position]} (position ${position})`;
 }
 
 /** The cell, or the number in a strip beside the map, under a point of the panel. */
-function targetAt(view, place, x, y) {
-  const row = Math.floor((y - place.top) / place.cell.height);
-  if (row < 0 || row >= view.run.nRows || x < LABEL.axis) return null;
-  const column = Math.floor((x - place.left) / place.cell.width);
+function targetAt(view, frame, x, y) {
+  const row = Math.floor((y - frame.top) / frame.cell.height);
+  if (row < 0 || row >= view.data.nRows || x < LABEL.axis) return null;
+  const column = Math.floor((x - frame.left) / frame.cell.width);
   if (column < 0) return { row };
-  if (column < view.run.nColumns) return { row, column };
-  const order = Math.floor((x - place.left - place.across - STRIP.gap / 2) / (STRIP.width + STRIP.gap));
+  if (column < view.data.nColumns) return { row, column };
+  const order = Math.floor((x - frame.left - frame.across - STRIP.gap / 2) / (STRIP.width + STRIP.gap));
   const name = stripsOf(view)[order];
   return name ? { row, strip: name } : null;
 }
@@ -27,7 +27,7 @@ function headLine(view) {
 }
 
 function cellNumbers(view, { row, column }) {
-  const index = row * view.run.nColumns + column;
+  const index = row * view.data.nColumns + column;
   const lines = [headLine(view), numbersLine("norm", view.maps, (map) => map.raw[index], formatNumber)];
   if (view.choice.normalise !== "none") {
     lines.push(numbersLine(`share of ${view.choice.normalise}`, view.maps, (map) => map.cells[index], formatPercent));
@@ -40,14 +40,14 @@ function tipLine(label, content) {
 }
 
 function tipContent(view, target) {
-  const { run } = view;
-  const lines = [tipLine("to", tokenAt(run, run.queries[target.row]))];
+  const { data } = view;
+  const lines = [tipLine("to", tokenAt(data, data.queries[target.row]))];
   if (target.strip) {
     const table = element("table", {}, [headLine(view), numbersLine(target.strip, view.maps, (map) => map[target.strip][target.row], formatNumber)]);
     return [...lines, table];
   }
-  lines.push(tipLine("from", tokenAt(run, target.column)));
-  if (run.reaches(target.row, target.column)) return [...lines, cellNumbers(view, target)];
+  lines.push(tipLine("from", tokenAt(data, target.column)));
+  if (data.reaches(target.row, target.column)) return [...lines, cellNumbers(view, target)];
   return [...lines, element("div", { textContent: "Not reachable: this model looks at earlier tokens only." })];
 }
 
@@ -71,9 +71,9 @@ function outline(x, y, width, height, className) {
 }
 
 /** The pinned row, and row and column of the cell that is read, on every map. */
-function drawMarks(view, places, target) {
-  for (const place of places) {
-    const { left, top, cell, across, down, marks } = place;
+function drawMarks(view, allFrames, target) {
+  for (const frame of allFrames) {
+    const { left, top, cell, across, down, marks } = frame;
     const shapes = [outline(left, top + view.choice.pinned * cell.height, across, cell.height, "pinned")];
     if (target) shapes.push(outline(left, top + target.row * cell.height, across, cell.height, "read"));
     if (target && target.column !== undefined) {
@@ -85,23 +85,23 @@ function drawMarks(view, places, target) {
 
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-function moved(run, target, [down, right]) {
+function moved(data, target, [down, right]) {
   const clamp = (value, count) => Math.max(0, Math.min(count - 1, value));
-  return { row: clamp(target.row + down, run.nRows), column: clamp((target.column || 0) + right, run.nColumns) };
+  return { row: clamp(target.row + down, data.nRows), column: clamp((target.column || 0) + right, data.nColumns) };
 }
 
 /** Connects one map's panel with the tooltip, the marks and the pinning of rows. */
-function enablePointing(view, place, places, pin) {
-  const { panel } = place;
+function enablePointing(view, frame, allFrames, pin) {
+  const { panel } = frame;
   let read = null;
-  const show = (target, x, y) => { read = target; drawMarks(view, places, target); showTip(view, target, x, y); };
+  const show = (target, x, y) => { read = target; drawMarks(view, allFrames, target); showTip(view, target, x, y); };
   const underPointer = (event) => {
     const box = panel.getBoundingClientRect();
-    return targetAt(view, place, event.clientX - box.left, event.clientY - box.top);
+    return targetAt(view, frame, event.clientX - box.left, event.clientY - box.top);
   };
   const byKeyboard = (target) => {
     const box = panel.getBoundingClientRect();
-    show(target, box.left + place.left + (target.column + 1) * place.cell.width, box.top + place.top + (target.row + 1) * place.cell.height);
+    show(target, box.left + frame.left + (target.column + 1) * frame.cell.width, box.top + frame.top + (target.row + 1) * frame.cell.height);
   };
   panel.addEventListener("pointermove", (event) => show(underPointer(event), event.clientX, event.clientY));
   panel.addEventListener("pointerleave", () => show(null));
@@ -110,7 +110,7 @@ function enablePointing(view, place, places, pin) {
   panel.addEventListener("keydown", (event) => {
     if (event.key === "Escape") show(null);
     else if (event.key === "Enter" && read) pin(read.row);
-    else if (ARROWS[event.key]) byKeyboard(moved(view.run, read || { row: view.choice.pinned, column: 0 }, ARROWS[event.key]));
+    else if (ARROWS[event.key]) byKeyboard(moved(view.data, read || { row: view.choice.pinned, column: 0 }, ARROWS[event.key]));
     else return;
     event.preventDefault();
   });

@@ -2,12 +2,12 @@
 
 /** Darkest colour: the largest contribution from another token, so that the token's own does not drown the rest. */
 function readingLimit(view) {
-  const { run, choice } = view;
+  const { data, choice } = view;
   const others = [];
   for (const map of view.maps.filter((one) => one.role !== "difference")) {
-    for (let column = 0; column < run.nColumns; column++) {
-      const value = map.cells[choice.pinned * run.nColumns + column];
-      if (!Number.isNaN(value) && column !== run.queries[choice.pinned]) others.push(Math.abs(value));
+    for (let column = 0; column < data.nColumns; column++) {
+      const value = map.cells[choice.pinned * data.nColumns + column];
+      if (!Number.isNaN(value) && column !== data.queries[choice.pinned]) others.push(Math.abs(value));
     }
   }
   return largest(others);
@@ -19,11 +19,11 @@ function chipTitle(view, column, value) {
 }
 
 function chip(view, map, column, limit) {
-  const { run, choice } = view;
-  const value = map.cells[choice.pinned * run.nColumns + column];
+  const { data, choice } = view;
+  const value = map.cells[choice.pinned * data.nColumns + column];
   const colour = Number.isNaN(value) ? null : colourOf(value, limit, map.scale);
-  const node = element("span", { className: "chip", title: chipTitle(view, column, value) }, [element("bdi", { textContent: run.tokens[column] })]);
-  const selected = column === run.queries[choice.pinned];
+  const node = element("span", { className: "chip", title: chipTitle(view, column, value) }, [element("bdi", { textContent: data.tokens[column] })]);
+  const selected = column === data.queries[choice.pinned];
   node.setAttribute("role", "option");
   node.setAttribute("aria-selected", String(selected));
   node.dataset.position = column;
@@ -33,31 +33,31 @@ function chip(view, map, column, limit) {
 }
 
 function sentence(view, map, limit, pin) {
-  const { run, choice } = view;
-  const host = element("div", { className: "tokens", tabIndex: 0 }, run.tokens.map((_, column) => chip(view, map, column, limit)));
+  const { data, choice } = view;
+  const host = element("div", { className: "tokens", tabIndex: 0 }, data.tokens.map((_, column) => chip(view, map, column, limit)));
   host.setAttribute("role", "listbox");
   host.setAttribute("aria-label", `destination, coloured by ${map.scope}`);
   host.addEventListener("click", (event) => {
     const picked = event.target.closest(".chip");
-    const row = picked ? run.queries.indexOf(Number(picked.dataset.position)) : -1;
+    const row = picked ? data.queries.indexOf(Number(picked.dataset.position)) : -1;
     if (row >= 0) pin(row);
   });
   host.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
     event.preventDefault();
-    pin(Math.max(0, Math.min(run.nRows - 1, choice.pinned + step)), map.role);
+    pin(Math.max(0, Math.min(data.nRows - 1, choice.pinned + step)), map.role);
   });
   return host;
 }
 
 function readingTitle(view, limit) {
-  const { run, choice } = view;
+  const { data, choice } = view;
   const share = limit > 0 ? ` Darkest: ${formatRough(limit, choice.normalise !== "none")}, the largest from another token.` : "";
   return element("p", { className: "reading-title" }, [
-    run.signed ? "Difference in the sources of " : "Sources of ",
-    element("b", {}, [element("bdi", { textContent: run.tokens[run.queries[choice.pinned]] })]),
-    ` (position ${run.queries[choice.pinned]}).${share} `,
+    data.signed ? "Difference in the sources of " : "Sources of ",
+    element("b", {}, [element("bdi", { textContent: data.tokens[data.queries[choice.pinned]] })]),
+    ` (position ${data.queries[choice.pinned]}).${share} `,
     element("span", { className: "note", textContent: "Click a token, or a row of a map, to read another destination." }),
   ]);
 }
@@ -71,5 +71,5 @@ function drawReading(view, host, pin) {
     return line;
   });
   host.replaceChildren(readingTitle(view, limit), ...lines);
-  host.classList.toggle("long", view.run.nColumns > 40);
+  host.classList.toggle("long", view.data.nColumns > 40);
 }

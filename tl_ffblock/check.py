@@ -198,19 +198,19 @@ def _findings(run: Run) -> tuple[str | None, list[Finding]]:
 
 
 def _of_layer(model: Model, record: LayerRecord, settings: Settings) -> list[Finding]:
-    found = []
+    findings = []
     try:
         for name, error in identities(record):
-            found.append(Finding("identity", name, record.layer, error))
+            findings.append(Finding("identity", name, record.layer, error))
         norms = contribution_norms(record, settings, scope_names(model.family.order), products=model.memory.products)
     except (RuntimeError, ValueError) as error:
         if isinstance(error, FFBlockError):
             raise
-        found.append(Finding("identity", f"shapes of tensors and weights agree ({error})", record.layer, float("nan")))
-        return found
+        findings.append(Finding("identity", f"shapes of tensors and weights agree ({error})", record.layer, float("nan")))
+        return findings
     for scope, errors in norms.completeness.items():
-        found.append(Finding("completeness", scope, record.layer, float(errors.max())))
-    return found
+        findings.append(Finding("completeness", scope, record.layer, float(errors.max())))
+    return findings
 
 
 def _speed(run: Run) -> tuple[float, float]:

@@ -35,14 +35,14 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
     for layer in spec.layers:
         names = site_names(model, layer, spec.extra)
         given = {site: _cached(model, cached, name) for site, name in names.items()}
-        found = {site: tensor for site, tensor in given.items() if tensor is not None}
-        missing = [name for site, name in names.items() if site not in found]
+        present = {site: tensor for site, tensor in given.items() if tensor is not None}
+        missing = [name for site, name in names.items() if site not in present]
         if missing:
             raise InputError(
                 f"cache has no {', '.join(missing)}: cache the whole run (names_filter=None), or leave cache out and the "
                 "model is run once more."
             )
-        with_batch = {site: t if getattr(cache, "has_batch_dim", True) else t[None] for site, t in found.items()}
+        with_batch = {site: t if getattr(cache, "has_batch_dim", True) else t[None] for site, t in present.items()}
         _refuse_unused_pattern(model, cached, layer, with_batch)
         batch, positions = with_batch["resid_pre"].shape[:2]
         chosen = {site: select_rows(site, tensor, spec.rows, (batch, positions)) for site, tensor in with_batch.items()}
@@ -81,9 +81,9 @@ def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: in
 
 def _follows_from_weights(record: LayerRecord) -> bool:
     """Whether any sum of the layer that weights enter is what the record says: edits break some, not all."""
-    one = record.sequence(0).rows(slice(0, 4))
-    found = (error for name, error in identities(one) if "W_" in name or "router" in name)
-    return any(error < _ROUGHLY for error in found)
+    rows = record.sequence(0).rows(slice(0, 4))
+    errors = (error for name, error in identities(rows) if "W_" in name or "router" in name)
+    return any(error < _ROUGHLY for error in errors)
 
 
 def refuse_other_run(model: Model, records: Records, settings: Settings) -> None:

@@ -151,9 +151,9 @@ class Run:
         def handle(record: LayerRecord) -> None:
             records = dict(self._apart(record, batch, first))
             if check:
-                for one in records.values():
-                    _refuse_nan(self.model, one)
-                    check_once(self.model, one, self.settings.rtol)
+                for sequence_record in records.values():
+                    _refuse_nan(self.model, sequence_record)
+                    check_once(self.model, sequence_record, self.settings.rtol)
             receiver(records)
 
         if self.cache is not None:

@@ -47,19 +47,19 @@ def site_names(model: Model, layer: int, extra: Collection[str] = ()) -> dict[st
 def norm_module(model: Model, layer: int, norm: NormName) -> str | None:
     """Name of the module that a norm of the layer's program is; None where this model has none."""
     block, order = model.hooked.blocks[layer], model.family.order
-    here = f"blocks.{layer}."
+    prefix = f"blocks.{layer}."
     after_attention, after_ff = ("ln1_post", "ln2_post") if hasattr(block, "ln1_post") else ("ln1", "ln2")
     match norm:
         case "attn_norm" | "mid_norm":
-            return f"{here}ln1"
+            return f"{prefix}ln1"
         case "ff_norm":
-            return f"{here}ln2" if hasattr(block, "ln2") else f"{here}ln1"  # some parallel blocks share the first
+            return f"{prefix}ln2" if hasattr(block, "ln2") else f"{prefix}ln1"  # some parallel blocks share the first
         case "attn_out_norm":
-            return here + after_attention
+            return prefix + after_attention
         case "ff_out_norm":
-            return here + after_ff
+            return prefix + after_ff
         case "out_norm" if order == "post_ln":
-            return f"{here}ln2"
+            return f"{prefix}ln2"
         case "out_norm" if layer + 1 == model.n_layers:
             return "ln_final"
         case "out_norm":
@@ -96,12 +96,12 @@ def _feed_forward(model: Model, layer: int) -> dict[str, str]:
 def _of_step(model: Model, layer: int, step: Step) -> dict[str, str]:
     """The sites of a step's tensor: one HookPoint, or two whose product it is; none where the model makes no such tensor."""
     order, operation, scope = model.family.order, step.operation, step.scope
-    on_bridge, here = model.api == "TransformerBridge", f"blocks.{layer}."
+    on_bridge, prefix = model.api == "TransformerBridge", f"blocks.{layer}."
     if step.at_keys or (order == "parallel" and operation == Add("Attn", INPUT)):
         return {}  # a parallel block adds x, attention and feed-forward at once
     name = _post_ln_exception(model, scope)
     if name is not None:
-        return {f"whole.{scope}": here + name}
+        return {f"whole.{scope}": prefix + name}
     match operation:
         case Attend() | Feed():
             branch = "attn" if isinstance(operation, Attend) else "mlp"
@@ -111,15 +111,15 @@ def _of_step(model: Model, layer: int, step: Step) -> dict[str, str]:
                 return {f"whole.{scope}": f"{gain}.{BEFORE_GAIN}", f"scale.{scope}": f"{gain}.hook_scale"}
             # Granite's scaled branches have HookPoints that stay silent; at a scale of 1 these carry the same.
             silent = hasattr(model.hooked.blocks[layer], "residual_contribution_scale")
-            name = f"{here}{branch}.hook_out" if inner is not None or silent else f"{here}hook_{branch}_out"
+            name = f"{prefix}{branch}.hook_out" if inner is not None or silent else f"{prefix}hook_{branch}_out"
         case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm):
-            name = f"{here}hook_{'attn' if norm == 'attn_out_norm' else 'mlp'}_out"
+            name = f"{prefix}hook_{'attn' if norm == 'attn_out_norm' else 'mlp'}_out"
         case Normalise(_, norm):
             module = norm_module(model, layer, norm)
             out = "hook_out" if on_bridge else BEFORE_GAIN
-            name = f"{here}hook_resid_post" if module is None else f"{module}.{out}"  # no norm: the residual itself
+            name = f"{prefix}hook_resid_post" if module is None else f"{module}.{out}"  # no norm: the residual itself
         case Add(_, right):
-            name = f"{here}hook_resid_{'mid' if right == INPUT else 'post'}"
+            name = f"{prefix}hook_resid_{'mid' if right == INPUT else 'post'}"
     return {f"whole.{scope}": name}
 
 

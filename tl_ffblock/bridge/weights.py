@@ -154,12 +154,12 @@ def _linear_expert(gate: Any, up: Any, down: Any, activation: Activation, dtype:
 
 def _stacked_experts(experts: Any, activation: Activation, dtype: torch.dtype) -> tuple[FeedForward, ...]:
     """Mixtral, Qwen: gate_up_proj [expert 2 d_mlp d_model], the gate first; no biases."""
-    found = []
+    experts_read = []
     for gate_up, down in zip(_tensor(experts.gate_up_proj, dtype), _tensor(experts.down_proj, dtype), strict=True):
         gate, up = gate_up.chunk(2, dim=0)
         none = gate.new_zeros(len(gate))
-        found.append(FeedForward(up.T, none, down.T, gate.new_zeros(len(down)), activation, gate.T, none))
-    return tuple(found)
+        experts_read.append(FeedForward(up.T, none, down.T, gate.new_zeros(len(down)), activation, gate.T, none))
+    return tuple(experts_read)
 
 
 def _interleaved_experts(experts: Any, dtype: torch.dtype) -> tuple[FeedForward, ...]:

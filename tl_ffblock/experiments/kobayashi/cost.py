@@ -36,7 +36,7 @@ class Cost(MomentsExperiment):
         seconds = np.full((len(self.config.lengths), len(WHAT)), np.nan)
         memory = np.full(len(self.config.lengths), np.nan)
         ids = seen.tokens.repeat(-(-max(self.config.lengths) // len(seen.tokens)))
-        contribution_maps(seen.model.hooked, ids[:2])  # folds the weights once, which is not the input's cost
+        contribution_maps(seen.model.hooked, ids[:2])  # makes the head products once, which is not the input's cost
         for place, length in enumerate(self.config.lengths):
             if length > n_ctx:
                 continue

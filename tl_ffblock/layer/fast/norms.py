@@ -61,7 +61,7 @@ def contribution_norms(
     if settings.method == "captum":
         return norms_of_vectors(record, settings, scopes)
     pairs = ReachablePairs(record, token_values(record, settings.value_bias)[0], buffers or Buffers())
-    values, rows_sum = _NormsOfPairs(pairs, settings, scopes, products or HeadProducts()).run()
+    values, rows_sum = _NormsOfPairs(pairs, settings, scopes, products or HeadProducts()).measure()
     sums: dict[str, Parts] = {}
     for scope, parts in walk(_Aggregate(record, settings, rows_sum)):
         sums[scope] = parts
@@ -159,7 +159,7 @@ class _NormsOfPairs:
         self.pair_rows: PairRows | None = None
         self._plan()
 
-    def run(self) -> tuple[dict[str, Float[Tensor, "query key"]], Float[Tensor, "query d_model"] | None]:
+    def measure(self) -> tuple[dict[str, Float[Tensor, "query key"]], Float[Tensor, "query d_model"] | None]:
         """The norms by scope, and the sum over source tokens of the feed-forward's rows, where there were any."""
         asked = [self.head_sums[scope] for scope in self.scopes if scope in self.head_sums]
         # Scopes whose heads went through the same norms differ in scale and residual only: one Gram table for all.
@@ -177,7 +177,7 @@ class _NormsOfPairs:
             return values, None
         self.pair_rows.flush()
         values |= self.pair_rows.norms
-        return {scope: values[scope] for scope in self.scopes}, self.pair_rows.sum
+        return {scope: values[scope] for scope in self.scopes}, self.pair_rows.rows_sum
 
     def _of_head_sum(self, head_sum: HeadSum, gram: dict[tuple[NormName, ...], Tensor]) -> Float[Tensor, "query key"]:
         """`scale_i` times the heads' Gram norms; with a residual the own token's vector is made, d_model numbers a query."""
@@ -193,7 +193,10 @@ class _NormsOfPairs:
         return norms
 
     def _plan(self) -> None:
-        """Follow the layer's program up to the last scope asked for."""
+        """Follow the layer's program up to the last scope asked for.
+
+        From the feed-forward on a program is one chain, so what a step there reads is what the rows are by then.
+        """
         program = PROGRAMS[self.record.block.order]
         last = max(number for number, step in enumerate(program) if step.scope in self.scopes)
         for step in program[: last + 1]:

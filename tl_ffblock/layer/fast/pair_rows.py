@@ -70,7 +70,7 @@ class PairRows:
         self.pairs = pairs
         self.norms: dict[str, Float[Tensor, "query key"]] = {}
         """Filled by `flush` for every scope that `take_norms` named."""
-        self.sum = torch.zeros_like(x)
+        self.rows_sum = torch.zeros_like(x)
         """Sum over source tokens of the feed-forward's rows."""
         self._given = given
         self._settings = settings
@@ -88,7 +88,7 @@ class PairRows:
         )
         self._rows = pairs.buffers.reserve("rows", self._capacity, d_model, like=x)
         self._waiting: list[Tile] = []
-        self._n_waiting = 0
+        self._n_waiting_pairs = 0
 
     def add(self, head_sum: HeadSum) -> None:
         """The next step: a linear scope is added."""
@@ -100,16 +100,16 @@ class PairRows:
 
     def take_norms(self, scope: str) -> None:
         """The rows are now a scope whose norms are asked for."""
-        self.norms[scope] = self.sum.new_zeros(self.pairs.n_queries, self.pairs.n_keys)
+        self.norms[scope] = self.rows_sum.new_zeros(self.pairs.n_queries, self.pairs.n_keys)
         self._steps.append(_TakeNorms(self.norms[scope]))
 
     def queue(self, group: KeyGroup) -> None:
         """Queue the pairs of a group of source tokens and all rows that can see them."""
         for tile in self.pairs.tiles(group, self._capacity):
-            if self._n_waiting + tile.n_pairs > self._capacity:
+            if self._n_waiting_pairs + tile.n_pairs > self._capacity:
                 self.flush()
             self._waiting.append(tile)
-            self._n_waiting += tile.n_pairs
+            self._n_waiting_pairs += tile.n_pairs
 
     def flush(self) -> None:
         """Send what is queued through the feed-forward and all steps after it."""
@@ -118,7 +118,7 @@ class PairRows:
         rows = self._feed_forward()
         cells = torch.cat([self.pairs.cells[tile.keys, tile.rows].reshape(-1) for tile in self._waiting])
         queries = cells // self.pairs.n_keys  # [pair]: the number of every pair's query
-        self.sum.index_add_(0, queries, rows)
+        self.rows_sum.index_add_(0, queries, rows)
         for step in self._steps:
             match step:
                 case _AddHeadSum(head_sum):
@@ -127,11 +127,11 @@ class PairRows:
                     norm.linear_(rows).div_(scale[queries])
                 case _TakeNorms(table):
                     table.view(-1)[cells] = torch.linalg.vector_norm(rows, dim=-1)
-        self._waiting, self._n_waiting = [], 0
+        self._waiting, self._n_waiting_pairs = [], 0
 
     def _feed_forward(self) -> Float[Tensor, "pair d_model"]:
         """Every queued pair's row after W_out, summed over the experts that serve its query."""
-        rows = self._rows[: self._n_waiting]
+        rows = self._rows[: self._n_waiting_pairs]
         if len(self._experts) == 1 and self._experts[0].rows is None:
             return self._multiply(self._pack(self._experts[0]), self._experts[0].w_out, rows)
         rows.zero_()
@@ -157,20 +157,21 @@ class PairRows:
         for tile in self._waiting:
             served = expert.rows_in(tile.rows)
             pattern = tile.cut(tile.group.pattern)  # [key row head]
-            at: slice | Sequence[int] = tile.rows
+            queries: slice | Sequence[int] = tile.rows
             if expert.rows is not None:
-                pattern, at = pattern[:, tile.offsets(served)], served
+                pattern, queries = pattern[:, tile.offsets(served)], served
             size = tile.n_keys * len(served)
             shape = (tile.n_keys, len(served), d_mlp)
             target = self._packed[n_packed * d_mlp : (n_packed + size) * d_mlp].view(shape)
             first, *others = expert.branches
             # r_i * sum_h alpha[h,i,j] (B[h,j] W): [key row head] @ [key head d_mlp], then row i times its coefficients.
             torch.bmm(pattern, first.heads(tile, self._given.head_sum.norms), out=target)
-            target *= first.coefficient[at]
+            target *= first.coefficient[queries]
+            # A gated feed-forward's second summand has memory of its own; one without a gate leaves that unused.
             for branch, scratch in zip(others, self._scratch, strict=False):
                 summand = scratch[: size * d_mlp].view(shape)
                 torch.bmm(pattern, branch.heads(tile, self._given.head_sum.norms), out=summand)
-                summand *= branch.coefficient[at]
+                summand *= branch.coefficient[queries]
                 target += summand
             self_pairs += [(n_packed + number, row) for number, row in self.pairs.self_pairs(tile, served)]
             n_packed += size
@@ -191,7 +192,10 @@ class PairRows:
         return product.to(packed.dtype) if out is None else out.copy_(product)
 
     def _add_head_sum(self, rows: Float[Tensor, "pair d_model"], head_sum: HeadSum) -> None:
-        """Add `scale_i sum_h alpha[h,i,j] B[h,j]` to every pair's row, and the residual to those of own tokens."""
+        """Add `scale_i sum_h alpha[h,i,j] B[h,j]` to every pair's row, and the residual to those of own tokens.
+
+        The vectors are never there alone: a batched product adds them to the rows where they lie.
+        """
         start = 0
         self_pairs: list[tuple[int, int]] = []
         for tile, rows_of_tile in self._by_tile(rows):

@@ -42,7 +42,8 @@ def encoded(
 
 def maps(scopes: dict[str, Tensor], *, causal: bool = False, order: str = "post_ln") -> Any:
     """Maps [query key] of one layer."""
-    from tl_ffblock.results.maps import ContributionMaps, ScopeTable
+    from tl_ffblock.results.maps import ContributionMaps
+    from tl_ffblock.results.scope_table import ScopeTable
 
     n = len(next(iter(scopes.values())))
     rows = ScopeTable({scope: torch.zeros(1, n) for scope in scopes}, (0,))

@@ -27,7 +27,7 @@ from tl_ffblock.corpus.study import Arrays, Experiment, Figures, Tables
 from tl_ffblock.experiments.kobayashi.categories import CATEGORIES, adjacent, categorise
 from tl_ffblock.experiments.kobayashi.pmi import UNITS, Incidence, Text, sentences
 from tl_ffblock.results import figures as draw
-from tl_ffblock.results.measures import amplification, reachable
+from tl_ffblock.results.measures import amplification
 from tl_ffblock.results.tokens import visible
 
 SENTENCE_ENDS = (".", "!", "?")
@@ -47,7 +47,7 @@ class Amplification(Experiment):
         assert seen.maps is not None
         encoded = seen.encoded
         gained = amplification(seen.maps, *self.scopes()).numpy().astype(np.float64)
-        cells = reachable(seen.maps).numpy().copy()
+        cells = seen.maps.reachable().numpy().copy()
         np.fill_diagonal(cells, False)
         cells &= ~encoded.special[:, None] & ~encoded.special[None]
         query, key = np.nonzero(cells)

@@ -206,7 +206,9 @@ def _of_layer(model: Model, record: LayerRecord, settings: Settings) -> list[Fin
     except (RuntimeError, ValueError) as error:
         if isinstance(error, FFBlockError):
             raise
-        findings.append(Finding("identity", f"shapes of tensors and weights agree ({error})", record.layer, float("nan")))
+        findings.append(
+            Finding("identity", f"shapes of tensors and weights agree ({error})", record.layer, float("nan"))
+        )
         return findings
     for scope, errors in norms.completeness.items():
         findings.append(Finding("completeness", scope, record.layer, float(errors.max())))

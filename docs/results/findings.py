@@ -15,18 +15,18 @@ FIRST_LAYERS = range(6)
 """Layers that have a column: all of MiniLM, the first of SmolLM2's thirty."""
 LAYERS = tuple(f"{layer}" for layer in FIRST_LAYERS)
 WHAT = {
-    "minilm-sst2": ("{}, all of SST-2 dev", "contextualization, amplification, norms, outliers"),
+    "minilm-sst2": ("{}, all of SST-2 dev", "contextualization, amplification, bypass, outliers"),
     "minilm-sst2-ignored": ("first {} of SST-2 dev", "outliers with dimensions ignored"),
     "minilm-wikitext2": ("first {} of 1832 paragraphs", "contextualization, amplification"),
-    "minilm-wikitext2-vectors": ("first {} of 1832 paragraphs", "norms, outliers"),
+    "minilm-wikitext2-vectors": ("first {} of 1832 paragraphs", "bypass, outliers"),
     "minilm-streusle": (
         "{}, all of STREUSLE dev",
         "contextualization, amplification with gold multi-word expressions",
     ),
-    "smollm2-sst2": ("{}, all of SST-2 dev", "contextualization, amplification, norms, outliers"),
+    "smollm2-sst2": ("{}, all of SST-2 dev", "contextualization, amplification, bypass, outliers"),
     "smollm2-sst2-ignored": ("{} of SST-2 dev, seed 0", "outliers with dimensions ignored"),
     "smollm2-wikitext2": ("{} of 1832 paragraphs, seed 0", "contextualization, amplification"),
-    "smollm2-wikitext2-vectors": ("first {} of 1832 paragraphs", "norms, outliers"),
+    "smollm2-wikitext2-vectors": ("first {} of 1832 paragraphs", "bypass, outliers"),
 }
 """How each run's sample was drawn, and what was computed."""
 COUNTED = {
@@ -120,7 +120,7 @@ def bypass() -> str:
     """Finding 3: mean norm of the bypass over that of FF's output."""
     rows = []
     for run in ("minilm-sst2", "minilm-wikitext2-vectors", "smollm2-sst2", "smollm2-wikitext2-vectors"):
-        norms = stored(run, "norms_norms")
+        norms = stored(run, "bypass_norms")
         for tokens, of_tokens in norms.groupby("tokens", sort=False):
             ratio = of_tokens.set_index("layer")["ratio"]
             large = ratio[ratio > 2]

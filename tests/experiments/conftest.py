@@ -1,73 +1,17 @@
-"""Tiny models saved to folders, tiny corpora, and runs of them."""
+"""Tiny models, corpora and runs."""
 
-import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import tiny
+from tests.corpora import config_of, corpus, loaded, model_folder, tables_of
+from tl_ffblock.bridge.model import Model, identify
 
-WORDS = (
-    "the cat sat on the mat .",
-    "a dog and the bird saw her , but they did not move !",
-    "He said he would not . Why ?",
-)
+__all__ = ["config_of", "corpus", "loaded", "model_folder", "tables_of"]
 
 
 @pytest.fixture(scope="session")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """`model_folder("bert")`: a tiny saved model with a word-level tokenizer."""
-    made: dict[str, str] = {}
-
-    def folder(family: str) -> str:
-        if family not in made:
-            made[family] = str(tiny.save_local(family, tmp_path_factory.mktemp(family), list(WORDS)))
-        return made[family]
-
-    return folder
-
-
-@pytest.fixture(scope="session")
-def loaded(model_folder: Callable[[str], str]) -> Callable[[str], Any]:
-    """`loaded("bert")`: the same model, loaded once."""
-    from tl_ffblock import load_model
-
-    models: dict[str, Any] = {}
-
-    def model(family: str) -> Any:
-        if family not in models:
-            models[family] = load_model(model_folder(family))
-        return models[family]
-
-    return model
-
-
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Thirty random texts of three to fourteen known words, one a line."""
-    draw = random.Random(0)
-    words = " ".join(WORDS).split()
-    lines = [" ".join(draw.choice(words) for _ in range(draw.randint(3, 14))) for _ in range(30)]
-    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def config_of(model_folder: Callable[[str], str], corpus: Path, tmp_path: Path) -> Callable[..., Any]:
-    """`config_of("norms", family="llama", out="other", limit=4)`: a run of a tiny model."""
-    from tl_ffblock.experiments import Config
-
-    def config(experiment: str, *, family: str = "bert", out: str = "run", **fields: Any) -> Any:
-        fields = {"data": str(corpus), "examples": 0, "shard_size": 4, **fields}
-        return Config(experiment, model_folder(family), out=str(tmp_path / out), **fields)
-
-    return config
-
-
-@pytest.fixture(scope="session")
-def tables_of() -> Callable[[Path], dict[str, bytes]]:
-    """The bytes of every table of a run, by file name."""
-    return lambda folder: {path.name: path.read_bytes() for path in sorted((Path(folder) / "tables").iterdir())}
+def bert(loaded: Callable[[str], Any]) -> Model:
+    """A tiny BERT."""
+    return identify(loaded("bert"))

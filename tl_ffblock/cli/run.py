@@ -1,84 +1,101 @@
-"""`tl-ffblock run`: the options are the fields of the config, their help is the text below them."""
+"""`tl-ffblock run`: the options are the fields of the config and of the studies, their help is the text below them."""
 
 import argparse
 import sys
-from dataclasses import MISSING, fields
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
-from tl_ffblock.corpus.running.settings import NAMES, Config, field_help
+from tl_ffblock.corpus.fields import REQUIRED, DeclaredField, declared_fields
+from tl_ffblock.corpus.settings import Config
+from tl_ffblock.errors import InputError
+from tl_ffblock.experiments.studies import STUDIES, run_studies, study, study_names
 
 DESCRIPTION = (
-    "Repeat experiments of Kobayashi et al. 2024 on a model and a corpus. A run can be killed at any time and "
+    "Run studies of Kobayashi et al. 2024 on a model and a corpus. A run can be killed at any time and "
     "started again with the same command: it continues. Exit status: 0 complete; 3 complete, but lines or "
     "sequences were left out (the table `problems` names them); 1 unfinished or failed; 2 wrong arguments."
 )
-DEFAULTS = {"model": "minilm"}
+DEFAULT_MODEL = "minilm"
 
 
 def add_to(commands: Any) -> None:
     """Add the command to a parser's subcommands."""
     add = commands.add_parser(
-        "run", help="the paper's experiments on a corpus: tables, figures and a report", description=DESCRIPTION
+        "run", help="the paper's studies on a corpus: tables, figures and a report", description=DESCRIPTION
     )
-    texts = field_help()
-    for field in fields(Config):
-        text = texts[field.name].replace("%", "%%")
-        if field.name == "experiment":
-            add.add_argument("experiment", metavar="EXPERIMENT", help=f"{text} There are {', '.join(NAMES)}.")
-            continue
-        required = field.default is MISSING and field.name not in DEFAULTS
-        default = DEFAULTS.get(field.name, None if field.default is MISSING else field.default)
-        shown = (
-            ""
-            if default is None
-            else f" (default: {','.join(map(str, default)) if isinstance(default, tuple) else default})"
-        )
-        add.add_argument(
-            f"--{field.name.replace('_', '-')}",
-            default=default,
-            required=required,
-            help=text + shown,
-            **_kind(field.type),
-        )
+    add.add_argument(
+        "studies",
+        metavar="STUDY",
+        help=f"which study; several with commas between them share one pass over the data. There are {', '.join(STUDIES)}.",
+    )
+    for field in declared_fields(Config.__module__, "Config"):
+        _add_option(add, field, DEFAULT_MODEL if field.name == "model" else field.default)
+    for name, entry in STUDIES.items():
+        if entry.fields:
+            group = add.add_argument_group(f"options of {name}")
+            for field in entry.fields:
+                _add_option(group, field, argparse.SUPPRESS)
     add.set_defaults(command=command)
 
 
 def command(options: argparse.Namespace) -> int:
     """Run, and say what came of it; returns the exit status."""
-    config = Config(**{field.name: getattr(options, field.name) for field in fields(Config)})
-    from tl_ffblock.experiments import run
-
-    outcome = run(config)
-    for name in outcome.damaged_shards:
-        print(f"damaged and done again: {name}", file=sys.stderr)
-    for shard, why in outcome.failed_shards.items():
+    config, chosen = config_and_options(options)
+    finished = run_studies([study(name, **values) for name, values in chosen.items()], config)
+    for file in finished.damaged_shards:
+        print(f"damaged and done again: {file}", file=sys.stderr)
+    for shard, why in finished.failed_shards.items():
         print(f"shard {shard} failed: {why}", file=sys.stderr)
-    if outcome.finished is None:
+    if finished.outputs is None:
         print(
-            f"unfinished: {len(outcome.failed_shards)} shards are missing; run the same command again", file=sys.stderr
+            f"unfinished: {len(finished.failed_shards)} shards are missing; run the same command again", file=sys.stderr
         )
-        return outcome.status
-    summary = outcome.finished.summary
-    print(", ".join(f"{value} {name}" for name, value in summary.items()))
-    if outcome.left_out:
-        print(
-            f"{outcome.left_out} lines or sequences were left out: {outcome.folder / 'tables' / 'problems.csv'}",
-            file=sys.stderr,
-        )
-    print(
-        f"tables   {outcome.folder / 'tables'}\nfigures  {outcome.folder / 'figures'}\nreport   {outcome.finished.report}"
+        return finished.status
+    print(", ".join(f"{value} {name}" for name, value in finished.outputs.summary.items()))
+    tables, figures = finished.folder / "tables", finished.folder / "figures"
+    if finished.left_out:
+        print(f"{finished.left_out} lines or sequences were left out: {tables / 'problems.csv'}", file=sys.stderr)
+    print(f"tables   {tables}\nfigures  {figures}\nreport   {finished.outputs.report}")
+    return finished.status
+
+
+def config_and_options(options: argparse.Namespace) -> tuple[Config, dict[str, dict[str, Any]]]:
+    """Give the config, and for each study asked for the options that were given.
+
+    Raises:
+        InputError: if the arguments mean no run, or an option is given of a study that is not run.
+    """
+    names = study_names(options.studies)
+    given = {
+        name: {field.name: getattr(options, field.name) for field in entry.fields if hasattr(options, field.name)}
+        for name, entry in STUDIES.items()
+    }
+    for name, values in given.items():
+        if values and name not in names:
+            raise InputError(f"{_flag(next(iter(values)))} is an option of {name}, which is not among the studies.")
+    fields = [field.name for field in declared_fields(Config.__module__, "Config")]
+    return Config(**{name: getattr(options, name) for name in fields}), {name: given[name] for name in names}
+
+
+def _add_option(parser: Any, field: DeclaredField, default: Any) -> None:
+    shown = field.default if default is argparse.SUPPRESS else default
+    kind: dict[str, Any] = {"type": field.kind, "metavar": {int: "N", float: "X"}.get(field.kind, "TEXT")}
+    if field.choices:
+        kind = {"choices": field.choices}
+    elif field.several:
+        kind = {"type": _numbers, "metavar": "N,N"}
+        shown = ",".join(map(str, shown))
+    text = field.text.replace("%", "%%")
+    parser.add_argument(
+        _flag(field.name),
+        default=None if default is REQUIRED else default,
+        required=default is REQUIRED,
+        help=text if shown is None or shown is REQUIRED else f"{text} (default: {shown})",
+        **kind,
     )
-    return outcome.status
 
 
-def _kind(annotation: Any) -> dict[str, Any]:
-    """How argparse reads a field of this type."""
-    if get_origin(annotation) is Literal:
-        return {"choices": get_args(annotation)}
-    kinds = [kind for kind in get_args(annotation) if kind is not type(None)] or [annotation]
-    if get_origin(annotation) is tuple:
-        return {"type": _numbers, "metavar": "N,N"}
-    return {"type": kinds[0], "metavar": {int: "N", float: "X"}.get(kinds[0], "TEXT")}
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

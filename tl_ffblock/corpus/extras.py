@@ -1,24 +1,33 @@
 """Packages that only some runs need, asked for before the work and not after it."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
-from tl_ffblock.corpus.running.settings import Config
+from tl_ffblock.corpus.settings import Config
 from tl_ffblock.errors import InputError
 
-ALWAYS = ("filelock", "jinja2", "matplotlib", "pandas", "pyarrow")
+EVERY_RUN = ("filelock", "jinja2", "matplotlib", "pandas", "pyarrow")
 
 
-def require(config: Config | None = None) -> None:
+def require(packages: Sequence[str] = EVERY_RUN) -> None:
     """Refuse a run for which packages are missing.
 
     Raises:
         InputError: with the command that brings them.
     """
-    wanted = [*ALWAYS]
-    if config is not None:
-        wanted += ["shap"] if "attribution-methods" in config.names else []
-        wanted += ["ray"] if config.engine == "ray" else []
-    missing = [name for name in wanted if find_spec(name) is None]
+    missing = [name for name in packages if find_spec(name) is None]
     if missing:
         extra = "experiments,ray" if "ray" in missing else "experiments"
-        raise InputError(f'experiments need {", ".join(missing)}; run: pip install "tl-ffblock[{extra}]"')
+        raise InputError(
+            f"this run needs {', '.join(missing)}; in the folder of the repository run: "
+            f'pip install -c constraints.txt ".[{extra}]"'
+        )
+
+
+def require_for(config: Config) -> None:
+    """Refuse a run for which packages are missing that every run, or its engine, needs.
+
+    Raises:
+        InputError: with the command that brings them.
+    """
+    require((*EVERY_RUN, "ray") if config.engine == "ray" else EVERY_RUN)

@@ -1,88 +1,107 @@
-"""What an experiment sees of one sequence: tokens, maps, and the model's own vectors.
+"""What a study sees of one sequence: tokens, maps, and the model's own vectors.
 
-The model runs once for a batch; its records serve every experiment of the run.
+The model runs when a study first asks for maps or vectors, once for a batch; what it gave serves every study of
+the run.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence as Several
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Protocol
 
-import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
-from tl_ffblock.bridge.capture import capture
-from tl_ffblock.bridge.collector import Records
-from tl_ffblock.bridge.inputs import forward, prepare
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.contributions import contribution_maps
-from tl_ffblock.corpus.texts.tokenised import Encoded
-from tl_ffblock.errors import InputError
+from tl_ffblock.bridge.runs import kept_records, open_run
+from tl_ffblock.contributions import MapTables
+from tl_ffblock.corpus.texts.tokenised import TokenisedText
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.results.maps import ContributionMaps
 
 
+class Source(Protocol):
+    """Gives maps and records of sequences by their place in a batch."""
+
+    def maps(self, index: int) -> ContributionMaps:
+        """Give the maps of one sequence."""
+
+    def records(self, index: int) -> tuple[LayerRecord, ...]:
+        """Give every layer of one sequence."""
+
+
 @dataclass(frozen=True)
 class Observation:
-    """One sequence of a run, seen."""
+    """One sequence of a run, as a study sees it."""
 
     model: Model
-    encoded: Encoded
-    maps: ContributionMaps | None
-    """Of the scopes asked for; None when no experiment wants maps."""
-    batch: Records | None
+    tokenised: TokenisedText
+    source: Source
     index: int
     """Place in the batch."""
-    real: Tensor | None
-    """Unpadded positions."""
 
     @property
-    def tokens(self) -> Tensor:
-        """Ids [pos]."""
-        return torch.as_tensor(self.encoded.ids)
+    def tokens(self) -> Int[Tensor, " pos"]:
+        """What the model reads."""
+        return torch.as_tensor(self.tokenised.ids)
+
+    @property
+    def maps(self) -> ContributionMaps:
+        """Of the scopes that the run's studies ask for."""
+        return self.source.maps(self.index)
 
     @cached_property
     def records(self) -> tuple[LayerRecord, ...]:
         """Every layer, this sequence alone."""
-        assert self.batch is not None
-        return tuple(self.batch[layer].sequence(self.index, self.real) for layer in self.batch.layers)
+        return self.source.records(self.index)
 
 
-def observe(
-    model: Model, encoded: Several[Encoded], scopes: tuple[str, ...], *, records: bool
-) -> Iterator[Observation]:
-    """Run a batch once and give what was seen, sequence by sequence."""
-    tokens, mask = _padded(model, encoded)
-    if not scopes and not records:
-        yield from (Observation(model, one, None, None, i, None) for i, one in enumerate(encoded))
-        return
-    batch = prepare(model, tokens, mask)[0]
-    with torch.no_grad(), capture(model) as captured:
-        forward(model, batch)
-    for layer in captured.layers:
-        if layer not in captured:
-            raise captured.incomplete(layer)
-        _refuse_infinite(model, captured[layer])
-    maps: Any = None
-    if scopes:
-        maps = contribution_maps(model.hooked, tokens, scopes=scopes, attention_mask=mask, cache=captured)
-    for i, one in enumerate(encoded):
-        yield Observation(model, one, None if maps is None else maps[i], captured, i, batch.real(i))
+class ObservedBatch:
+    """Sequences that run through the model together, when they are first asked for."""
+
+    def __init__(self, model: Model, texts: Sequence[TokenisedText], scopes: tuple[str, ...]) -> None:
+        self._scopes = scopes
+        tokens, mask = _padded(model, texts)
+        self._run = open_run(model, tokens, attention_mask=mask)
+
+    def maps(self, index: int) -> ContributionMaps:
+        """Give the maps of one sequence."""
+        return self._maps[index]
+
+    def records(self, index: int) -> tuple[LayerRecord, ...]:
+        """Give every layer of one sequence, without padding."""
+        return tuple(self._records[index][layer] for layer in self._run.layers)
+
+    @cached_property
+    def _records(self) -> tuple[dict[int, LayerRecord], ...]:
+        return kept_records(self._run)
+
+    @cached_property
+    def _maps(self) -> list[ContributionMaps]:
+        tables = MapTables(self._run, self._scopes)
+        with torch.no_grad():
+            for layer in self._run.layers:
+                tables({number: records[layer] for number, records in enumerate(self._records)})
+        return tables.results()
 
 
-def _padded(model: Model, encoded: Several[Encoded]) -> tuple[Tensor, Tensor | None]:
-    longest = max(len(one.ids) for one in encoded)
+def observe(model: Model, texts: Sequence[TokenisedText], scopes: tuple[str, ...]) -> Iterator[Observation]:
+    """Observe a batch, sequence by sequence; `scopes` are those of the maps that may be asked for."""
+    batch = ObservedBatch(model, texts, scopes)
+    for index, tokenised in enumerate(texts):
+        yield Observation(model, tokenised, batch, index)
+
+
+def _padded(
+    model: Model, texts: Sequence[TokenisedText]
+) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"] | None]:
+    """Token ids filled up to the longest, and the mask of real ones where something was filled up."""
+    longest = max(len(tokenised.ids) for tokenised in texts)
     pad = getattr(getattr(model.hooked, "tokenizer", None), "pad_token_id", None) or 0
-    tokens = torch.full((len(encoded), longest), pad, dtype=torch.long)
+    tokens = torch.full((len(texts), longest), pad, dtype=torch.long)
     mask = torch.zeros_like(tokens)
-    for row, one in enumerate(encoded):
-        tokens[row, : len(one.ids)] = torch.as_tensor(np.asarray(one.ids))
-        mask[row, : len(one.ids)] = 1
+    for row, tokenised in enumerate(texts):
+        tokens[row, : len(tokenised.ids)] = torch.as_tensor(tokenised.ids)
+        mask[row, : len(tokenised.ids)] = 1
     return tokens, None if bool(mask.all()) else mask
-
-
-def _refuse_infinite(model: Model, record: LayerRecord) -> None:
-    if not all(bool(torch.isfinite(tensor).all()) for tensor in record.whole.values()):
-        raise InputError(f"{model.name}, layer {record.layer}: the model's own vectors hold NaN or infinity.")

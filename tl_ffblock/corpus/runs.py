@@ -1,25 +1,26 @@
-"""A config -> a finished folder: plan, guard, compute what is missing, finish."""
+"""Studies and a config -> a finished folder: cut, guard, compute what is missing, write the outputs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tl_ffblock.bridge.loading import load_model
-from tl_ffblock.corpus.extras import require
-from tl_ffblock.corpus.outputs.outputs import Finished, finish
+from tl_ffblock.corpus.extras import require, require_for
+from tl_ffblock.corpus.outputs.tables import Outputs, write_outputs
 from tl_ffblock.corpus.running.fingerprint import fingerprint
 from tl_ffblock.corpus.running.local_engine import run_local
 from tl_ffblock.corpus.running.ray_engine import run_ray
-from tl_ffblock.corpus.running.settings import Config
-from tl_ffblock.corpus.running.shards import Plan, make_plan
+from tl_ffblock.corpus.running.shards import cut_into_shards
 from tl_ffblock.corpus.running.store import Store
 from tl_ffblock.corpus.running.worker import Worker
-from tl_ffblock.corpus.study import Tables
+from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.study import StudySpec, Tables
 from tl_ffblock.progress import Progress
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CorpusRun:
     """What a run came to."""
 
     folder: Path
@@ -27,32 +28,33 @@ class Outcome:
     """Shards that could not be computed or written, with the reason; a further run does them."""
     damaged_shards: tuple[str, ...]
     """Files whose checksum was wrong; they were computed again."""
-    finished: Finished | None
+    outputs: Outputs | None
     """None while shards are missing."""
 
     @property
     def tables(self) -> Tables:
-        """The tables, by `experiment_table`."""
-        return self.finished.tables if self.finished else {}
+        """The tables, by `study_table`."""
+        return self.outputs.tables if self.outputs else {}
 
     @property
     def left_out(self) -> int:
         """Unreadable lines and sequences that failed."""
-        return self.finished.summary["unreadable"] + self.finished.summary["failed"] if self.finished else 0
+        return self.outputs.summary["unreadable"] + self.outputs.summary["failed"] if self.outputs else 0
 
     @property
     def status(self) -> int:
         """0 complete; 3 complete but for what was left out; 1 unfinished or without any sequence."""
-        if self.finished is None or not self.finished.summary["sequences"]:
+        if self.outputs is None or not self.outputs.summary["sequences"]:
             return 1
         return 3 if self.left_out else 0
 
 
-def run(config: Config, *, model: Any = None) -> Outcome:
-    """Run experiments, or continue them: the result is that of an uninterrupted run, byte for byte.
+def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None) -> CorpusRun:
+    """Run studies, or continue them: the result is that of an uninterrupted run, byte for byte.
 
     Args:
         config: The run.
+        specs: Its studies, which share one pass over the data.
         model: The model if it is loaded already (local engine); else `config.model` is loaded.
 
     Raises:
@@ -60,21 +62,16 @@ def run(config: Config, *, model: Any = None) -> Outcome:
         ModelLoadError: if the model is not there.
         OSError: if the folder cannot be written.
     """
-    require(config)
-    plan = make_plan(config)
-    on = replace(config, device="cpu") if config.engine == "ray" else config
-    worker = Worker(config, load_model(on.model, device=on.device) if model is None else model)
-    mark = fingerprint(config, worker.model, plan)
-    store = Store(config.folder, mark)
-    done = sum(_size(plan, shard) for shard in store.verify())
-    with Progress(config.experiment, len(plan.chosen), "sequence", done=done, kind="lasting") as progress:
-        if config.engine == "ray":
-            failed = run_ray(config, mark["model.weights"], plan, store, progress)
-        else:
-            failed = run_local(worker, plan, store, progress)
-    return Outcome(config.folder, failed, tuple(store.damaged), None if failed else finish(worker, plan, store))
-
-
-def _size(plan: Plan, shard: int) -> int:
-    size = plan.config.shard_size
-    return max(0, min(size, len(plan.chosen) - shard * size))
+    require_for(config)
+    require([package for spec in specs for package in spec.study_class.packages])
+    shards = cut_into_shards(config)
+    here = replace(config, device="cpu") if config.engine == "ray" else config
+    worker = Worker(config, specs, load_model(here.model, device=here.device) if model is None else model)
+    store = Store(config.folder, fingerprint(config, specs, worker.weights, shards))
+    done = sum(shards.size(shard) for shard in store.verify())
+    name = ",".join(study.name for study in worker.studies)
+    with Progress(name, len(shards.chosen), "sequence", done=done, kind="lasting") as progress:
+        compute = run_ray if config.engine == "ray" else run_local
+        failed = compute(worker, shards, store, progress)
+    outputs = None if failed else write_outputs(worker, shards, store)
+    return CorpusRun(config.folder, failed, tuple(store.damaged), outputs)

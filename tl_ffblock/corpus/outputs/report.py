@@ -3,7 +3,7 @@
 import base64
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -12,23 +12,32 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from tl_ffblock.corpus.running.settings import field_help
+from tl_ffblock.corpus.fields import texts_of
 from tl_ffblock.corpus.running.worker import Worker
-from tl_ffblock.corpus.study import Experiment, Tables
+from tl_ffblock.corpus.study import Study, Tables
 
 LONGEST_TABLE = 60
 """Rows of a table shown on the page; the files hold all."""
 
 
-def report(
+def report_page(
     worker: Worker,
     fingerprint: Mapping[str, Any],
     summary: Mapping[str, Any],
     tables: Tables,
     figures: Mapping[str, tuple[Path, Path]],
-    pages: Mapping[str, str],
+    examples: Mapping[str, Sequence[tuple[str, str]]],
 ) -> str:
-    """The page, which asks nothing of any network."""
+    """Write the page, which asks nothing of any network.
+
+    Args:
+        worker: Its model, config and studies.
+        fingerprint: Of the run.
+        summary: Numbers of the run by name.
+        tables: By `study_table`.
+        figures: PNG and SVG files by `study_figure`.
+        examples: Files and texts of the first sequences' pages, by the folder they are in.
+    """
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -37,12 +46,12 @@ def report(
     )
     packages = ("transformer-lens", "torch", "numpy", "scipy", "pandas")
     sections = []
-    for experiment in worker.experiments:
-        prefix = f"{experiment.name}_"
+    for study in worker.studies:
+        prefix = f"{study.name}_"
         sections.append(
             {
-                "name": experiment.name,
-                "about": _about(experiment),
+                "name": study.name,
+                "about": _about(study),
                 "figures": [
                     {"name": name, "data": base64.b64encode(png.read_bytes()).decode(), "svg": f"figures/{svg.name}"}
                     for name, (png, svg) in figures.items()
@@ -52,23 +61,23 @@ def report(
             }
         )
     return template.render(
-        model=worker.subject.name,
-        subject=worker.subject,
+        model=worker.facts.name,
+        facts=worker.facts,
+        settings=_settings(worker),
         config=worker.config,
-        help=field_help(),
         fingerprint=fingerprint,
         summary=summary,
         versions={**{name: version(name) for name in packages}, "python": platform.python_version()},
         sections=sections,
         problems=_table("problems", tables["problems"]),
-        pages=pages,
+        examples=examples,
     )
 
 
-def _about(experiment: Experiment) -> list[str]:
-    """The text at the head of the experiment's file, as paragraphs and items."""
+def _about(study: Study) -> list[str]:
+    """The text at the head of the study's file, as paragraphs and items."""
     blocks: list[str] = []
-    for line in (sys.modules[type(experiment).__module__].__doc__ or "").strip().splitlines():
+    for line in (sys.modules[type(study).__module__].__doc__ or "").strip().splitlines():
         if not line.strip():
             blocks.append("")
         elif line.startswith("- ") or not blocks or not blocks[-1]:
@@ -76,6 +85,16 @@ def _about(experiment: Experiment) -> list[str]:
         else:
             blocks[-1] += f" {line.strip()}"
     return [block.replace("`", "") for block in blocks if block]
+
+
+def _settings(worker: Worker) -> list[tuple[str, object, str]]:
+    """Name, value and text of every setting, those of the studies behind their names."""
+    texts = texts_of(worker.config)
+    settings = [(name, getattr(worker.config, name), text) for name, text in texts.items()]
+    for study, spec in zip(worker.studies, worker.specs, strict=True):
+        texts = texts_of(spec.options)
+        settings += [(f"{study.name}: {name}", value, texts.get(name, "")) for name, value in spec.settings().items()]
+    return settings
 
 
 def _table(name: str, table: pd.DataFrame) -> dict[str, Any]:

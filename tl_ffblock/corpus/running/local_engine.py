@@ -2,31 +2,38 @@
 
 import time
 
-from tl_ffblock.corpus.running.shards import Plan
+from tl_ffblock.corpus.running.shards import Shards
 from tl_ffblock.corpus.running.store import Store
-from tl_ffblock.corpus.running.worker import OF_THE_MACHINE, Worker
+from tl_ffblock.corpus.running.worker import MACHINE_ERRORS, Worker
 from tl_ffblock.progress import Progress
 
-PATIENCE = 0.5
-"""Seconds between looks at shards that another process holds."""
+SECONDS_BETWEEN_LOOKS = 0.5
+"""How long to wait for shards that another process holds."""
 
 
-def run_local(worker: Worker, plan: Plan, store: Store, progress: Progress) -> dict[int, str]:
-    """Compute what is missing; returns the shards that could not be, with the reason."""
+def run_local(worker: Worker, shards: Shards, store: Store, progress: Progress) -> dict[int, str]:
+    """Compute what is missing; returns the shards that could not be, with the reason.
+
+    Args:
+        worker: The model and the studies.
+        shards: The corpus.
+        store: Where finished shards go.
+        progress: Told of every sequence measured.
+    """
     failed: dict[int, str] = {}
-    missing = set(range(plan.n_shards)) - store.done()
+    missing = set(shards.numbers) - store.done()
     while missing:
-        held = 0
-        for shard, sequences in plan.shards(missing):
+        held_by_others = 0
+        for shard, texts in shards.texts(missing):
             with store.claim(shard) as mine:
                 if not mine:
-                    held += 1
+                    held_by_others += 1
                     continue
                 try:
-                    store.write(shard, *worker.compute(sequences, progress.step))
-                except OF_THE_MACHINE as error:
+                    store.write(shard, *worker.compute(texts, progress.step))
+                except MACHINE_ERRORS as error:
                     failed[shard] = f"{type(error).__name__}: {error}"
         missing -= store.done() | set(failed)
-        if held and missing:
-            time.sleep(PATIENCE)
+        if held_by_others and missing:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
     return failed

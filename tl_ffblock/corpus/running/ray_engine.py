@@ -6,67 +6,78 @@ numbers depend on its sequences only, so the result does not change.
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from tl_ffblock.bridge.loading import load_model
-from tl_ffblock.corpus.running.fingerprint import weights_digest
-from tl_ffblock.corpus.running.local_engine import PATIENCE
-from tl_ffblock.corpus.running.settings import Config
-from tl_ffblock.corpus.running.shards import Plan
+from tl_ffblock.corpus.running.local_engine import SECONDS_BETWEEN_LOOKS
+from tl_ffblock.corpus.running.shards import Shards
 from tl_ffblock.corpus.running.store import Store
-from tl_ffblock.corpus.running.worker import OF_THE_MACHINE, Worker
-from tl_ffblock.corpus.texts.texts import Sequence
+from tl_ffblock.corpus.running.worker import MACHINE_ERRORS, Worker
+from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.study import StudySpec
+from tl_ffblock.corpus.texts.texts import CorpusText
 from tl_ffblock.errors import FFBlockError, ModelLoadError
 from tl_ffblock.progress import Progress
 
-LIVES = 20
+MAX_RESTARTS = 20
 """How often a worker may die and a shard be tried again before the run gives up."""
-QUEUED = 2
+SHARDS_A_WORKER_HOLDS = 2
 """Shards a worker holds at a time: one in work, one waiting."""
 
 
 class RemoteWorker:
     """A worker on some node of the cluster."""
 
-    def __init__(self, config: Config, digest: str) -> None:
-        self._worker = Worker(config, load_model(config.model, device=config.device))
-        found = weights_digest(self._worker.model)
-        if found != digest:
+    def __init__(self, config: Config, specs: Sequence[StudySpec], digest: str) -> None:
+        self._worker = Worker(config, specs, load_model(config.model, device=config.device))
+        if self._worker.weights != digest:
             raise ModelLoadError(
-                f"the model {config.model} has other weights on this node: {found[:12]}…, not {digest[:12]}…."
+                f"the model {config.model} has other weights on this node: {self._worker.weights[:12]}…, not {digest[:12]}…."
             )
 
-    def compute(self, sequences: list[Sequence]) -> tuple[Any, Any, str | None]:
-        """Arrays and metadata of a shard, or why there are none."""
+    def compute(self, texts: list[CorpusText]) -> tuple[Any, Any, str | None]:
+        """Give arrays and metadata of a shard, or why there are none."""
         try:
-            return (*self._worker.compute(sequences), None)
-        except OF_THE_MACHINE as error:
+            return (*self._worker.compute(texts), None)
+        except MACHINE_ERRORS as error:
             return None, None, f"{type(error).__name__}: {error}"
 
 
-def run_ray(config: Config, digest: str, plan: Plan, store: Store, progress: Progress) -> dict[int, str]:
-    """Compute what is missing; returns the shards that could not be, with the reason."""
+def run_ray(worker: Worker, shards: Shards, store: Store, progress: Progress) -> dict[int, str]:
+    """Compute what is missing; returns the shards that could not be, with the reason.
+
+    Args:
+        worker: This process's own, whose config, studies and weights the others must have.
+        shards: The corpus.
+        store: Where finished shards go.
+        progress: Told of every sequence measured.
+
+    Raises:
+        EngineError: if workers cannot be started, or keep dying.
+    """
     import ray
 
+    config = worker.config
     with ExitStack() as stack:
         if not ray.is_initialized():
             cluster = config.ray_address or os.environ.get("RAY_ADDRESS")
-            own: dict[str, Any] = dict(num_cpus=config.workers * config.threads, include_dashboard=False)
+            own_cluster: dict[str, Any] = dict(num_cpus=config.workers * config.threads, include_dashboard=False)
             ray.init(
                 address=cluster or "local",  # None would join whatever cluster runs on this machine
                 log_to_driver=False,
                 logging_level="ERROR",
-                **({} if cluster else own),
+                **({} if cluster else own_cluster),
             )
             stack.callback(ray.shutdown)
         options = dict(num_cpus=config.threads, num_gpus=int(config.device.startswith("cuda")))
-        actor = ray.remote(**options, max_restarts=LIVES, max_task_retries=LIVES)(RemoteWorker)
-        actors = [actor.remote(config, digest) for _ in range(config.workers)]
-        for one in actors:
-            stack.callback(ray.kill, one)
+        actor = ray.remote(**options, max_restarts=MAX_RESTARTS, max_task_retries=MAX_RESTARTS)(RemoteWorker)
+        actors = [actor.remote(config, worker.specs, worker.weights) for _ in range(config.workers)]
+        for handle in actors:
+            stack.callback(ray.kill, handle)
         try:
-            return _Mapping(ray, actors, store, progress).run(plan)
+            return _Dispatcher(ray, actors, store, progress).compute(shards)
         except ray.exceptions.RayError as error:
             raise EngineError(f"a Ray worker could not do its work: {_reason(error)}") from error
 
@@ -80,8 +91,8 @@ def _reason(error: Exception) -> str:
     return next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__).strip()
 
 
-class _Mapping:
-    """Which shard is where."""
+class _Dispatcher:
+    """Hands shards to actors and knows which is where."""
 
     def __init__(self, ray: Any, actors: list[Any], store: Store, progress: Progress) -> None:
         self.ray = ray
@@ -93,16 +104,16 @@ class _Mapping:
         """Future -> shard, actor, sequences, claim."""
         self.failed: dict[int, str] = {}
 
-    def run(self, plan: Plan) -> dict[int, str]:
-        missing = set(range(plan.n_shards)) - self.store.done()
+    def compute(self, shards: Shards) -> dict[int, str]:
+        missing = set(shards.numbers) - self.store.done()
         try:
             while missing:
-                for shard, sequences in plan.shards(missing):
-                    while min(self.load) >= QUEUED:
+                for shard, texts in shards.texts(missing):
+                    while min(self.load) >= SHARDS_A_WORKER_HOLDS:
                         self._collect()
-                    self._submit(shard, sequences)
+                    self._submit(shard, texts)
                 if not self.running:
-                    time.sleep(PATIENCE)  # others hold what is missing
+                    time.sleep(SECONDS_BETWEEN_LOOKS)  # others hold what is missing
                 while self.running:
                     self._collect()
                 missing -= self.store.done() | set(self.failed)
@@ -111,15 +122,15 @@ class _Mapping:
                 claim.__exit__(None, None, None)
         return self.failed
 
-    def _submit(self, shard: int, sequences: list[Sequence]) -> None:
+    def _submit(self, shard: int, texts: list[CorpusText]) -> None:
         claim = self.store.claim(shard)
         if not claim.__enter__():
             claim.__exit__(None, None, None)
             return
         actor = self.load.index(min(self.load))
         self.load[actor] += 1
-        future = self.actors[actor].compute.remote(sequences)
-        self.running[future] = (shard, actor, len(sequences), claim)
+        future = self.actors[actor].compute.remote(texts)
+        self.running[future] = (shard, actor, len(texts), claim)
 
     def _collect(self) -> None:
         """Write one finished shard."""

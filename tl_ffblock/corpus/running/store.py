@@ -34,7 +34,7 @@ class ForeignFolderError(InputError):
     """The folder holds a run of other settings, weights or data."""
 
 
-class Shard:
+class StoredShard:
     """One finished shard; arrays are read when asked for."""
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class Shard:
         return name in self.names
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Some rows of an array."""
+        """Read some rows of an array."""
         return self._file.get_slice(name)[start:stop]
 
 
@@ -98,9 +98,8 @@ class Store:
         """Keep a shard; all of it or nothing."""
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         data = save(contiguous, metadata={"meta": json.dumps(meta, sort_keys=True)})
-        temporary = (
-            self.shards / f".shard-{shard:06d}.part"
-        )  # one a shard: its lock is held, a leftover is written over
+        # one name a shard: its lock is held, and what a killed process left is written over
+        temporary = self.shards / f".shard-{shard:06d}.part"
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
@@ -124,9 +123,9 @@ class Store:
                         path.unlink()
         return self.done()
 
-    def read(self, shard: int) -> Shard:
+    def read(self, shard: int) -> StoredShard:
         """A finished shard."""
-        return Shard(self._files(shard)[0])
+        return StoredShard(self._files(shard)[0])
 
     def _files(self, shard: int) -> list[Path]:
         return sorted(self.shards.glob(f"shard-{shard:06d}.*.safetensors"))
@@ -138,10 +137,10 @@ class Store:
                 before = json.loads(path.read_text("utf-8"))["fingerprint"]
             except (ValueError, KeyError, TypeError) as error:
                 raise ForeignFolderError(f"{path} cannot be read ({error}); use another folder.") from error
-            found = differences(before, json.loads(json.dumps(fingerprint)))
-            if found:
+            differing = differences(before, json.loads(json.dumps(fingerprint)))
+            if differing:
                 raise ForeignFolderError(
-                    f"{self.folder} holds a run of other settings: {'; '.join(found)}. Use another folder, or the "
+                    f"{self.folder} holds a run of other settings: {'; '.join(differing)}. Use another folder, or the "
                     "settings of that run to continue it."
                 )
         elif any(self.shards.iterdir()):

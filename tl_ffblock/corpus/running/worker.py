@@ -1,102 +1,108 @@
-"""One shard of a run: sequences -> what the experiments keep of them. Knows no folder and no engine."""
+"""One shard of a run: texts -> what the studies keep of them. Knows no folder and no engine."""
 
-from collections.abc import Callable, Iterator
-from collections.abc import Sequence as Several
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.model import Model, identify
-from tl_ffblock.corpus.observation import Observation, observe
-from tl_ffblock.corpus.running.settings import Config
-from tl_ffblock.corpus.study import Arrays, Subject
-from tl_ffblock.corpus.texts.texts import Problem, Sequence
-from tl_ffblock.corpus.texts.tokenised import Encoded, Encoder
+from tl_ffblock.corpus.observation import observe
+from tl_ffblock.corpus.running.fingerprint import weights_digest
+from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.study import Arrays, ModelFacts, StudySpec
+from tl_ffblock.corpus.texts.texts import CorpusText, Problem
+from tl_ffblock.corpus.texts.tokenised import TokenisedText, Tokeniser
 from tl_ffblock.errors import FFBlockError
-from tl_ffblock.experiments.registry import make_experiments
 from tl_ffblock.layer.scopes import scope_names
 
-OF_THE_MACHINE = (OSError, MemoryError, torch.cuda.OutOfMemoryError)
+MACHINE_ERRORS = (OSError, MemoryError, torch.cuda.OutOfMemoryError)
 """Errors that say nothing about a sequence: its shard is not written and can be computed another time."""
-
-
-OF_A_SEQUENCE = (FFBlockError, ArithmeticError, ValueError, RuntimeError)
+SEQUENCE_ERRORS = (FFBlockError, ArithmeticError, ValueError, RuntimeError)
 """Errors that a sequence can cause: it is left out and named. All others are mistakes of a program and end the run."""
 
 
 class Worker:
-    """A loaded model and the experiments of a run."""
+    """A loaded model and the studies of a run."""
 
-    def __init__(self, config: Config, hooked: Any) -> None:
+    def __init__(self, config: Config, specs: Sequence[StudySpec], hooked: Any) -> None:
         self.config = config
+        self.specs = tuple(specs)
         self.model = identify(hooked)
-        self.encode = Encoder(self.model, config)
-        self.subject = subject_of(self.model)
-        self.experiments = make_experiments(config, self.subject)
-        wanted = {scope for experiment in self.experiments for scope in experiment.scopes()}
-        self.scopes = tuple(scope for scope in scope_names(self.subject.order) if scope in wanted)
-        self.records = any(experiment.records for experiment in self.experiments)
+        self.tokenise = Tokeniser(self.model, config)
+        self.facts = facts_of(self.model)
+        self.studies = tuple(spec.build(config, self.facts) for spec in self.specs)
+        wanted = {scope for study in self.studies for scope in study.scopes()}
+        self.scopes = tuple(scope for scope in scope_names(self.facts.order) if scope in wanted)
+
+    @cached_property
+    def weights(self) -> str:
+        """Digest of the weights that the studies read."""
+        return weights_digest(self.model, head=any(study.reads_head for study in self.studies))
 
     def compute(
-        self, sequences: Several[Sequence], tick: Callable[[], None] = lambda: None
+        self, texts: Sequence[CorpusText], count: Callable[[], None] = lambda: None
     ) -> tuple[Arrays, dict[str, Any]]:
-        """Arrays and metadata of one shard; a sequence that fails is left out and named there."""
-        torch.set_num_threads(self.config.threads)
+        """Give arrays and metadata of one shard; a sequence that fails is left out and named there.
+
+        Args:
+            texts: The shard's.
+            count: Called after each sequence that was measured.
+        """
         problems: list[Problem] = []
-        encoded = list(self._encoded(sequences, problems))
-        measured = []
-        for start in range(0, len(encoded), self.config.batch_size):
-            for row in self._batch(encoded[start : start + self.config.batch_size], problems):
-                measured.append(row)
-                tick()
-        arrays: Arrays = {}
-        for place, experiment in enumerate(self.experiments):
-            if measured:
-                arrays |= experiment.summarise([row[place] for row in measured])
+        with threads(self.config.threads):
+            tokenised = list(self._tokenised(texts, problems))
+            measured = []
+            for start in range(0, len(tokenised), self.config.batch_size):
+                for row in self._measured(tokenised[start : start + self.config.batch_size], problems):
+                    measured.append(row)
+                    count()
+            arrays: Arrays = {}
+            for index, study in enumerate(self.studies):
+                if measured:
+                    arrays |= study.summarise([row[index] for row in measured])
         meta = {
             "sequences": len(measured),
-            "tokens": sum(len(one.ids) for one in encoded),
-            "cut": sum(one.cut for one in encoded),
+            "tokens": sum(len(text.ids) for text in tokenised),
+            "cut": sum(text.cut for text in tokenised),
             "problems": [asdict(problem) for problem in problems],
         }
         return arrays, meta
 
-    def _encoded(self, sequences: Several[Sequence], problems: list[Problem]) -> Iterator[Encoded]:
-        for sequence in sequences:
+    def _tokenised(self, texts: Sequence[CorpusText], problems: list[Problem]) -> Iterator[TokenisedText]:
+        for text in texts:
             try:
-                yield self.encode(sequence)
-            except OF_THE_MACHINE:
+                yield self.tokenise(text)
+            except MACHINE_ERRORS:
                 raise
-            except OF_A_SEQUENCE as error:
-                problems.append(Problem(sequence.where, _line(error), "encoding"))
+            except SEQUENCE_ERRORS as error:
+                problems.append(Problem(text.where, _one_line(error), "tokenising"))
 
-    def _batch(self, encoded: list[Encoded], problems: list[Problem]) -> Iterator[list[Any]]:
-        """What each sequence of a batch gives; after a failure one by one, to find whose it was."""
+    def _measured(self, batch: list[TokenisedText], problems: list[Problem]) -> Iterator[list[Any]]:
+        """What each study measures of each sequence; after a failure one by one, to find whose it was."""
         try:
-            rows = [self._measure(seen) for seen in self._seen(encoded)]
-        except OF_THE_MACHINE:
+            rows = [
+                [study.measure(observed) for study in self.studies]
+                for observed in observe(self.model, batch, self.scopes)
+            ]
+        except MACHINE_ERRORS:
             raise
-        except OF_A_SEQUENCE as error:
-            if len(encoded) == 1:
-                problems.append(Problem(encoded[0].sequence.where, _line(error), "measuring"))
+        except SEQUENCE_ERRORS as error:
+            if len(batch) == 1:
+                problems.append(Problem(batch[0].source.where, _one_line(error), "measuring"))
                 return
-            for one in encoded:
-                yield from self._batch([one], problems)
+            for tokenised in batch:
+                yield from self._measured([tokenised], problems)
         else:
             yield from rows
 
-    def _seen(self, encoded: list[Encoded]) -> Iterator[Observation]:
-        return observe(self.model, encoded, self.scopes, records=self.records)
 
-    def _measure(self, seen: Observation) -> list[Any]:
-        return [experiment.measure(seen) for experiment in self.experiments]
-
-
-def subject_of(model: Model) -> Subject:
-    """What tables need to know of a model."""
-    return Subject(
+def facts_of(model: Model) -> ModelFacts:
+    """Give what tables need to know of a model."""
+    return ModelFacts(
         name=model.name,
         order=model.family.order,
         causal=model.family.causal,
@@ -105,5 +111,16 @@ def subject_of(model: Model) -> Subject:
     )
 
 
-def _line(error: Exception) -> str:
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Compute with so many CPU threads, and give the process back as many as it had."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

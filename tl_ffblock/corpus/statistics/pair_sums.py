@@ -1,93 +1,109 @@
 """Sums over all occurrences of a token pair, merged range by range so that memory stays bounded.
 
-A pair of vocabulary entries is one integer key, `query << 32 | key`. A shard keeps its pairs sorted;
-merging reads the same range of keys from every shard, so each pair is met exactly once.
+A pair of vocabulary entries is one integer key, `query << 32 | key`, which `pair_keys` makes and `split_keys` takes
+apart. A shard keeps its pairs sorted; merging reads the same range of keys from every shard, so each pair is met
+exactly once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
 
-ENTRIES = 1_000_000
+from tl_ffblock.corpus.statistics.arrays import ShardArrays
+
+MERGED_AT_A_TIME = 1_000_000
 """Entries of all shards that are merged at a time, about."""
 
 _SHIFT = 32
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairSums:
     """Sums over occurrences, one row a pair of vocabulary entries, sorted by key."""
 
-    keys: np.ndarray
-    count: np.ndarray
+    keys: Int[np.ndarray, " pair"]
+    count: Int[np.ndarray, " pair"]
     """Occurrences."""
-    kinds: np.ndarray
-    """Occurrences by category, and adjacent ones in the last column."""
-    total: np.ndarray
-    """Sum of a quantity over occurrences, by layer."""
+    kinds: Int[np.ndarray, "pair kind"]
+    """Occurrences of each kind."""
+    total: Float[np.ndarray, "pair layer"]
+    """Sum of a quantity over occurrences."""
 
     @property
-    def query(self) -> np.ndarray:
+    def query(self) -> Int[np.ndarray, " pair"]:
         """Vocabulary entries of the queries."""
-        return self.keys >> _SHIFT
+        return split_keys(self.keys)[0]
 
     @property
-    def key(self) -> np.ndarray:
+    def key(self) -> Int[np.ndarray, " pair"]:
         """Vocabulary entries of the keys."""
-        return self.keys & ((1 << _SHIFT) - 1)
+        return split_keys(self.keys)[1]
 
     @property
-    def mean(self) -> np.ndarray:
-        """Mean of the quantity, [pair, layer]."""
+    def mean(self) -> Float[np.ndarray, "pair layer"]:
+        """Mean of the quantity over occurrences."""
         return self.total / self.count[:, None]
 
-    def where(self, keep: np.ndarray) -> "Pairs":
-        """Some of them."""
-        return Pairs(*(array[keep] for array in (self.keys, self.count, self.kinds, self.total)))
+    def where(self, keep: Bool[np.ndarray, " pair"]) -> "PairSums":
+        """Keep some of the pairs."""
+        return PairSums(*(array[keep] for array in self.arrays().values()))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """For a shard."""
-        return {"keys": self.keys, "count": self.count, "kinds": self.kinds, "total": self.total}
+        """Name the arrays as a shard keeps them."""
+        return {name: getattr(self, name) for name in FIELDS}
 
 
-def pair_keys(query: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """One integer a pair."""
+FIELDS = tuple(field.name for field in fields(PairSums))
+
+
+def pair_keys(query: Int[np.ndarray, " pair"], key: Int[np.ndarray, " pair"]) -> Int[np.ndarray, " pair"]:
+    """Make one integer of each pair of vocabulary entries."""
     return (query.astype(np.int64) << _SHIFT) | key.astype(np.int64)
 
 
-def add_up(parts: Sequence[Pairs]) -> Pairs:
-    """Sums over several sets of pairs, in order."""
-    keys, place = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
-
-    def sums(name: str) -> np.ndarray:
-        values = np.concatenate([getattr(part, name) for part in parts])
-        found = np.zeros((len(keys), *values.shape[1:]), dtype=values.dtype)
-        np.add.at(found, place, values)
-        return found
-
-    return Pairs(keys, sums("count"), sums("kinds"), sums("total"))
+def split_keys(keys: Int[np.ndarray, " pair"]) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+    """Take queries and keys out of what `pair_keys` made."""
+    return keys >> _SHIFT, keys & ((1 << _SHIFT) - 1)
 
 
-def merge_ranges(shards: Sequence[Mapping[str, np.ndarray] | Any], prefix: str) -> Iterator[Pairs]:
-    """All pairs of all shards, in ascending ranges of keys."""
+def add_up(sets: Sequence[PairSums]) -> PairSums:
+    """Sum over several sets of pairs, in order; a pair may come several times in one set."""
+    keys, row = np.unique(np.concatenate([pairs.keys for pairs in sets]), return_inverse=True)
+
+    def sums(name: str) -> Shaped[np.ndarray, "pair ..."]:
+        values = np.concatenate([getattr(pairs, name) for pairs in sets])
+        total = np.zeros((len(keys), *values.shape[1:]), dtype=values.dtype)
+        np.add.at(total, row, values)
+        return total
+
+    return PairSums(keys, sums("count"), sums("kinds"), sums("total"))
+
+
+def merge_ranges(
+    shards: Sequence[ShardArrays], prefix: str, *, at_a_time: int = MERGED_AT_A_TIME
+) -> Iterator[PairSums]:
+    """Merge all pairs of all shards, in ascending ranges of keys.
+
+    The cuts between ranges are quantiles of every hundredth key, so that each range holds about as many entries.
+
+    Args:
+        shards: Whose arrays are `PairSums.arrays` under a prefix.
+        prefix: Before the names of the arrays.
+        at_a_time: Entries of all shards in one range, about.
+    """
     keys = [shard[f"{prefix}keys"] for shard in shards]
     total = sum(map(len, keys))
     sample = np.sort(np.concatenate([k[::100] for k in keys])) if total else np.array([], dtype=np.int64)
-    parts = max(1, total // ENTRIES)
-    cuts = [int(sample[len(sample) * i // parts]) for i in range(1, parts)]
-    bounds = [np.r_[0, np.searchsorted(k, cuts), len(k)] for k in keys]
-    for i in range(parts):
-        ranges = [(shard, int(bound[i]), int(bound[i + 1])) for shard, bound in zip(shards, bounds, strict=True)]
+    ranges = max(1, total // at_a_time)
+    cuts = [int(sample[len(sample) * i // ranges]) for i in range(1, ranges)]
+    bounds = [np.r_[0, np.searchsorted(k, cuts), len(k)].tolist() for k in keys]
+    for i in range(ranges):
         pieces = [
-            Pairs(*(_rows(shard, f"{prefix}{name}", start, stop) for name in ("keys", "count", "kinds", "total")))
-            for shard, start, stop in ranges
-            if stop > start
+            PairSums(*(shard.rows(f"{prefix}{name}", bound[i], bound[i + 1]) for name in FIELDS))
+            for shard, bound in zip(shards, bounds, strict=True)
+            if bound[i + 1] > bound[i]
         ]
         if pieces:
             yield add_up(pieces)
-
-
-def _rows(shard: Any, name: str, start: int, stop: int) -> np.ndarray:
-    return shard.rows(name, start, stop) if hasattr(shard, "rows") else shard[name][start:stop]

@@ -1,28 +1,28 @@
-"""CoNLL-U and its relatives -> sequences with gold words, multi-word expressions and entities.
+"""CoNLL-U and its relatives -> texts with gold words, multi-word expressions and entities.
 
-Read are: STREUSLE's conllulex (19 columns, strong expressions in the 11th as `group:place`), PARSEME's
+Read are: STREUSLE's conllulex (19 columns, strong expressions in the 11th as `group:position`), PARSEME's
 cupt (`PARSEME:MWE` named by `# global.columns`), and BIO tags under `NER=` or `NE=` in MISC. A
-sentence is a sequence; `# newdoc id` begins an article.
+sentence is a text; `# newdoc id` begins an article.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from tl_ffblock.corpus.texts.texts import Problem, Sequence, Span
+from tl_ffblock.corpus.texts.texts import CorpusText, Problem, Span
 
 _PLAIN = 10
 _CONLLULEX = 19
 
 
-def read_conllu(path: Path) -> Iterator[Sequence | Problem]:
-    """One sequence a sentence."""
+def read_conllu(path: Path) -> Iterator[CorpusText | Problem]:
+    """Read one text a sentence."""
     document: str | None = None
     columns: list[str] | None = None
     comments: dict[str, str] = {}
     rows: list[list[str]] = []
     start = 1
 
-    def finish() -> Iterator[Sequence | Problem]:
+    def read_sentence() -> Iterator[CorpusText | Problem]:
         if rows:
             where = f"{path.name}:{start}"
             try:
@@ -34,7 +34,7 @@ def read_conllu(path: Path) -> Iterator[Sequence | Problem]:
         for number, raw in enumerate(file, start=1):
             line = raw.decode("utf-8", "surrogateescape").rstrip("\r\n")
             if not line.strip():
-                yield from finish()
+                yield from read_sentence()
                 comments, rows = {}, []
             elif line.startswith("#"):
                 key, _, value = line[1:].partition("=")
@@ -46,12 +46,12 @@ def read_conllu(path: Path) -> Iterator[Sequence | Problem]:
             else:
                 start = start if rows else number
                 rows.append(line.split("\t"))
-        yield from finish()
+        yield from read_sentence()
 
 
 def _sentence(
     rows: list[list[str]], comments: dict[str, str], columns: list[str] | None, where: str, document: str
-) -> Sequence:
+) -> CorpusText:
     widths = {len(row) for row in rows}
     if len(widths) != 1 or min(widths) < _PLAIN:
         raise ValueError(f"lines of {sorted(widths)} columns; expected {_PLAIN} or more, the same in all of a sentence")
@@ -64,7 +64,7 @@ def _sentence(
     spans = _align(text, rows)
     labels = (*_expressions(words, columns, min(widths)), *_entities(words))
     groups = tuple(tuple(spans[i] for i in group) for group in labels if len(group) > 1)
-    return Sequence(text, where, document, tuple(dict.fromkeys(spans)), groups)
+    return CorpusText(text, where, document, tuple(dict.fromkeys(spans)), groups)
 
 
 def _space_after(row: list[str]) -> str:
@@ -98,7 +98,7 @@ def _align(text: str, rows: list[list[str]]) -> list[Span]:
 
 
 def _expressions(words: list[list[str]], columns: list[str] | None, width: int) -> Iterator[list[int]]:
-    """Multi-word expressions as lists of places in `words`."""
+    """Multi-word expressions as lists of indices of `words`."""
     if columns and "PARSEME:MWE" in columns:
         column = columns.index("PARSEME:MWE")
     elif width == _CONLLULEX:
@@ -106,22 +106,22 @@ def _expressions(words: list[list[str]], columns: list[str] | None, width: int) 
     else:
         return
     groups: dict[str, list[int]] = {}
-    for place, row in enumerate(words):
+    for index, row in enumerate(words):
         for mark in row[column].split(";"):
             if mark not in ("_", "*", ""):
-                groups.setdefault(mark.split(":")[0], []).append(place)
+                groups.setdefault(mark.split(":")[0], []).append(index)
     yield from groups.values()
 
 
 def _entities(words: list[list[str]]) -> Iterator[list[int]]:
     """Named entities by BIO tags in MISC."""
     group: list[int] = []
-    for place, row in enumerate(words):
+    for index, row in enumerate(words):
         misc = dict(item.partition("=")[::2] for item in row[9].split("|"))
         tag = misc.get("NER", misc.get("NE", "O"))
         if not tag.startswith("I"):
             yield group
             group = []
         if tag[0] in "BI":
-            group.append(place)
+            group.append(index)
     yield group

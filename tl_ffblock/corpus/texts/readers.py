@@ -1,4 +1,4 @@
-"""Data files and datasets -> sequences, one at a time; what cannot be read becomes a problem, not an end."""
+"""Data files and datasets -> texts, one at a time; what cannot be read becomes a problem, not an end."""
 
 import csv
 import json
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tl_ffblock.corpus.running.settings import Config
+from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.texts.conllu import read_conllu
-from tl_ffblock.corpus.texts.texts import Problem, Sequence
+from tl_ffblock.corpus.texts.texts import CorpusText, Problem
 from tl_ffblock.errors import InputError
 
-Read: TypeAlias = Iterator[Sequence | Problem]
+Read: TypeAlias = Iterator[CorpusText | Problem]
 
 ENDINGS = {
     ".txt": "text",
@@ -29,8 +29,8 @@ _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 """What can be the name of a dataset on the hub, and not only a path."""
 
 
-def read(config: Config) -> Read:
-    """All sequences of the data, in order.
+def read_texts(config: Config) -> Read:
+    """Read all texts of the data, in order.
 
     Raises:
         InputError: if there is no such file, or its format cannot be told.
@@ -67,7 +67,7 @@ def _format(config: Config, path: Path) -> str:
 
 
 def _text(config: Config, path: Path) -> Read:
-    """One sequence a line; lines that match `document_pattern` begin an article."""
+    """Read one text a line; lines that match `document_pattern` begin an article."""
     heading = re.compile(config.document_pattern) if config.document_pattern else None
     document = None
     for number, line in _lines(path):
@@ -77,7 +77,7 @@ def _text(config: Config, path: Path) -> Read:
         elif heading is not None and heading.search(line):
             document = f"{number} {line.strip()}"
         elif line.strip():
-            yield Sequence(line.strip(), where, where if document is None else document)
+            yield CorpusText(line.strip(), where, where if document is None else document)
 
 
 def _jsonl(config: Config, path: Path) -> Read:
@@ -121,7 +121,8 @@ def _dataset(config: Config, path: Path) -> Read:
         import datasets
     except ImportError as error:
         raise InputError(
-            'datasets are read by the package of that name; run: pip install "tl-ffblock[experiments]"'
+            "datasets are read by the package of that name; in the folder of the repository run: "
+            'pip install -c constraints.txt ".[experiments]"'
         ) from error
     try:
         if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
@@ -130,9 +131,9 @@ def _dataset(config: Config, path: Path) -> Read:
         else:
             rows = datasets.load_dataset(config.data, split=config.split)
     except Exception as error:
-        here = "" if path.exists() else "there is no such file or folder, and "
+        absent = "" if path.exists() else "there is no such file or folder, and "
         raise InputError(
-            f"data={config.data!r}: {here}it cannot be loaded as a dataset, split {config.split!r}: {error}"
+            f"data={config.data!r}: {absent}it cannot be loaded as a dataset, split {config.split!r}: {error}"
         ) from error
     if config.column not in rows.column_names:
         raise InputError(f"{config.data} has no column {config.column!r}; it has {', '.join(rows.column_names)}.")
@@ -140,7 +141,7 @@ def _dataset(config: Config, path: Path) -> Read:
         yield _row(config, rows[number], f"{config.split}[{number}]")
 
 
-def _row(config: Config, row: Any, where: str) -> Sequence | Problem:
+def _row(config: Config, row: Any, where: str) -> CorpusText | Problem:
     text = row.get(config.column) if isinstance(row, Mapping) else None
     if not isinstance(text, str):
         return Problem(where, f"has no text under {config.column!r}", "reading")
@@ -149,7 +150,7 @@ def _row(config: Config, row: Any, where: str) -> Sequence | Problem:
     if not text.strip():
         return Problem(where, "is empty", "reading")
     document = row.get(config.document_column) if config.document_column else None
-    return Sequence(text.strip(), where, where if document is None else str(document))
+    return CorpusText(text.strip(), where, where if document is None else str(document))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str | Problem]]:

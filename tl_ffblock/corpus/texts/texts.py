@@ -1,4 +1,4 @@
-"""What the readers give: sequences of text with what the data knows of them, and what could not be read."""
+"""What the readers give: texts with what the data knows of them, and what could not be read."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -8,8 +8,8 @@ Span: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Sequence:
-    """One text of the corpus."""
+class CorpusText:
+    """One text of the corpus; with its tokens it is a sequence of the run."""
 
     text: str
     where: str
@@ -21,7 +21,7 @@ class Sequence:
     groups: tuple[tuple[Span, ...], ...] = ()
     """Words that belong together, as multi-word expressions and named entities do."""
     number: int = -1
-    """Place in the run, given by the plan."""
+    """Place in the run, given when the corpus is cut into shards."""
 
 
 @dataclass(frozen=True)
@@ -31,4 +31,4 @@ class Problem:
     where: str
     why: str
     stage: str
-    """`reading`, `encoding` or `measuring`."""
+    """`reading`, `tokenising` or `measuring`."""

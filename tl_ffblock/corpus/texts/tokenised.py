@@ -1,18 +1,18 @@
-"""A sequence of text -> tokens with their words, groups and masks."""
+"""A text of the corpus -> tokens with their words, groups and masks."""
 
 import re
-from collections.abc import Callable
-from collections.abc import Sequence as Several
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Int
 
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.corpus.running.settings import Config
-from tl_ffblock.corpus.texts.texts import Sequence, Span
+from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.texts.texts import CorpusText, Span
 from tl_ffblock.errors import InputError
 
 PAPER_MASKED = 0.12
@@ -22,15 +22,15 @@ _WORD = re.compile(r"\w+|[^\w\s]+")
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """Tokens of one sequence; arrays have one entry a token."""
+class TokenisedText:
+    """The tokens of one text."""
 
-    sequence: Sequence
-    ids: np.ndarray
+    source: CorpusText
+    ids: Int[np.ndarray, " token"]
     """What the model reads, masks included."""
-    special: np.ndarray
+    special: Bool[np.ndarray, " token"]
     """True at tokens that stand for no text: [CLS], [SEP], <bos>, [MASK]; also where a text spells them out."""
-    word: np.ndarray
+    word: Int[np.ndarray, " token"]
     """Number of the word a token belongs to; -1 for none."""
     groups: tuple[frozenset[int], ...]
     """Words that belong together."""
@@ -38,8 +38,8 @@ class Encoded:
     """Whether tokens at the end were left out."""
 
 
-class Encoder:
-    """Tokenizer and settings of a run."""
+class Tokeniser:
+    """The model's tokenizer and the settings of a run."""
 
     def __init__(self, model: Model, config: Config) -> None:
         self.model = model
@@ -51,63 +51,66 @@ class Encoder:
         self.longest = min(filter(None, (config.max_tokens, n_ctx)), default=None)
         self.mask_token = self.tokenizer.mask_token_id
         self.marks = sorted(set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id})
-        masked = not model.family.causal and self.mask_token is not None
-        self.masked = (PAPER_MASKED if masked else 0.0) if config.mask_fraction is None else config.mask_fraction
-        if self.masked and self.mask_token is None:
-            raise InputError(f"mask_fraction={self.masked}: {model.name} has no mask token.")
-        self.tag = None if config.tagger is None else _tagger(config.tagger)
+        by_default = PAPER_MASKED if self.mask_token is not None and not model.family.causal else 0.0
+        self.mask_fraction = by_default if config.mask_fraction is None else config.mask_fraction
+        if self.mask_fraction and self.mask_token is None:
+            raise InputError(f"mask_fraction={self.mask_fraction}: {model.name} has no mask token.")
+        self.tagger = None if config.tagger is None else _tagger(config.tagger)
 
-    def __call__(self, sequence: Sequence) -> Encoded:
-        """Tokens of one sequence, cut to what the model reads.
+    def __call__(self, text: CorpusText) -> TokenisedText:
+        """Tokenise one text, cut to what the model reads.
 
         Raises:
             InputError: if nothing is left of it.
         """
-        ids, offsets = self._tokens(sequence.text)
+        ids, offsets = self._tokens(text.text)
         special = np.array([end <= start for start, end in offsets]) | np.isin(ids, self.marks)
         cut = self.longest is not None and len(ids) > self.longest
         if cut:
             keep = self._kept(special)
             ids, special, offsets = ids[keep], special[keep], [offsets[i] for i in keep]
         if special.all():
-            raise InputError(f"no token of text in {sequence.text[:60]!r}.")
-        words = sequence.words or tuple(m.span() for m in _WORD.finditer(sequence.text))
-        word = np.array([_holder(offset, words) for offset in offsets])
-        tagged = tuple(self._tagged(sequence.text, words)) if self.tag else ()
-        groups = tuple(frozenset(_holder(span, words) for span in group) for group in (*sequence.groups, *tagged))
-        if self.masked:
-            random = np.random.default_rng([self.config.seed, sequence.number])
-            chosen = (random.random(len(ids)) < self.masked) & ~special
-            ids = np.where(chosen, self.mask_token, ids)
-            special = special | chosen
-        return Encoded(sequence, ids, special, word, groups, bool(cut))
+            raise InputError(f"no token of text in {text.text[:60]!r}.")
+        words = text.words or tuple(match.span() for match in _WORD.finditer(text.text))
+        word = np.array([_word_of(offset, words) for offset in offsets])
+        groups = tuple(
+            frozenset(_word_of(span, words) for span in group) for group in (*text.groups, *self._tagged(text, words))
+        )
+        if self.mask_fraction:
+            random = np.random.default_rng([self.config.seed, text.number])
+            masked = (random.random(len(ids)) < self.mask_fraction) & ~special
+            ids = np.where(masked, self.mask_token, ids)
+            special = special | masked
+        return TokenisedText(text, ids, special, word, groups, bool(cut))
 
-    def _tokens(self, text: str) -> tuple[np.ndarray, list[Span]]:
+    def _tokens(self, text: str) -> tuple[Int[np.ndarray, " token"], list[Span]]:
         """Ids as the model reads texts, and the characters each stands for."""
         if self.model.api == "HookedEncoder":
             ids = self.tokenizer(text)["input_ids"]
         else:
             ids = self.model.hooked.to_tokens(text, truncate=False)[0].tolist()
-        found = self.tokenizer(text, return_offsets_mapping=True) if self.tokenizer.is_fast else None
-        if found is None:
+        if not self.tokenizer.is_fast:
             raise InputError(f"{self.model.name}: its tokenizer tells no character offsets; a fast one is needed.")
-        inner, offsets = list(found["input_ids"]), [tuple(pair) for pair in found["offset_mapping"]]
+        tokens = self.tokenizer(text, return_offsets_mapping=True)
+        inner, offsets = list(tokens["input_ids"]), [tuple(pair) for pair in tokens["offset_mapping"]]
         before = len(ids) - len(inner)
         if before < 0 or ids[before:] != inner:
             raise InputError(f"{self.model.name}: TransformerLens and the tokenizer cut {text[:60]!r} differently.")
         return np.array(ids), [(0, 0)] * before + [_trim(text, *pair) for pair in offsets]
 
-    def _kept(self, special: np.ndarray) -> np.ndarray:
-        """The first tokens, and the special ones that end a sequence."""
+    def _kept(self, special: Bool[np.ndarray, " token"]) -> Int[np.ndarray, " kept"]:
+        """Indices of the first tokens, and of the special ones that end a sequence."""
         assert self.longest is not None
         tail = len(special) - 1 - int(np.flatnonzero(~special)[-1]) if not special.all() else 0
         head = max(0, self.longest - tail)
         return np.r_[0:head, len(special) - tail : len(special)][: self.longest]
 
-    def _tagged(self, text: str, words: Several[Span]) -> Several[tuple[Span, ...]]:
-        assert self.tag is not None
-        inside = (tuple(w for w in words if start <= w[0] and w[1] <= end) for start, end in self.tag(text))
-        return [group for group in inside if len(group) > 1]
+    def _tagged(self, text: CorpusText, words: Sequence[Span]) -> Iterator[tuple[Span, ...]]:
+        """The groups of words that the tagger marks."""
+        for start, end in () if self.tagger is None else self.tagger(text.text):
+            group = tuple(word for word in words if start <= word[0] and word[1] <= end)
+            if len(group) > 1:
+                yield group
 
 
 def _trim(text: str, start: int, end: int) -> Span:
@@ -117,7 +120,7 @@ def _trim(text: str, start: int, end: int) -> Span:
     return (start + stripped, end - (len(piece) - len(piece.rstrip()))) if piece.strip() else (start, end)
 
 
-def _holder(span: Span, words: Several[Span]) -> int:
+def _word_of(span: Span, words: Sequence[Span]) -> int:
     """The word in which a span begins; -1 for none."""
     if span[1] <= span[0]:
         return -1

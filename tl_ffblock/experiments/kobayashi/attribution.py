@@ -2,7 +2,7 @@
 
 Methods: `ig` closed form, `captum` Gauss-Legendre as in the paper, `shapley` exact by enumeration,
 `sampling` and `kernel` its estimates by the `shap` package. Inputs are the first tokens of each sequence
-(config `short_tokens`).
+(option `short_tokens`).
 
 - `agreement`: of each method with `ig` (and with `shapley`), per layer: Spearman's rho of the maps after
   the feed-forward and of FF-amp, the largest difference of a cell relative to the map's largest, and the
@@ -12,67 +12,99 @@ Methods: `ig` closed form, `captum` Gauss-Legendre as in the paper, `shapley` ex
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import spearmanr
+from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.capture import capture
-from tl_ffblock.bridge.inputs import forward, prepare
+from tl_ffblock.bridge.runs import kept_records, open_run
+from tl_ffblock.corpus.fields import check_at_least
 from tl_ffblock.corpus.observation import Observation
+from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.statistics.moments import Moments
-from tl_ffblock.corpus.study import Figures, MomentsExperiment, Tables
-from tl_ffblock.experiments.kobayashi.shapley import ShapleyRun, estimated_values
+from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
+from tl_ffblock.errors import InputError
+from tl_ffblock.experiments.kobayashi.shapley import Estimate, ShapleyWalk, estimated_values, exact_values
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import LayerWalk, walk
 from tl_ffblock.results import figures as draw
+from tl_ffblock.results.ranks import rank_change, shares, spearman
 
-METHODS = ("ig", "captum", "shapley", "sampling", "kernel")
+Method: TypeAlias = Literal["ig", "captum", "shapley", "sampling", "kernel"]
+METHODS: tuple[Method, ...] = ("ig", "captum", "shapley", "sampling", "kernel")
 REFERENCES = ("ig", "shapley")
 AGREEMENTS = ("map_rho", "amplification_rho", "largest_difference", "change", "completeness")
 
 
-class AttributionMethods(MomentsExperiment):
+@dataclass(frozen=True)
+class AttributionOptions:
+    """Sizes of the games."""
+
+    short_tokens: int = 6
+    """Tokens of a sequence in attribution-methods; exact Shapley values take 2 to the power of it."""
+    shapley_samples: int = 128
+    """Coalitions that sampling and kernel Shapley values may look at, for each position and layer."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, "short_tokens", 2)
+        check_at_least(self, "shapley_samples", 1)
+        if self.short_tokens > 12:
+            raise InputError(f"short_tokens={self.short_tokens}: enumeration of coalitions is meant for at most 12.")
+
+
+@dataclass(frozen=True)
+class SharedLayer:
+    """What one method says of one layer."""
+
+    before: Float[Tensor, "query key"]
+    """The map before the feed-forward."""
+    after: Float[Tensor, "query key"]
+    """The map after it."""
+    completeness: float
+    """Relative error of the parts' sum after it."""
+
+
+class AttributionMethods(MomentsStudy):
     """Methods that share a feed-forward's output among tokens."""
 
     name = "attribution-methods"
-    timed = True
+    title = "Integrated Gradients against Shapley values"
+    packages = ("shap",)
+    options: AttributionOptions
 
-    def measure(self, seen: Observation) -> dict[str, Moments]:
-        tokens = seen.tokens[: self.config.short_tokens]
-        batch = prepare(seen.model, tokens, None)[0]
-        with torch.no_grad(), capture(seen.model, dtype=torch.float64) as records:
-            forward(seen.model, batch)
-        agreement = np.full((self.subject.n_layers, len(REFERENCES), len(METHODS), len(AGREEMENTS)), np.nan)
-        seconds = np.zeros((self.subject.n_layers, len(METHODS)))
-        for place, layer in enumerate(records.layers):
-            record = records[layer].sequence(0)
-            maps = []
+    def measure(self, observed: Observation) -> dict[str, Moments]:
+        tokens = observed.tokens[: self.options.short_tokens]
+        (records,) = kept_records(open_run(observed.model, tokens, precision="float64"))
+        agreement = np.full((self.facts.n_layers, len(REFERENCES), len(METHODS), len(AGREEMENTS)), np.nan)
+        seconds = np.zeros((self.facts.n_layers, len(METHODS)))
+        for row, record in enumerate(records.values()):
+            layers = []
             for i, method in enumerate(METHODS):
                 start = time.perf_counter()
-                maps.append(self._maps(record, method, seen.encoded.sequence.number))
-                seconds[place, i] = time.perf_counter() - start
+                layers.append(self._layer(record, method, observed.tokenised.source.number))
+                seconds[row, i] = time.perf_counter() - start
             for r, reference in enumerate(REFERENCES):
                 for i in range(len(METHODS)):
-                    agreement[place, r, i] = _agreement(maps[i], maps[METHODS.index(reference)], record.block.causal)
+                    agreement[row, r, i] = _agreement(layers[i], layers[METHODS.index(reference)], record.block.causal)
         return {"agreement": Moments.of(agreement[None]), "seconds": Moments.of(seconds[None])}
 
-    def tables(self, shards: Sequence[Any]) -> Tables:
+    def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         agreement, seconds = self.moments(shards, "agreement"), self.moments(shards, "seconds")
         rows = []
         for r, reference in enumerate(REFERENCES):
             for i, method in enumerate(METHODS):
-                for layer in range(self.subject.n_layers):
+                for layer in range(self.facts.n_layers):
                     values = dict(zip(AGREEMENTS, agreement.value[layer, r, i].tolist(), strict=True))
                     rows.append(dict(reference=reference, method=method, layer=layer, **values))
         times = [
             dict(method=method, layer=layer, seconds=seconds.value[layer, i], sequences=int(seconds.count[layer, i]))
             for i, method in enumerate(METHODS)
-            for layer in range(self.subject.n_layers)
+            for layer in range(self.facts.n_layers)
         ]
         return {"agreement": pd.DataFrame(rows), "time": pd.DataFrame(times)}
 
@@ -86,57 +118,47 @@ class AttributionMethods(MomentsExperiment):
         ax.barh(list(seconds.index), seconds.to_numpy(), color=draw.COLOURS[0])
         ax.set_xscale("log")
         ax.invert_yaxis()
-        ax.set_xlabel(f"seconds a layer, {self.config.short_tokens} tokens")
+        ax.set_xlabel(f"seconds a layer, {self.options.short_tokens} tokens")
         return {
             "agreement": draw.layer_lines(rho, ylabel="Spearman of maps with IG"),
             "change": draw.layer_lines(change, ylabel="change by FF, 1 − ρ"),
             "time": figure,
         }
 
-    def _maps(self, record: LayerRecord, method: str, number: int) -> tuple[Tensor, Tensor, float]:
-        """Maps before and after the feed-forward, and the completeness error after it."""
-        runs: LayerWalk
-        if method in ("ig", "captum"):
-            runs = LayerWalk(record, Settings(method="exact" if method == "ig" else "captum", precision="float64"))
-        else:
-            runs = ShapleyRun(record, Settings(precision="float64"))
-            if method != "shapley":
-                seed = int(np.random.default_rng([self.config.seed, max(number, 0), record.layer]).integers(2**31))
-                kind: Any = method
-                runs.values = estimated_values(kind, self.config.shapley_samples, seed)
-        step = self.subject.feed_forward
-        found = {}
+    def _layer(self, record: LayerRecord, method: Method, number: int) -> SharedLayer:
+        """One layer by one method; `number` is the sequence's, which seeds the estimates."""
+        step = self.facts.feed_forward
+        parts_at = {}
         with torch.no_grad():  # captum asks for gradients itself
-            for scope, parts in walk(runs):
-                found[scope] = parts
+            for scope, parts in walk(self._walk(record, method, number)):
+                parts_at[scope] = parts
                 if scope == step.scope:
                     break
-        before, after = (found[scope].tokens.detach().norm(dim=-1) for scope in (str(step.before), step.scope))
+        before, after = (parts_at[scope].tokens.detach().norm(dim=-1) for scope in (str(step.before), step.scope))
         whole = record.whole[step.scope]
-        error = float((found[step.scope].total().detach() - whole).norm() / whole.norm())
-        return before, after, error
+        error = float((parts_at[step.scope].total().detach() - whole).norm() / whole.norm())
+        return SharedLayer(before, after, error)
+
+    def _walk(self, record: LayerRecord, method: Method, number: int) -> LayerWalk:
+        settings = Settings(method="captum" if method == "captum" else "exact", precision="float64")
+        if method in ("ig", "captum"):
+            return LayerWalk(record, settings)
+        if method == "shapley":
+            return ShapleyWalk(record, settings, exact_values)
+        seed = int(np.random.default_rng([self.config.seed, max(number, 0), record.layer]).integers(2**31))
+        kind: Estimate = "sampling" if method == "sampling" else "kernel"
+        return ShapleyWalk(record, settings, estimated_values(kind, self.options.shapley_samples, seed))
 
 
-def _agreement(one: tuple[Tensor, Tensor, float], other: tuple[Tensor, Tensor, float], causal: bool) -> list[float]:
+def _agreement(layer: SharedLayer, reference: SharedLayer, causal: bool) -> list[float]:
     """The numbers of `AGREEMENTS`."""
-    before, after, error = one
-    cells = torch.ones_like(after, dtype=torch.bool)
+    cells = torch.ones_like(layer.after, dtype=torch.bool)
     cells = cells.tril() if causal else cells
-    gained = [_columns(m[1]) - _columns(m[0]) for m in (one, other)]
+    gained, gained_by_reference = (shares(each.after) - shares(each.before) for each in (layer, reference))
     return [
-        _rho(after[cells], other[1][cells]),
-        _rho(gained[0][cells], gained[1][cells]),
-        float((after - other[1]).abs().max() / other[1].max()),
-        1 - _rho(before[cells], after[cells]),
-        error,
+        spearman(layer.after, reference.after, cells),
+        spearman(gained, gained_by_reference, cells),
+        float((layer.after - reference.after).abs().max() / reference.after.max()),
+        rank_change(layer.before, layer.after, cells),
+        layer.completeness,
     ]
-
-
-def _columns(map_: Tensor) -> Tensor:
-    return map_ / map_.sum(dim=0, keepdim=True)
-
-
-def _rho(first: Tensor, second: Tensor) -> float:
-    if len(first) < 3 or min(float(t.max() - t.min()) for t in (first, second)) == 0:
-        return float("nan")
-    return float(spearmanr(first.double().numpy(), second.double().numpy())[0])

@@ -8,14 +8,15 @@ of causal models and [CLS], [SEP] of others can have norms hundreds of times tho
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from tl_ffblock.corpus.observation import Observation
+from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.statistics.moments import Moments
-from tl_ffblock.corpus.study import Figures, MomentsExperiment, Tables
+from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import PROGRAMS, Add, Feed
 from tl_ffblock.results import figures as draw
@@ -23,33 +24,33 @@ from tl_ffblock.results import figures as draw
 TOKENS = ("all", "not special")
 
 
-class BypassNorms(MomentsExperiment):
+class Bypass(MomentsStudy):
     """Norms of the feed-forward's output and of its bypass."""
 
-    name = "norms"
-    records = True
+    name = "bypass"
+    title = "The feed-forward's output beside its bypass"
 
-    def measure(self, seen: Observation) -> dict[str, Moments]:
-        ff, branch, bypass = self._sites()
-        text = ~seen.encoded.special
-        text[0] &= not self.subject.causal  # whatever it is, all of a causal model's tokens attend to it
-        found: dict[str, Moments] = {}
+    def measure(self, observed: Observation) -> dict[str, Moments]:
+        ff, branch, bypass = self._scopes()
+        text = ~observed.tokenised.special
+        text[0] &= not self.facts.causal  # whatever it is, all of a causal model's tokens attend to it
+        moments: dict[str, Moments] = {}
         for name, keep in (("all", slice(None)), ("not special", text)):
             norms = {
-                site: np.stack([_norms(record, scope)[keep] for record in seen.records], axis=1)
-                for site, scope in (("ff", ff), ("branch", branch), ("bypass", bypass))
+                vector: np.stack([_norms(record, scope)[keep] for record in observed.records], axis=1)
+                for vector, scope in (("ff", ff), ("branch", branch), ("bypass", bypass))
             }
-            found |= {f"{name}.{site}": Moments.of(values) for site, values in norms.items()}
-            found[f"{name}.twice"] = Moments.of(norms["bypass"] > 2 * norms["branch"])
-        return found
+            moments |= {f"{name}.{vector}": Moments.of(values) for vector, values in norms.items()}
+            moments[f"{name}.twice"] = Moments.of(norms["bypass"] > 2 * norms["branch"])
+        return moments
 
-    def tables(self, shards: Sequence[Any]) -> Tables:
+    def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         rows = []
         for tokens in TOKENS:
             ff, branch, bypass, twice = (
                 self.moments(shards, f"{tokens}.{name}") for name in ("ff", "branch", "bypass", "twice")
             )
-            for layer in range(self.subject.n_layers):
+            for layer in range(self.facts.n_layers):
                 rows.append(
                     dict(
                         tokens=tokens,
@@ -73,14 +74,14 @@ class BypassNorms(MomentsExperiment):
             figures[f"norms{suffix}"] = draw.layer_lines(lines, ylabel=f"mean norm{note}", log=True)
         return figures
 
-    def _sites(self) -> tuple[str, str, str]:
-        """The feed-forward's scope, and the two summands of the residual it enters."""
-        program = PROGRAMS[self.subject.order]
+    def _scopes(self) -> tuple[str, str, str]:
+        """Name the feed-forward's scope, and the two summands of the residual it enters."""
+        program = PROGRAMS[self.facts.order]
         ff = next(step.scope for step in program if isinstance(step.operation, Feed))
         behind = program[[step.scope for step in program].index(ff) + 1 :]
         add = next(step.operation for step in behind if isinstance(step.operation, Add))
         return ff, add.left, add.right
 
 
-def _norms(record: LayerRecord, operand: str) -> np.ndarray:
+def _norms(record: LayerRecord, operand: str) -> Float[np.ndarray, " query"]:
     return record.tensor(operand).double().norm(dim=-1).cpu().numpy()

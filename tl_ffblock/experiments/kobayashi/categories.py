@@ -8,32 +8,38 @@
 """
 
 import numpy as np
+from jaxtyping import Bool, Int
 
-from tl_ffblock.corpus.texts.tokenised import Encoded
+from tl_ffblock.corpus.texts.tokenised import TokenisedText
 
 CATEGORIES = ("same token", "subwords of one word", "within an expression", "adjacent", "other")
 
 
-def categorise(encoded: Encoded, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """The category of each pair of positions, as its place in `CATEGORIES`."""
-    first, second = encoded.word[query], encoded.word[key]
+def categorise(
+    tokenised: TokenisedText, query: Int[np.ndarray, " pair"], key: Int[np.ndarray, " pair"]
+) -> Int[np.ndarray, " pair"]:
+    """Give the category of each pair of positions, as its index in `CATEGORIES`."""
+    first, second = tokenised.word[query], tokenised.word[key]
     rules = (
-        encoded.ids[query] == encoded.ids[key],
+        tokenised.ids[query] == tokenised.ids[key],
         (first == second) & (first >= 0),
-        _together(encoded, first, second),
+        _together(tokenised, first, second),
         adjacent(query, key),
     )
     return np.select(rules, range(len(rules)), default=len(rules))
 
 
-def adjacent(query: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """Whether two positions are next to each other."""
+def adjacent(query: Int[np.ndarray, " pair"], key: Int[np.ndarray, " pair"]) -> Bool[np.ndarray, " pair"]:
+    """Say whether two positions are next to each other."""
     return np.abs(query - key) == 1
 
 
-def _together(encoded: Encoded, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    found = np.zeros(len(first), dtype=bool)
-    for group in encoded.groups:
+def _together(
+    tokenised: TokenisedText, first: Int[np.ndarray, " pair"], second: Int[np.ndarray, " pair"]
+) -> Bool[np.ndarray, " pair"]:
+    """Whether two words are in one group."""
+    together = np.zeros(len(first), dtype=bool)
+    for group in tokenised.groups:
         members = np.array(sorted(group - {-1}))
-        found |= np.isin(first, members) & np.isin(second, members)
-    return found
+        together |= np.isin(first, members) & np.isin(second, members)
+    return together

@@ -9,14 +9,13 @@ all with the structural zeros.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tl_ffblock.corpus.observation import Observation
+from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.statistics.moments import Moments
-from tl_ffblock.corpus.study import Figures, MomentsExperiment, Tables
+from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
 from tl_ffblock.layer.scopes import STEPS
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.measures import Cells, contextualization_change
@@ -24,42 +23,42 @@ from tl_ffblock.results.measures import Cells, contextualization_change
 CELLS: tuple[Cells, ...] = ("reachable", "all")
 
 
-class Contextualization(MomentsExperiment):
+class Contextualization(MomentsStudy):
     """Changes of mixing by component and layer."""
 
     name = "contextualization"
+    title = "How much each component changes the mixing of tokens"
 
     def scopes(self) -> tuple[str, ...]:
         wanted = {scope for pair in self._pairs() for scope in pair}
-        return tuple(step.scope for step in STEPS[self.subject.order] if step.scope in wanted)
+        return tuple(step.scope for step in STEPS[self.facts.order] if step.scope in wanted)
 
     def bases(self) -> tuple[str, ...]:
         """Where cumulative changes start: before FF, and before the norm that precedes it."""
-        before = self.subject.feed_forward.before
+        before = self.facts.feed_forward.before
         assert before is not None
-        earlier = next((step for step in self.subject.steps if step.scope == before and step.component == "LN"), None)
-        pre_norm = earlier is not None and self.subject.order != "post_ln"
+        earlier = next((step for step in self.facts.steps if step.scope == before and step.component == "LN"), None)
+        pre_norm = earlier is not None and self.facts.order != "post_ln"
         return (before, str(earlier.before)) if pre_norm and earlier is not None else (before,)
 
-    def measure(self, seen: Observation) -> dict[str, Moments]:
-        assert seen.maps is not None
-        cells = CELLS if self.subject.causal else CELLS[:1]
-        found = {}
+    def measure(self, observed: Observation) -> dict[str, Moments]:
+        cells = CELLS if self.facts.causal else CELLS[:1]
+        moments = {}
         for kind in cells:
             for before, after in self._pairs():
-                change = contextualization_change(seen.maps, before, after, cells=kind).numpy()
-                found[f"{kind}.{before}.{after}"] = Moments.of(change[None])
-        return found
+                change = contextualization_change(observed.maps, before, after, cells=kind).numpy()
+                moments[f"{kind}.{before}.{after}"] = Moments.of(change[None])
+        return moments
 
-    def tables(self, shards: Sequence[Mapping[str, np.ndarray] | Any]) -> Tables:
+    def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         def rows(pairs: list[tuple[str, str]], label: Mapping[str, str]) -> pd.DataFrame:
-            found = []
+            table = []
             for kind in CELLS:  # without causal mask the two kinds are the same
                 for before, after in pairs:
-                    name = f"{kind if self.subject.causal else CELLS[0]}.{before}.{after}"
+                    name = f"{kind if self.facts.causal else CELLS[0]}.{before}.{after}"
                     moments = self.moments(shards, name)
-                    for layer in range(self.subject.n_layers):
-                        found.append(
+                    for layer in range(self.facts.n_layers):
+                        table.append(
                             dict(
                                 cells=kind,
                                 layer=layer,
@@ -71,41 +70,41 @@ class Contextualization(MomentsExperiment):
                                 sequences=int(moments.count[layer]),
                             )
                         )
-            return pd.DataFrame(found)
+            return pd.DataFrame(table)
 
-        component = {step.scope: step.component for step in self.subject.steps}
+        component = {step.scope: step.component for step in self.facts.steps}
         return {
             "changes": rows(self._single(), component),
             "cumulative": rows(self._cumulative(), {after: f"+{component[after]}" for _, after in self._cumulative()}),
         }
 
     def figures(self, tables: Tables) -> Figures:
-        found: Figures = {}
-        kinds = CELLS if self.subject.causal else CELLS[:1]
+        figures: Figures = {}
+        kinds = CELLS if self.facts.causal else CELLS[:1]
         for kind in kinds:
-            suffix = f"_{kind}" if self.subject.causal else ""
+            suffix = f"_{kind}" if self.facts.causal else ""
             note = {"reachable": "", "all": ", all cells"}[kind]
             changes = tables["changes"].query("cells == @kind")
             bars = {
                 f"{a} ({c})": g["change"].to_numpy()
                 for (a, c), g in changes.groupby(["after", "component"], sort=False)
             }
-            found[f"changes{suffix}"] = draw.layer_bars(bars, ylabel=f"change 1 − ρ{note}")
+            figures[f"changes{suffix}"] = draw.layer_bars(bars, ylabel=f"change 1 − ρ{note}")
             base = self.bases()[0]
             cumulative = tables["cumulative"].query("cells == @kind and before == @base")
             bars = {
                 f"{c} ({a})": g["change"].to_numpy()
                 for (c, a), g in cumulative.groupby(["component", "after"], sort=False)
             }
-            found[f"cumulative{suffix}"] = draw.layer_bars(bars, ylabel=f"1 − ρ to {base}{note}")
-        return found
+            figures[f"cumulative{suffix}"] = draw.layer_bars(bars, ylabel=f"1 − ρ to {base}{note}")
+        return figures
 
     def _single(self) -> list[tuple[str, str]]:
-        return [(str(step.before), step.scope) for step in self.subject.steps]
+        return [(str(step.before), step.scope) for step in self.facts.steps]
 
     def _cumulative(self) -> list[tuple[str, str]]:
-        steps = self.subject.steps
-        start = steps.index(self.subject.feed_forward)
+        steps = self.facts.steps
+        start = steps.index(self.facts.feed_forward)
         return [(base, step.scope) for base in self.bases() for step in steps[start:]]
 
     def _pairs(self) -> list[tuple[str, str]]:

@@ -4,59 +4,76 @@
   output (and of its input) with the gain of the next norm after FF.
 - `dimensions`: the values behind it, one row a layer and dimension.
 - `ignored`: the change of mixing by FF (1 - Spearman's rho, reachable cells) with all dimensions, without the
-  share with the smallest gains in size (config `ignored_dimensions`), and as a control without as many random
+  share with the smallest gains in size (option `ignored_dimensions`), and as a control without as many random
   ones. Maps are norms over the dimensions that are left.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import pearsonr, rankdata, spearmanr
+from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
 from tl_ffblock.corpus.observation import Observation
+from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.statistics.moments import Moments
-from tl_ffblock.corpus.study import Figures, MomentsExperiment, Tables
+from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
+from tl_ffblock.errors import InputError
 from tl_ffblock.layer.records import LayerRecord, Norm
 from tl_ffblock.layer.scopes import PROGRAMS, Feed, Normalise
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import decompose_record
 from tl_ffblock.results import figures as draw
+from tl_ffblock.results.ranks import rank_change
 
 QUERIES = 32
 """Rows decomposed at a time."""
 VARIANTS = ("all", "without smallest gains", "without random")
 
 
-class Outliers(MomentsExperiment):
+@dataclass(frozen=True)
+class OutliersOptions:
+    """The slow part."""
+
+    ignored_dimensions: float = 0.01
+    """Share of the dimensions with the smallest gain that outliers leaves out when it measures the change by FF again; 0 skips this slow part."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.ignored_dimensions < 1:
+            raise InputError(f"ignored_dimensions={self.ignored_dimensions}: expected a share from 0 to below 1.")
+
+
+class Outliers(MomentsStudy):
     """Dimensions of large values, against the next norm's gain."""
 
     name = "outliers"
-    records = True
+    title = "Outlier dimensions and the gain of the next norm"
+    options: OutliersOptions
 
-    def measure(self, seen: Observation) -> dict[str, Moments]:
-        program = PROGRAMS[self.subject.order]
+    def measure(self, observed: Observation) -> dict[str, Moments]:
+        program = PROGRAMS[self.facts.order]
         feed = next(step for step in program if isinstance(step.operation, Feed))
         assert isinstance(feed.operation, Feed)
-        found = {}
+        moments = {}
         for name, scope in (("input", feed.operation.of), ("output", feed.scope)):
-            values = [record.tensor(scope).double().abs().cpu().numpy() for record in seen.records]
-            found[name] = Moments.of(np.stack(values, axis=1))
-        gains = [self._next_norm(record).gain.double().cpu().numpy() for record in seen.records]
-        found["gain"] = Moments.of(np.stack(gains)[None])
-        if self.config.ignored_dimensions:
-            found["changes"] = Moments.of(np.array([self._changes(record) for record in seen.records]).T[None])
-        return found
+            values = [record.tensor(scope).double().abs().cpu().numpy() for record in observed.records]
+            moments[name] = Moments.of(np.stack(values, axis=1))
+        gains = [self._next_norm(record).gain.double().cpu().numpy() for record in observed.records]
+        moments["gain"] = Moments.of(np.stack(gains)[None])
+        if self.options.ignored_dimensions:
+            moments["changes"] = Moments.of(np.array([self._changes(record) for record in observed.records]).T[None])
+        return moments
 
-    def tables(self, shards: Sequence[Any]) -> Tables:
+    def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         gain = self.moments(shards, "gain").mean
         rows, dimensions = [], []
         sides = {name: self.moments(shards, name) for name in ("input", "output")}
         for name, side in sides.items():
-            for layer in range(self.subject.n_layers):
+            for layer in range(self.facts.n_layers):
                 size, gains = side.mean[layer], gain[layer]
                 varies = np.ptp(gains) > 0 and np.ptp(size) > 0
                 rows.append(
@@ -70,7 +87,7 @@ class Outliers(MomentsExperiment):
                         tokens=int(side.count.flat[0]),
                     )
                 )
-        for layer in range(self.subject.n_layers):
+        for layer in range(self.facts.n_layers):
             columns = dict(
                 layer=layer,
                 dimension=np.arange(gain.shape[1]),
@@ -80,7 +97,7 @@ class Outliers(MomentsExperiment):
             )
             dimensions.append(pd.DataFrame(columns))
         tables = {"correlation": pd.DataFrame(rows), "dimensions": pd.concat(dimensions, ignore_index=True)}
-        if self.config.ignored_dimensions:
+        if self.options.ignored_dimensions:
             tables["ignored"] = self._ignored(self.moments(shards, "changes"))
         return tables
 
@@ -103,7 +120,7 @@ class Outliers(MomentsExperiment):
     def _ignored(self, changes: Moments) -> pd.DataFrame:
         rows = []
         for row, variant in enumerate(VARIANTS):
-            for layer in range(self.subject.n_layers):
+            for layer in range(self.facts.n_layers):
                 rows.append(
                     dict(
                         dimensions=variant,
@@ -117,16 +134,16 @@ class Outliers(MomentsExperiment):
 
     def _next_norm(self, record: LayerRecord) -> Norm:
         """The first norm behind the feed-forward."""
-        program = PROGRAMS[self.subject.order]
-        place = next(i for i, step in enumerate(program) if isinstance(step.operation, Feed))
-        operation = next(step.operation for step in program[place + 1 :] if isinstance(step.operation, Normalise))
+        program = PROGRAMS[self.facts.order]
+        feed = next(index for index, step in enumerate(program) if isinstance(step.operation, Feed))
+        operation = next(step.operation for step in program[feed + 1 :] if isinstance(step.operation, Normalise))
         return record.block.norm(operation.norm)
 
     def _changes(self, record: LayerRecord) -> list[float]:
         """Change by FF with all dimensions, without the smallest gains, and without random ones."""
-        step = self.subject.feed_forward
+        step = self.facts.feed_forward
         d_model = record.resid_pre.shape[-1]
-        ignored = max(1, round(self.config.ignored_dimensions * d_model))
+        ignored = max(1, round(self.options.ignored_dimensions * d_model))
         smallest = self._next_norm(record).gain.abs().argsort(stable=True)[:ignored]
         random = np.random.default_rng([self.config.seed, record.layer]).choice(d_model, ignored, replace=False)
         maps: dict[tuple[int, str], list[Tensor]] = {}
@@ -140,27 +157,18 @@ class Outliers(MomentsExperiment):
                 for variant, left_out in enumerate((None, smallest, torch.as_tensor(random))):
                     less = total if left_out is None else _without(squares, left_out)
                     maps.setdefault((variant, scope), []).append(less.sqrt())
-        causal = record.block.causal
-        return [
-            _change(torch.cat(maps[variant, str(step.before)]), torch.cat(maps[variant, step.scope]), causal)
-            for variant in range(len(VARIANTS))
-        ]
+        changes = []
+        for variant in range(len(VARIANTS)):
+            before, after = (torch.cat(maps[variant, scope]) for scope in (str(step.before), step.scope))
+            cells = torch.ones_like(before, dtype=torch.bool)
+            changes.append(rank_change(before, after, cells.tril() if record.block.causal else cells))
+        return changes
 
 
 def _without(squares: Tensor, left_out: Tensor) -> Tensor:
     keep = torch.ones(squares.shape[-1], dtype=torch.bool, device=squares.device)
     keep[left_out.to(squares.device)] = False
     return squares[..., keep].sum(dim=-1)
-
-
-def _change(before: Tensor, after: Tensor, causal: bool) -> float:
-    """1 - Spearman's rho of two maps; NaN where one is constant."""
-    cells = torch.ones_like(before, dtype=torch.bool)
-    cells = cells.tril() if causal else cells
-    ranks = [rankdata(m[cells].double().cpu().numpy()) for m in (before, after)]
-    if min(map(np.ptp, ranks)) == 0:
-        return float("nan")
-    return float(1 - np.corrcoef(*ranks)[0, 1])
 
 
 def _scatter(dimensions: pd.DataFrame, correlation: pd.DataFrame) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from jaxtyping import Float, Int
 from scipy import sparse
 
 Unit: TypeAlias = Literal["article", "sentence", "window"]
@@ -21,10 +22,10 @@ _CHUNK = 200_000
 class Text:
     """The tokens of one sequence, without special ones."""
 
-    ids: np.ndarray
+    ids: Int[np.ndarray, " token"]
     document: int
     """Number of its article."""
-    sentence: np.ndarray
+    sentence: Int[np.ndarray, " token"]
     """Number of the sentence of every token, from 0."""
 
 
@@ -34,9 +35,9 @@ class Incidence:
     def __init__(self, texts: Iterable[Text], unit: Unit, window: int) -> None:
         tokens, units = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         self.n_units = 0
-        for ids, places in _places(texts, unit, window):
+        for ids, numbers in _occurrences(texts, unit, window):
             tokens.append(ids)
-            units.append(places + self.n_units if unit != "article" else places)
+            units.append(numbers + self.n_units if unit != "article" else numbers)
             self.n_units = int(units[-1].max()) + 1 if unit != "article" else self.n_units
         rows, columns = np.concatenate(tokens), np.concatenate(units)
         if unit == "article":
@@ -47,8 +48,8 @@ class Incidence:
         self._matrix = matrix
         self._frequency = np.asarray(matrix.sum(axis=1)).ravel()
 
-    def pmi(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """PMI of each pair; NaN where the two are never in one unit."""
+    def pmi(self, first: Int[np.ndarray, " pair"], second: Int[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
+        """Give the PMI of each pair; NaN where the two are never in one unit."""
         both = np.concatenate(
             [
                 np.zeros(0),
@@ -56,16 +57,17 @@ class Incidence:
             ]
         )
         with np.errstate(divide="ignore"):
-            found = (
-                np.log(both) + np.log(self.n_units) - np.log(self._frequency[first]) - np.log(self._frequency[second])
-            )
-        return np.where(both > 0, found, np.nan)
+            pmi = np.log(both) + np.log(self.n_units) - np.log(self._frequency[first]) - np.log(self._frequency[second])
+        return np.where(both > 0, pmi, np.nan)
 
-    def _together(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    def _together(self, first: Int[np.ndarray, " pair"], second: Int[np.ndarray, " pair"]) -> Int[np.ndarray, " pair"]:
+        """How many units hold both."""
         return np.asarray(self._matrix[first].multiply(self._matrix[second]).sum(axis=1)).ravel()
 
 
-def _places(texts: Iterable[Text], unit: Unit, window: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _occurrences(
+    texts: Iterable[Text], unit: Unit, window: int
+) -> Iterator[tuple[Int[np.ndarray, " occurrence"], Int[np.ndarray, " occurrence"]]]:
     """Tokens of one sequence with the units they are in; a sequence of special tokens only is in none."""
     for text in texts:
         n = len(text.ids)
@@ -85,7 +87,7 @@ def _places(texts: Iterable[Text], unit: Unit, window: int) -> Iterator[tuple[np
 SentenceEnd: TypeAlias = Callable[[int], bool]
 
 
-def sentences(ids: np.ndarray, ends: SentenceEnd) -> np.ndarray:
-    """The number of the sentence of every token: one ends after a token for which `ends` is true."""
+def sentences(ids: Int[np.ndarray, " token"], ends: SentenceEnd) -> Int[np.ndarray, " token"]:
+    """Give the number of the sentence of every token: one ends after a token for which `ends` is true."""
     last = np.array([ends(int(token)) for token in ids], dtype=bool)
     return np.concatenate([[0], np.cumsum(last[:-1])]) if len(ids) else np.zeros(0, dtype=np.int64)

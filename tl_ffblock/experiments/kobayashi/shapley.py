@@ -12,27 +12,32 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.parts import Parts, project
-from tl_ffblock.layer.records import FeedForward
+from tl_ffblock.layer.records import FeedForward, LayerRecord
+from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import LayerWalk
 
-Values: TypeAlias = Callable[[Callable[[np.ndarray], np.ndarray], int], np.ndarray]
-"""A game [coalition player] -> [coalition d] and its number of players -> values [player d]."""
+Game: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""Worth of coalitions: [coalition player], 1 where a player takes part -> [coalition d]."""
+Estimate: TypeAlias = Literal["sampling", "kernel"]
+Values: TypeAlias = Callable[[Game, int], Float[np.ndarray, "player d"]]
+"""A game and its number of players -> the share of each."""
 
 
-def exact_values(game: Callable[[np.ndarray], np.ndarray], players: int) -> np.ndarray:
-    """By enumeration of all coalitions."""
+def exact_values(game: Game, players: int) -> Float[np.ndarray, "player d"]:
+    """Share by enumeration of all coalitions."""
     coalitions, weights = _enumeration(players)
     return weights @ game(coalitions)
 
 
-def estimated_values(kind: Literal["sampling", "kernel"], samples: int, seed: int) -> Values:
-    """By the `shap` package: permutations sampled with their reverses, or KernelSHAP (Lundberg and Lee 2017)."""
+def estimated_values(kind: Estimate, samples: int, seed: int) -> Values:
+    """Share by the `shap` package: permutations sampled with their reverses, or KernelSHAP (Lundberg and Lee 2017)."""
 
-    def values(game: Callable[[np.ndarray], np.ndarray], players: int) -> np.ndarray:
+    def values(game: Game, players: int) -> Float[np.ndarray, "player d"]:
         import shap
 
         absent, present = np.zeros((1, players)), np.ones((1, players))
@@ -41,21 +46,23 @@ def estimated_values(kind: Literal["sampling", "kernel"], samples: int, seed: in
         try:
             if kind == "sampling":
                 explainer: Any = shap.explainers.Permutation(game, absent, seed=seed)
-                found = explainer(present, max_evals=max(samples, 2 * players + 1), silent=True).values
+                shares = explainer(present, max_evals=max(samples, 2 * players + 1), silent=True).values
             else:
                 explainer = shap.KernelExplainer(game, absent)
-                found = explainer.shap_values(present, nsamples=samples, l1_reg=False, silent=True)
+                shares = explainer.shap_values(present, nsamples=samples, l1_reg=False, silent=True)
         finally:
             np.random.set_state(state)
-        return np.asarray(found).reshape(players, -1)
+        return np.asarray(shares).reshape(players, -1)
 
     return values
 
 
-class ShapleyRun(LayerWalk):
+class ShapleyWalk(LayerWalk):
     """A layer's run whose feed-forward shares its output by Shapley values instead of Integrated Gradients."""
 
-    values: Values = staticmethod(exact_values)
+    def __init__(self, record: LayerRecord, settings: Settings, values: Values = exact_values) -> None:
+        super().__init__(record, settings)
+        self._values = values
 
     def feed_forward(self, parts: Parts, x: Tensor) -> Parts:
         ff = self.block.feed_forward
@@ -71,8 +78,8 @@ class ShapleyRun(LayerWalk):
         )
         return Parts(shared[:, :keys], shared[:, keys] + start @ ff.w_out + ff.b_out)
 
-    def _row(self, ff: FeedForward, linear: Parts, gate: Parts | None, query: int) -> Tensor:
-        """The shares at one position, [player d]; players that bring nothing are left out of the game."""
+    def _row(self, ff: FeedForward, linear: Parts, gate: Parts | None, query: int) -> Float[Tensor, "player d"]:
+        """The shares at one position; players that bring nothing are left out of the game."""
         stacked = [torch.cat([p.tokens[query], p.bias[query][None]]) for p in (gate or linear, linear)]
         active = stacked[0].abs().sum(dim=1) + stacked[1].abs().sum(dim=1) > 0
         pre, other = (s[active] for s in stacked)
@@ -82,15 +89,17 @@ class ShapleyRun(LayerWalk):
             out = ff.activation.output(chosen @ pre, None if gate is None else chosen @ other)
             return (out @ ff.w_out).numpy()
 
-        shares = self.values(game, int(active.sum()))
-        found = torch.zeros(len(active), ff.w_out.shape[1], dtype=pre.dtype)
-        found[active] = torch.as_tensor(np.ascontiguousarray(shares), dtype=pre.dtype)
-        return found
+        shares = self._values(game, int(active.sum()))
+        row = torch.zeros(len(active), ff.w_out.shape[1], dtype=pre.dtype)
+        row[active] = torch.as_tensor(np.ascontiguousarray(shares), dtype=pre.dtype)
+        return row
 
 
 @cache
-def _enumeration(players: int) -> tuple[np.ndarray, np.ndarray]:
-    """All coalitions [2^p player], and what each contributes to each player's value [player 2^p]."""
+def _enumeration(
+    players: int,
+) -> tuple[Int[np.ndarray, "coalition player"], Float[np.ndarray, "player coalition"]]:
+    """All coalitions, and the factor of each one's worth in each player's value."""
     coalitions = (np.arange(2**players)[:, None] >> np.arange(players)) & 1
     size = coalitions.sum(axis=1)
     factorial = [math.factorial(k) for k in range(players + 1)]

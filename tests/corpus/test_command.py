@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from tl_ffblock.cli.main import main
+from tl_ffblock.corpus import extras
+
 Answer = Callable[..., SimpleNamespace]
 
 
@@ -17,9 +20,7 @@ def answer(
     tmp_path: Path,
     model_folder: Callable[[str], str],
 ) -> Answer:
-    """`answer("norms", data="a.txt")`: status and lines on standard error, in a folder with some bad files."""
-    from tl_ffblock.cli.main import main
-
+    """`answer("bypass", data="a.txt")`: status and lines on standard error, in a folder with some bad files."""
     model = model_folder("bert")
     capsys.readouterr()
     monkeypatch.chdir(tmp_path)
@@ -28,11 +29,11 @@ def answer(
     Path("table.csv").write_text("sentence,label\nthe cat,1\n")
     Path("rows.jsonl").write_text('{"sentence": "the cat"}\n')
 
-    def run(experiment: str, **options: str) -> SimpleNamespace:
+    def run(studies: str, **options: str) -> SimpleNamespace:
         options = {"model": model, "data": "good.txt", "out": "run", "examples": "0", **options}
         flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
         try:
-            status = main(["run", experiment, *flags])
+            status = main(["run", studies, *flags])
         except SystemExit as end:  # of argparse
             status = end.code
         return SimpleNamespace(status=status, lines=capsys.readouterr().err.splitlines())
@@ -43,8 +44,9 @@ def answer(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"experiment": "norm"}, "experiment='norm': expected one or several of contextualization, "),
-        ({"experiment": "norms,cost,norms"}, "names one twice"),
+        ({"studies": "norms"}, "there is no study 'norms'; expected one or several of contextualization, "),
+        ({"studies": "bypass,cost,bypass"}, "'bypass,cost,bypass' names a study twice"),
+        ({"window": "3"}, "--window is an option of amplification, which is not among the studies."),
         ({"data": "missing.txt"}, "data='missing.txt': there is no such file."),
         ({"data": "./missing"}, "data='./missing': there is no such file."),
         ({"data": "empty.txt"}, "data='empty.txt' holds no text to read."),
@@ -57,7 +59,7 @@ def answer(
 )
 def test_wrong_input_is_one_sentence(answer: Answer, options: dict[str, str], says: str) -> None:
     """It says what is wrong with which argument; the status is 2 and nothing is computed."""
-    found = answer(**{"experiment": "norms", **options})
+    found = answer(**{"studies": "bypass", **options})
     assert found.status == 2
     assert len(found.lines) == 1 and found.lines[0].startswith("tl-ffblock: error: ") and says in found.lines[0]
     assert not any(Path().glob("*/shards/shard-*"))
@@ -72,32 +74,32 @@ def test_numbers_that_are_none_are_refused(answer: Answer) -> None:
 
 def test_the_folder_of_another_run_stays_as_it_is(answer: Answer) -> None:
     """The message says what differs; the run that is there can still be continued."""
-    assert answer("norms").status == 0
+    assert answer("bypass").status == 0
     before = sorted(Path("run").rglob("*"))
-    found = answer("norms", seed="1")
+    found = answer("bypass", seed="1")
     assert (found.status, len(found.lines)) == (2, 1)
     assert "run holds a run of other settings: config.seed was 0, is 1." in found.lines[0]
     assert sorted(Path("run").rglob("*")) == before
-    assert answer("norms").status == 0
+    assert answer("bypass").status == 0
 
 
 @pytest.mark.parametrize(
     ("missing", "options", "install"),
     [
-        ("ray", {"engine": "ray"}, "tl-ffblock[experiments,ray]"),
-        ("shap", {"experiment": "attribution-methods"}, "tl-ffblock[experiments]"),
-        ("pyarrow", {}, "tl-ffblock[experiments]"),
+        ("ray", {"engine": "ray"}, 'pip install -c constraints.txt ".[experiments,ray]"'),
+        ("shap", {"studies": "attribution-methods"}, 'pip install -c constraints.txt ".[experiments]"'),
+        ("pyarrow", {}, 'pip install -c constraints.txt ".[experiments]"'),
     ],
 )
 def test_a_missing_package_is_told_with_its_extra(
     answer: Answer, monkeypatch: pytest.MonkeyPatch, missing: str, options: dict[str, str], install: str
 ) -> None:
     """Before any work, with the command that installs it."""
-    from tl_ffblock.corpus import extras
-
     find: Any = extras.find_spec
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == missing else find(name))
-    found = answer(**{"experiment": "norms", **options})
+    found = answer(**{"studies": "bypass", **options})
     assert found.status == 2
-    assert found.lines == [f'tl-ffblock: error: experiments need {missing}; run: pip install "{install}"']
+    assert found.lines == [
+        f"tl-ffblock: error: this run needs {missing}; in the folder of the repository run: {install}"
+    ]
     assert not Path("run").exists()

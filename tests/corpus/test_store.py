@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from tl_ffblock.corpus.running.store import ForeignFolderError, Store
+from tl_ffblock.errors import InputError
+
 
 @pytest.fixture
-def store(tmp_path: Path) -> Any:
-    from tl_ffblock.corpus.running.store import Store
-
+def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "run", {"config.seed": 0, "data": "abc"})
 
 
-def test_a_shard_is_read_as_written(store: Any) -> None:
+def test_a_shard_is_read_as_written(store: Store) -> None:
     """Arrays, slices and metadata."""
     with store.claim(3) as mine:
         assert mine
@@ -30,7 +30,7 @@ def test_a_shard_is_read_as_written(store: Any) -> None:
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:-1], lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: b""]
 )
-def test_a_damaged_shard_is_found(store: Any, damage: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_shard_is_found(store: Store, damage: Callable[[bytes], bytes]) -> None:
     """Shorter, one bit off, or empty: removed, named, to be done again; the others stay."""
     for number in (0, 1):
         store.write(number, {"a": np.arange(4)}, {})
@@ -40,7 +40,7 @@ def test_a_damaged_shard_is_found(store: Any, damage: Callable[[bytes], bytes]) 
     assert store.damaged == [path.name]
 
 
-def test_a_half_written_shard_is_no_shard(store: Any) -> None:
+def test_a_half_written_shard_is_no_shard(store: Store) -> None:
     """What a killed process leaves under the temporary name does not count and is written over."""
     (store.shards / ".shard-000000.part").write_bytes(b"half")
     assert store.verify() == set()
@@ -48,10 +48,8 @@ def test_a_half_written_shard_is_no_shard(store: Any) -> None:
     assert [path.name[:12] for path in store.shards.iterdir()] == ["shard-000000"]
 
 
-def test_one_process_a_shard(store: Any, tmp_path: Path) -> None:
+def test_one_process_a_shard(store: Store, tmp_path: Path) -> None:
     """A claim excludes others while it is held, and everyone once the shard is done."""
-    from tl_ffblock.corpus.running.store import Store
-
     other = Store(tmp_path / "run", {"config.seed": 0, "data": "abc"})
     with store.claim(0) as mine, other.claim(0) as theirs, other.claim(1) as next_one:
         assert (mine, theirs, next_one) == (True, False, True)
@@ -60,19 +58,14 @@ def test_one_process_a_shard(store: Any, tmp_path: Path) -> None:
         assert not theirs
 
 
-def test_another_run_is_refused_with_what_differs(store: Any, tmp_path: Path) -> None:
+def test_another_run_is_refused_with_what_differs(store: Store, tmp_path: Path) -> None:
     """The message names every difference, old and new."""
-    from tl_ffblock.corpus.running.store import ForeignFolderError, Store
-
     with pytest.raises(ForeignFolderError, match=r"config\.seed was 0, is 1; data was 'abc', is 'xyz'"):
         Store(tmp_path / "run", {"config.seed": 1, "data": "xyz"})
 
 
 def test_folders_that_are_no_run_are_refused(tmp_path: Path) -> None:
     """A file, a folder with a broken run.json, shards without one."""
-    from tl_ffblock.corpus.running.store import ForeignFolderError, Store
-    from tl_ffblock.errors import InputError
-
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is a file"):
         Store(tmp_path / "file", {})

@@ -1,54 +1,57 @@
 """Tokens know their words, groups and masks."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tl_ffblock.bridge.model import identify
+from tl_ffblock.corpus.texts.texts import CorpusText
+from tl_ffblock.corpus.texts.tokenised import TokenisedText, Tokeniser
+from tl_ffblock.errors import InputError
+from tl_ffblock.experiments import Config
+
 
 @pytest.fixture
-def encode(loaded: Callable[[str], Any]) -> Callable[..., Any]:
-    """`encode(text, family="bert", words=None, groups=(), number=0, **config)`."""
-    from tl_ffblock.bridge.model import identify
-    from tl_ffblock.corpus.texts.texts import Sequence
-    from tl_ffblock.corpus.texts.tokenised import Encoder
-    from tl_ffblock.experiments import Config
+def tokenise(loaded: Callable[[str], Any]) -> Callable[..., Any]:
+    """`tokenise(text, family="bert", words=None, groups=(), number=0, **config)`."""
 
     def make(text: str, family: str = "bert", number: int = 0, groups: Any = (), **fields: Any) -> Any:
-        encoder = Encoder(identify(loaded(family)), Config("norms", "m", "d", "o", **{"mask_fraction": 0.0, **fields}))
-        return encoder(Sequence(text, "here", "article", None, groups, number))
+        tokenise = Tokeniser(identify(loaded(family)), Config("m", "d", "o", **{"mask_fraction": 0.0, **fields}))
+        return tokenise(CorpusText(text, "here", "article", None, groups, number))
 
     return make
 
 
-def test_ids_are_those_of_the_library(encode: Callable[..., Any], loaded: Callable[[str], Any]) -> None:
+def test_ids_are_those_of_the_library(tokenise: Callable[..., TokenisedText], loaded: Callable[[str], Any]) -> None:
     """A run reads the very tokens that `contribution_maps` reads from the text."""
     for family in ("bert", "llama"):
         expected = loaded(family).to_tokens("the cat sat on the mat .")[0].tolist()
-        assert encode("the cat sat on the mat .", family).ids.tolist() == expected
+        assert tokenise("the cat sat on the mat .", family).ids.tolist() == expected
 
 
-def test_special_tokens_stand_for_no_text(encode: Callable[..., Any]) -> None:
+def test_special_tokens_stand_for_no_text(tokenise: Callable[..., TokenisedText]) -> None:
     """[CLS], [SEP] and <bos> are special and belong to no word; every other token has one."""
-    bert, llama = encode("the cat sat"), encode("the cat sat", "llama")
+    bert, llama = tokenise("the cat sat"), tokenise("the cat sat", "llama")
     assert bert.special.tolist() == [True, False, False, False, True]
     assert llama.special.tolist() == [True, False, False, False]
     assert bert.word.tolist() == [-1, 0, 1, 2, -1]
 
 
-def test_cutting_keeps_the_end_mark(encode: Callable[..., Any]) -> None:
+def test_cutting_keeps_the_end_mark(tokenise: Callable[..., TokenisedText]) -> None:
     """A cut sequence has the length asked for and still ends as the model knows it."""
-    whole, cut = encode("the cat sat on the mat ."), encode("the cat sat on the mat .", max_tokens=5)
+    whole, cut = tokenise("the cat sat on the mat ."), tokenise("the cat sat on the mat .", max_tokens=5)
     assert cut.cut and not whole.cut
     assert cut.ids.tolist() == [*whole.ids[:4], whole.ids[-1]]
 
 
-def test_masks_follow_seed_and_sequence(encode: Callable[..., Any]) -> None:
+def test_masks_follow_seed_and_sequence(tokenise: Callable[..., TokenisedText]) -> None:
     """About the fraction asked for, never a special token; the same for the same seed and number."""
     text = "the cat sat on the mat . " * 6
-    masked = [encode(text, number=number, mask_fraction=0.12) for number in (*range(40), 0)]
-    plain = encode(text)
+    masked = [tokenise(text, number=number, mask_fraction=0.12) for number in (*range(40), 0)]
+    plain = tokenise(text)
     changed = [one.ids != plain.ids for one in masked]
     share = np.mean([c[~plain.special] for c in changed[:40]])
     assert 0.09 < share < 0.15
@@ -59,11 +62,7 @@ def test_masks_follow_seed_and_sequence(encode: Callable[..., Any]) -> None:
 
 def test_causal_models_are_not_masked(loaded: Callable[[str], Any]) -> None:
     """The paper masks masked language models only."""
-    from tl_ffblock.bridge.model import identify
-    from tl_ffblock.corpus.texts.tokenised import Encoder
-    from tl_ffblock.experiments import Config
-
-    shares = [Encoder(identify(loaded(family)), Config("norms", "m", "d", "o")).masked for family in ("bert", "llama")]
+    shares = [Tokeniser(identify(loaded(family)), Config("m", "d", "o")).mask_fraction for family in ("bert", "llama")]
     assert shares == [0.12, 0.0]
 
 
@@ -72,18 +71,16 @@ def tag(text: str) -> list[tuple[int, int]]:
     return [(0, 7)]
 
 
-def test_groups_come_from_data_and_tagger(encode: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_come_from_data_and_tagger(
+    tokenise: Callable[..., TokenisedText], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spans of the data and of the optional tagger become groups of words."""
-    import sys
-
     monkeypatch.setitem(sys.modules, "my_tagger", sys.modules[__name__])
-    found = encode("the cat sat on", groups=(((8, 11), (12, 14)),), tagger="my_tagger:tag")
+    found = tokenise("the cat sat on", groups=(((8, 11), (12, 14)),), tagger="my_tagger:tag")
     assert found.groups == (frozenset({2, 3}), frozenset({0, 1}))
 
 
-def test_a_wrong_tagger_is_named(encode: Callable[..., Any]) -> None:
+def test_a_wrong_tagger_is_named(tokenise: Callable[..., TokenisedText]) -> None:
     """What cannot be imported is refused before the work."""
-    from tl_ffblock.errors import InputError
-
     with pytest.raises(InputError, match="no_such_module:tag"):
-        encode("the cat", tagger="no_such_module:tag")
+        tokenise("the cat", tagger="no_such_module:tag")

@@ -1,6 +1,6 @@
-"""Runs an experiment in forked processes and kills them at random moments; the last one may finish.
+"""Runs studies in forked processes and kills them at random moments; the last one may finish.
 
-    python killed.py KILLS SEED CONFIG.json
+    python killed.py KILLS SEED STUDIES CONFIG.json
 
 The model is loaded once, before the forks, so that the kills fall into the work and not into imports. A moment is
 a number of files that the process has added to its folder and some milliseconds after: a thread of the process
@@ -20,6 +20,10 @@ from pathlib import Path
 
 import torch
 
+from tl_ffblock import load_model
+from tl_ffblock.corpus.running.shards import cut_into_shards
+from tl_ffblock.experiments import Config, run_studies
+
 
 def files(folder: Path) -> int:
     return sum(len(names) for _, _, names in os.walk(folder))
@@ -37,14 +41,10 @@ def kill_at(folder: Path, more_files: int, some_shards: int, delay: float) -> No
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(kills: int, seed: int, fields: dict[str, object]) -> int:
-    from tl_ffblock import load_model
-    from tl_ffblock.corpus.running.shards import make_plan
-    from tl_ffblock.experiments import Config, run
-
+def main(kills: int, seed: int, studies: str, fields: dict[str, object]) -> int:
     torch.set_num_threads(1)
     config = Config(**fields)  # type: ignore[arg-type]
-    model, n_shards = load_model(config.model), make_plan(config).n_shards
+    model, n_shards = load_model(config.model), cut_into_shards(config).count
     draw, folder = random.Random(seed), Path(config.out)
 
     def child(*moment: float) -> int:
@@ -55,7 +55,7 @@ def main(kills: int, seed: int, fields: dict[str, object]) -> int:
         try:
             if moment:
                 threading.Thread(target=kill_at, args=(folder, *moment), daemon=True).start()
-            os._exit(run(config, model=model).status)
+            os._exit(run_studies(studies, config, model=model).status)
         except BaseException as error:
             print(repr(error), file=sys.stderr, flush=True)
             os._exit(99)
@@ -73,4 +73,4 @@ def main(kills: int, seed: int, fields: dict[str, object]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1]), int(sys.argv[2]), json.loads(Path(sys.argv[3]).read_text())))
+    raise SystemExit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], json.loads(Path(sys.argv[4]).read_text())))

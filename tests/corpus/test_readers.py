@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from tl_ffblock.corpus.texts.readers import read_texts
+from tl_ffblock.errors import InputError
+from tl_ffblock.experiments import Config
+
 TEXTS = ["the cat sat", 'a dog , "and" the bird', "Why ?"]
 
 
 def read(path: Path | str, **fields: Any) -> list[Any]:
-    from tl_ffblock.corpus.texts.readers import read as read_all
-    from tl_ffblock.experiments import Config
-
-    return list(read_all(Config("norms", "m", str(path), "out", **fields)))
+    return list(read_texts(Config("m", str(path), "out", **fields)))
 
 
 def texts(items: list[Any]) -> list[str]:
@@ -97,8 +98,6 @@ def test_unusable_data_is_refused(
     name: str, content: str | None, fields: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     """What cannot be read at all is an error that says why, before any model is loaded."""
-    from tl_ffblock.errors import InputError
-
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=says):
@@ -151,8 +150,6 @@ def test_cupt_names_its_columns(tmp_path: Path) -> None:
 
 def test_problems_of_a_dataset_column(tmp_path: Path) -> None:
     """A dataset without the column is refused with the columns it has."""
-    from tl_ffblock.errors import InputError
-
     path, _ = write_dataset(tmp_path)
     with pytest.raises(InputError, match="it has text"):
         read(path, column="body")

@@ -7,29 +7,30 @@ from typing import Any
 
 import pytest
 
+from tl_ffblock.corpus.runs import CorpusRun
+from tl_ffblock.experiments import Config, run_studies
+
 EVIL = 'the <script>alert(1)</script> cat & "dog" <img src=x onerror=alert(1)>'
 
 
 @pytest.fixture
-def outcome(config_of: Callable[..., Any], loaded: Callable[[str], Any], tmp_path: Path) -> Any:
-    from tl_ffblock.experiments import run
-
+def finished(config_of: Callable[..., Config], loaded: Callable[[str], Any], tmp_path: Path) -> CorpusRun:
     path = tmp_path / "<b>data.txt"
     path.write_bytes(f"{EVIL}\nthe cat sat on the mat .\n".encode() + b"\xff\n" + b"[SEP]\n")
-    return run(config_of("contextualization,norms", data=str(path), examples=2), model=loaded("bert"))
+    return run_studies("contextualization,bypass", config_of(data=str(path), examples=2), model=loaded("bert"))
 
 
-def test_everything_from_outside_is_escaped(outcome: Any) -> None:
+def test_everything_from_outside_is_escaped(finished: CorpusRun) -> None:
     """Texts, file names and messages reach the page as text; no script, no address of another place."""
-    page = outcome.finished.report.read_text(encoding="utf-8")
+    page = finished.outputs.report.read_text(encoding="utf-8")
     assert "<script" not in page and "<img src=x" not in page and "<b>data" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page and "&lt;b&gt;data.txt" in page
     assert "http://" not in page and "https://" not in page
 
 
-def test_the_page_tells_what_was_run(outcome: Any) -> None:
+def test_the_page_tells_what_was_run(finished: CorpusRun) -> None:
     """Settings with their texts, fingerprint, versions, problems, links to maps."""
-    page = outcome.finished.report.read_text(encoding="utf-8")
+    page = finished.outputs.report.read_text(encoding="utf-8")
     for part in (
         "shard_size",
         "model.weights",
@@ -43,7 +44,7 @@ def test_the_page_tells_what_was_run(outcome: Any) -> None:
 
 
 @pytest.mark.browser
-def test_the_page_opens_without_a_network(outcome: Any) -> None:
+def test_the_page_opens_without_a_network(finished: CorpusRun) -> None:
     """In a real browser: figures are drawn, tables are there, nothing is requested, no complaint in the console."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -56,7 +57,7 @@ def test_the_page_opens_without_a_network(outcome: Any) -> None:
         complaints: list[str] = []
         page.on("request", lambda request: requests.append(request.url[:60]))
         page.on("console", lambda message: complaints.append(message.text))
-        page.goto(outcome.finished.report.as_uri())
+        page.goto(finished.outputs.report.as_uri())
         widths = page.locator("figure img").evaluate_all("images => images.map(image => image.naturalWidth)")
         assert len(widths) == 4 and min(widths) > 300
         assert page.locator("table").count() >= 5

@@ -1,0 +1,80 @@
+"""Tiny models saved to folders, tiny corpora, and runs of them: fixtures that tests of corpus runs and of studies share."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import tiny
+from tl_ffblock import load_model
+from tl_ffblock.experiments import Config
+
+WORDS = (
+    "the cat sat on the mat .",
+    "a dog and the bird saw her , but they did not move !",
+    "He said he would not . Why ?",
+)
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """`model_folder("bert")`: a tiny saved model with a word-level tokenizer."""
+    made: dict[str, str] = {}
+
+    def folder(family: str) -> str:
+        if family not in made:
+            made[family] = str(tiny.save_local(family, tmp_path_factory.mktemp(family), list(WORDS)))
+        return made[family]
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def loaded(model_folder: Callable[[str], str]) -> Callable[[str], Any]:
+    """`loaded("bert")`: the same model, loaded once."""
+    models: dict[str, Any] = {}
+
+    def model(family: str) -> Any:
+        if family not in models:
+            models[family] = load_model(model_folder(family))
+        return models[family]
+
+    return model
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty random texts of three to fourteen known words, one a line."""
+    draw = random.Random(0)
+    words = " ".join(WORDS).split()
+    lines = [" ".join(draw.choice(words) for _ in range(draw.randint(3, 14))) for _ in range(30)]
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def config_of(model_folder: Callable[[str], str], corpus: Path, tmp_path: Path) -> Callable[..., Config]:
+    """`config_of(family="llama", out="other", limit=4)`: a run of a tiny model."""
+
+    def config(*, family: str = "bert", out: str = "run", **fields: Any) -> Config:
+        fields = {"data": str(corpus), "examples": 0, "shard_size": 4, **fields}
+        return Config(model_folder(family), out=str(tmp_path / out), **fields)
+
+    return config
+
+
+@pytest.fixture(scope="session")
+def tables_of() -> Callable[[Path], dict[str, bytes]]:
+    """The bytes of every table of a run, by file name."""
+    return lambda folder: {path.name: path.read_bytes() for path in sorted((Path(folder) / "tables").iterdir())}
+
+
+class InMemory(dict[str, np.ndarray]):
+    """What `summarise` gave, read as a shard is."""
+
+    def rows(self, name: str, start: int, stop: int) -> np.ndarray:
+        return self[name][start:stop]

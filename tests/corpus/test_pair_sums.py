@@ -1,0 +1,51 @@
+"""Sums over pairs: merged in ranges as at once, and the best of them kept."""
+
+import numpy as np
+
+from tests.corpora import InMemory
+from tl_ffblock.corpus.statistics.pair_sums import FIELDS, PairSums, add_up, merge_ranges, pair_keys, split_keys
+from tl_ffblock.corpus.statistics.top import Top
+
+
+def random_pairs(seed: int) -> PairSums:
+    """Five hundred occurrences of pairs among forty tokens."""
+    draw = np.random.default_rng(seed)
+    keys = pair_keys(draw.integers(0, 40, 500), draw.integers(0, 40, 500))
+    ones = np.ones(500, dtype=np.int32)
+    return add_up([PairSums(keys, ones, np.ones((500, 6), np.int32), draw.normal(size=(500, 2)))])
+
+
+def test_keys_give_back_their_pair() -> None:
+    """Up to the largest vocabulary that fits, and in the order of the pairs."""
+    query, key = np.array([0, 1, 1, 2**31 - 1]), np.array([7, 0, 2**31 - 1, 5])
+    keys = pair_keys(query, key)
+    np.testing.assert_array_equal(split_keys(keys), [query, key])
+    assert (np.diff(keys) > 0).all()
+
+
+def test_merging_in_ranges_is_merging_at_once() -> None:
+    """However small the ranges, every pair comes once with all its occurrences."""
+    sets = [random_pairs(seed) for seed in range(4)]
+    whole = add_up(sets)
+    shards = [InMemory({f"x/{name}": array for name, array in pairs.arrays().items()}) for pairs in sets]
+    ranges = list(merge_ranges(shards, "x/", at_a_time=100))
+    assert len(ranges) > 5
+    for name in FIELDS:
+        np.testing.assert_array_equal(np.concatenate([getattr(r, name) for r in ranges]), getattr(whole, name))
+
+
+def test_the_best_of_a_stream_are_the_best_of_all() -> None:
+    """Offered in pieces, the highest positive scores of each cell with their rows; ties go to the smaller key."""
+    draw = np.random.default_rng(0)
+    scores = draw.integers(-3, 4, (30, 2)).astype(float)
+    keys, rows = draw.permutation(30), np.arange(30)
+    top = Top(5)
+    assert top.cells == ()
+    for start in range(0, 30, 7):
+        piece = slice(start, start + 7)
+        top.offer(scores[piece], keys[piece], {"row": rows[piece]})
+    for cell, best in enumerate(top.cells):
+        expected = sorted((i for i in range(30) if scores[i, cell] > 0), key=lambda i: (-scores[i, cell], keys[i]))[:5]
+        assert best.columns["row"].tolist() == expected
+        assert best.keys.tolist() == keys[expected].tolist()
+        assert best.scores.tolist() == scores[expected, cell].tolist()

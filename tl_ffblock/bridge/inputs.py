@@ -80,12 +80,11 @@ def is_single(given: Any) -> bool:
 
 def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
     """The tokens as text; without tokenizer their ids."""
-    tokenizer = getattr(model.hooked, "tokenizer", None)
+    tokenizer = model.hooked.tokenizer
     if tokenizer is None:
         return tuple(str(token) for token in tokens.tolist())
-    if model.api == "HookedEncoder":
-        return tuple(tokenizer.convert_ids_to_tokens(tokens.tolist()))
-    return tuple(model.hooked.to_str_tokens(tokens))
+    to_text = getattr(model.hooked, "to_str_tokens", None)  # HookedEncoder has none
+    return tuple(tokenizer.convert_ids_to_tokens(tokens.tolist()) if to_text is None else to_text(tokens))
 
 
 def forward(model: Model, batch: Batch) -> Any:
@@ -103,7 +102,7 @@ def forward(model: Model, batch: Batch) -> Any:
 def _from_text(model: Model, text: str) -> Batch:
     if not text.strip():
         raise InputError("input is an empty text; give at least one word.")
-    if getattr(model.hooked, "tokenizer", None) is None:
+    if model.hooked.tokenizer is None:
         raise InputError(
             f"{model.name} has no tokenizer: give token ids as a tensor, [pos] or [batch, pos], instead of text."
         )

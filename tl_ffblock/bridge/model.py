@@ -7,6 +7,8 @@ from typing import Any, SupportsIndex, get_args
 from weakref import WeakKeyDictionary
 
 from tl_ffblock.bridge.families import Api, Family, family_of
+from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
+from tl_ffblock.bridge.protocols import HookedModel, HookPoint
 from tl_ffblock.bridge.refusals import refuse
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.fast.products import HeadProducts
@@ -21,11 +23,13 @@ class Memory:
     """Layers whose identities held on a run of the user's."""
     probed: set[int] = field(default_factory=set)
     """Layers whose identities held on a small run without any hooks."""
+    difference: float | None = None
+    """Of its logits from those of the Hugging Face model it wraps, relative; None before both ran, NaN where they cannot."""
     products: HeadProducts = field(default_factory=HeadProducts)
     """Products of its heads' output matrices with what follows them."""
 
 
-_memories: WeakKeyDictionary[Any, Memory] = WeakKeyDictionary()
+_memories: WeakKeyDictionary[HookedModel, Memory] = WeakKeyDictionary()
 """By hooked model: every `Model` of it, whenever it was identified, has the same memory."""
 
 
@@ -33,7 +37,7 @@ _memories: WeakKeyDictionary[Any, Memory] = WeakKeyDictionary()
 class Model:
     """What the rest of the package needs to know of a TransformerLens model."""
 
-    hooked: Any
+    hooked: HookedModel
     """The model itself."""
     api: Api
     family: Family
@@ -41,7 +45,7 @@ class Model:
     n_layers: int
 
     @cached_property
-    def hook_points(self) -> Mapping[str, Any]:
+    def hook_points(self) -> Mapping[str, HookPoint]:
         """Every HookPoint by name; a bridge collects them anew at each look, which takes milliseconds."""
         return dict(self.hooked.hook_dict)
 
@@ -106,7 +110,10 @@ def identify(model: Any) -> Model:
     architecture = getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None)
     refuse(model, architecture or type(model).__name__)
     family = family_of(model, api, architecture)
-    return Model(model, api, family, str(getattr(cfg, "model_name", None) or family.name), int(cfg.n_layers))
+    known = Model(model, api, family, str(getattr(cfg, "model_name", None) or family.name), int(cfg.n_layers))
+    if known.memory.difference is None:
+        known.memory.difference = difference_from_hugging_face(model, known.name)
+    return known
 
 
 def select_layers(model: Model, layers: Sequence[int] | int | None) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tl_ffblock.bridge.protocols import HookPoint
+
 
 class Tap:
     """Reads one HookPoint after all of its other callbacks.
@@ -20,7 +22,7 @@ class Tap:
     `receive` may return a tensor of equal values, with which the model then goes on.
     """
 
-    def __init__(self, hook_point: Any, receive: Callable[[Tensor], Tensor | None]) -> None:
+    def __init__(self, hook_point: HookPoint, receive: Callable[[Tensor], Tensor | None]) -> None:
         self._hook_point = hook_point
         self._receive = receive
         self._reader: Any = None
@@ -31,7 +33,7 @@ class Tap:
         self._hook_point.add_hook(self._read)
         self._reader = self._hook_point.fwd_hooks[-1]
 
-    def _read(self, tensor: Tensor, hook: Any) -> Tensor | None:
+    def _read(self, tensor: Tensor, hook: HookPoint) -> Tensor | None:
         self._disarm()
         return self._receive(tensor)
 
@@ -50,12 +52,12 @@ class Tap:
 class Watch:
     """Notices whether other callbacks change what passes one HookPoint, and hands over what came in."""
 
-    def __init__(self, hook_point: Any, changed: Callable[[Tensor], None]) -> None:
+    def __init__(self, hook_point: HookPoint, changed: Callable[[Tensor], None]) -> None:
         self._changed = changed
         self._comparison: Any = None
         self._arming = hook_point.register_forward_pre_hook(self._arm)
 
-    def _arm(self, hook_point: Any, args: tuple[Any, ...]) -> None:
+    def _arm(self, hook_point: HookPoint, args: tuple[Any, ...]) -> None:
         self._forget()  # a callback that raised before this one left it behind
         if hook_point._forward_hooks and isinstance(args[0], Tensor):
             before = args[0].detach().clone()
@@ -77,13 +79,13 @@ class Watch:
             self._comparison = None
 
 
-def is_listened_to(hook_points: Iterable[Any]) -> bool:
+def is_listened_to(hook_points: Iterable[HookPoint]) -> bool:
     """Whether any callback sits on any of them: a user's, or a tap of another capture."""
     return any(point._forward_hooks or point._forward_pre_hooks for point in hook_points)
 
 
 @contextmanager
-def silence(hook_points: Iterable[Any]) -> Iterator[None]:
+def silence(hook_points: Iterable[HookPoint]) -> Iterator[None]:
     """No callback of a user's and no tap fires inside; all are back afterwards, in their order."""
     points = list({id(point): point for point in hook_points}.values())
     kept = [(table, dict(table)) for p in points for table in (p._forward_hooks, p._forward_pre_hooks)]

@@ -67,7 +67,7 @@ def is_processed(model: Model) -> bool:
     """Whether weights were folded or centred after loading (norms are not invariant to that)."""
     hooked = model.hooked
     if model.api == "TransformerBridge":
-        return bool(hooked._weights_processed)
+        return bool(getattr(hooked, "_weights_processed", False))
     if str(getattr(hooked.cfg, "normalization_type", "")).endswith("Pre"):
         return True  # fold_ln
     if model.family.order == "post_ln" or has_experts(hooked.blocks[0].mlp):

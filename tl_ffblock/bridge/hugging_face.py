@@ -1,0 +1,118 @@
+"""Is a bridge the Hugging Face model that it wraps?
+
+A bridge runs some components in code of its own, and an option of the configuration that this code does
+not know changes nothing: every identity of the blocks holds, on another model. So both run once:
+
+1. A bridge stands inside the Hugging Face model, each of its components in the place of a module that it
+   keeps as `original_component`. A copy of the tree of modules with the originals back in their places
+   is Hugging Face's model again. Parameters and buffers are the same tensors: nothing is doubled.
+2. Both get the same eight tokens, without callbacks on HookPoints.
+3. Their logits are compared, as far from each other as a float of the model's dtype explains.
+
+Not compared are processed weights and compatibility mode, HookedTransformer and HookedEncoder (which wrap
+nothing), and models whose Hugging Face side does not run as it stands.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tl_ffblock.bridge.protocols import HookedModel
+from tl_ffblock.bridge.taps import silence
+from tl_ffblock.errors import UnsupportedModelError
+
+PROBE_LENGTH = 8
+TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 5e-2, torch.bfloat16: 2e-1}
+"""Relative difference of the logits, by the model's dtype. The worst seen of the families in tests/tiny.py
+with 32 random layers: 8e-7 (rotary tables are float32), 4e-6, 1e-2, 1e-1."""
+
+_SPLITS = {"split_qkv_matrix": ("q", "k", "v"), "split_gate_up_matrix": ("gate", "in")}
+"""Components that hold copies of one matrix of Hugging Face's in pieces."""
+
+
+def probe_tokens(model: HookedModel) -> Int[Tensor, "1 pos"]:
+    """Eight token ids that every vocabulary has, none of them among the first, which are often padding and brackets."""
+    length = min(PROBE_LENGTH, getattr(model.cfg, "n_ctx", None) or PROBE_LENGTH)
+    first = 5
+    return torch.arange(first, first + length)[None] % (getattr(model.cfg, "d_vocab", None) or first + length)
+
+
+def difference_from_hugging_face(model: HookedModel, name: str) -> float:
+    """How far a bridge's logits are from Hugging Face's, relative to their size; NaN where they cannot be compared.
+
+    Raises:
+        UnsupportedModelError: if rounding does not explain the difference.
+    """
+    wrapped = getattr(model, "original_model", None)
+    processed = getattr(model, "_weights_processed", False) or getattr(model, "compatibility_mode", False)
+    if not isinstance(wrapped, nn.Module) or processed:
+        return float("nan")
+    first = next(iter(model.parameters()))
+    tokens = probe_tokens(model).to(first.device)
+    with silence(model.hook_dict.values()), torch.no_grad():
+        try:
+            expected = _logits(_without_bridges(wrapped, {})(tokens))
+        except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
+            return float("nan")  # Hugging Face's model does not run like this: there is nothing to compare with
+        actual = _logits(model(tokens))
+    if actual is None or expected is None or actual.shape != expected.shape or not expected.isfinite().all():
+        return float("nan")
+    error, tolerance = _relative_difference(actual, expected), TOLERANCE.get(first.dtype, TOLERANCE[torch.float32])
+    if error <= tolerance:
+        return error
+    if _pieces_were_edited(model):
+        return float("nan")
+    raise UnsupportedModelError(
+        f"{name}: the TransformerBridge is not the Hugging Face model that it wraps. On {tokens.shape[1]} tokens its logits "
+        f"differ by {error:.1e} of their size (rounding explains {tolerance:.0e}), so maps of it would be of another model. "
+        "An option of the configuration may be unknown to TransformerLens, or the bridge was changed outside its HookPoints."
+    )
+
+
+def _without_bridges(module: nn.Module, copies: dict[int, nn.Module]) -> nn.Module:
+    """A copy of a tree of modules, with what bridges wrap in their places and the same tensors."""
+    module = _original(module)
+    if id(module) not in copies:
+        copy: Any = module.__new__(type(module))
+        copies[id(module)] = copy
+        copy.__dict__ = {
+            **vars(module),
+            "_parameters": dict(module._parameters),
+            "_buffers": dict(module._buffers),
+            "_modules": {n: m and _without_bridges(m, copies) for n, m in module._modules.items()},
+        }
+    return copies[id(module)]
+
+
+def _original(module: nn.Module) -> nn.Module:
+    wrapped = module._modules.get("_original_component")
+    return module if wrapped is None else _original(wrapped)
+
+
+def _logits(output: Any) -> Tensor | None:
+    logits = getattr(output, "logits", output)
+    return logits.double() if isinstance(logits, Tensor) else None
+
+
+def _relative_difference(actual: Float[Tensor, "*pos vocab"], expected: Float[Tensor, "*pos vocab"]) -> float:
+    """Over the size of what distinguishes the tokens: a constant added to all logits of a position means nothing."""
+    size = float((expected - expected.mean(dim=-1, keepdim=True)).norm())
+    return float((actual - expected).norm()) / (size or 1.0)
+
+
+def _pieces_were_edited(model: HookedModel) -> bool:
+    """Whether a bridge was trained or edited in the pieces of a matrix, of which Hugging Face's side has the old whole."""
+    for component in model.modules():
+        for split, names in _SPLITS.items():
+            if hasattr(component, split) and getattr(component, "original_component", None) is not None:
+                whole = getattr(component, split)(component.original_component)
+                pieces = [_original(getattr(component, name)) for name in names]
+                if any(not torch.equal(_weight(new), _weight(old)) for new, old in zip(pieces, whole, strict=True)):
+                    return True
+    return False
+
+
+def _weight(linear: nn.Module) -> Tensor:
+    return linear.get_parameter("weight")

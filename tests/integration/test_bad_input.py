@@ -201,13 +201,44 @@ def test_training_mode(ffb: ModuleType) -> None:
 
 
 def test_training_mode_of_one_layer_gives_no_map(ffb: ModuleType) -> None:
-    """Dropout inside one block breaks its identities."""
+    """Dropout inside one block is found, and named."""
     model = tiny.bridge("gpt2", resid_pdrop=0.5)
     model.blocks[1].train()
     assert not model.training
-    torch.manual_seed(0)
-    with pytest.raises(ffb.FFBlockError, match=r"training mode|layer 1: .* does not hold|parts and bias miss"):
+    with pytest.raises(
+        ValueError,
+        match=r"training mode: its dropout \(transformer\.h\.1\.attn\.attn_dropout, p=0\.1\).*model\.eval\(\)",
+    ):
         ffb.contribution_maps(model, TOKENS)
+
+
+DROPPING = [
+    ("llama", {"attention_dropout": 0.3}),
+    ("falcon", {"hidden_dropout": 0.3}),
+    ("bloom", {"hidden_dropout": 0.3}),
+    ("opt", {"dropout": 0.0, "layerdrop": 0.5}),
+    ("mixtral", {"router_jitter_noise": 0.1}),
+]
+
+
+@pytest.mark.parametrize(("family", "options"), DROPPING, ids=[f"{f} {o}" for f, o in DROPPING])
+def test_dropout_that_is_no_module(ffb: ModuleType, family: str, options: dict[str, float]) -> None:
+    """Functional dropout, dropped layers and a router's noise are found too."""
+    with pytest.raises(ValueError, match=r"training mode: its dropout \(.*(drop|jitter)"):
+        ffb.contribution_maps(tiny.bridge(family, **options).train(), TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("family", "options"), [("llama", {}), ("gpt2", {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0})]
+)
+def test_training_mode_without_dropout_is_fine(ffb: ModuleType, family: str, options: dict[str, float]) -> None:
+    """A model that was just trained is in training mode; where nothing drops the maps are those of eval mode."""
+    model = tiny.bridge(family, **options)
+    expected = ffb.contribution_maps(model, TOKENS)
+    maps = ffb.contribution_maps(model.train(), TOKENS)
+    assert model.training
+    for scope in expected.scopes:
+        assert torch.equal(maps[scope], expected[scope])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -317,7 +348,7 @@ def _add(output: Any) -> Any:
 def test_a_module_that_adds_a_constant_gives_no_map(
     ffb: ModuleType, module: str, seen_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A forward replaced outside the HookPoints contradicts the weights, when first seen or later."""
+    """A forward replaced outside the HookPoints contradicts the weights or Hugging Face's run, when first seen or later."""
     model, tokens = tiny.bridge("gpt2"), tiny.tokens("gpt2", 5)
     if seen_before:
         ffb.contribution_maps(model, tokens)
@@ -328,7 +359,7 @@ def test_a_module_that_adds_a_constant_gives_no_map(
         return _add(shipped(self, *args, **kwargs)) if self is inner else shipped(self, *args, **kwargs)
 
     monkeypatch.setattr(changed, "forward", forward)
-    with pytest.raises(ffb.FFBlockError, match=r"layer 1") as error:
+    with pytest.raises(ffb.FFBlockError, match=r"layer 1|is not the Hugging Face model that it wraps") as error:
         ffb.contribution_maps(model, tokens)
     assert isinstance(error.value, (RuntimeError, ArithmeticError))
 

@@ -2,6 +2,8 @@
 
 families.py   which architectures, and the order of their blocks
 refusals.py   every known reason not to decompose a model
+hugging_face.py  is a bridge the Hugging Face model that it wraps?
+protocols.py  what is used of TransformerLens' classes
 model.py      a model recognised, with what was found out about it
 sites.py      which HookPoint carries which tensor
 weights.py    a model's own parameters -> Block

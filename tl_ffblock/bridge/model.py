@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from tl_ffblock.bridge.families import Api, Family, family_of
 from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
 from tl_ffblock.bridge.protocols import HookedModel, HookPoint
-from tl_ffblock.bridge.refusals import refuse
+from tl_ffblock.bridge.refusals import active_dropout, refuse
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.positions import layer_number
@@ -24,7 +24,7 @@ class Memory:
     probed: set[int] = field(default_factory=set)
     """Layers whose identities held on a small run without any hooks."""
     difference: float | None = None
-    """Of its logits from those of the Hugging Face model it wraps, relative; None before both ran, NaN where they cannot."""
+    """Of its logits from those of the Hugging Face model it wraps, relative; None before both have run, NaN where they cannot."""
     products: HeadProducts = field(default_factory=HeadProducts)
     """Products of its heads' output matrices with what follows them."""
 
@@ -90,7 +90,7 @@ def identify(model: Any) -> Model:
     A `Model` is given back as it is.
 
     Raises:
-        InputError: if it is no TransformerLens model, or is in training mode.
+        InputError: if it is no TransformerLens model, or drops activations at random.
         UnsupportedModelError: if it is not decomposed, with the reason.
     """
     if isinstance(model, Model):
@@ -104,8 +104,11 @@ def identify(model: Any) -> Model:
             f"model is a {type(model).__name__}; expected a TransformerLens model: TransformerBridge "
             "(TransformerBridge.boot_transformers(name)), HookedTransformer or HookedEncoder."
         )
-    if model.training:
-        raise InputError("model is in training mode: dropout would change every number. Call model.eval() first.")
+    dropout = active_dropout(model)
+    if dropout is not None:
+        raise InputError(
+            f"model is in training mode: its dropout ({dropout}) would change every number. Call model.eval() first."
+        )
     cfg = model.cfg
     architecture = getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None)
     refuse(model, architecture or type(model).__name__)

@@ -71,7 +71,7 @@ class HookedModel(Protocol):
 
     @property
     def training(self) -> bool:
-        """Whether dropout acts."""
+        """Whether it is in training mode."""
 
     @property
     def hooks(self) -> Callable[..., AbstractContextManager[Any]]:
@@ -88,6 +88,10 @@ class HookedModel(Protocol):
     @property
     def modules(self) -> Callable[[], Iterator[nn.Module]]:
         """The model and every module in it."""
+
+    @property
+    def named_modules(self) -> Callable[[], Iterator[tuple[str, nn.Module]]]:
+        """The model and every module in it, with names."""
 
     @property
     def state_dict(self) -> Callable[..., dict[str, Any]]:

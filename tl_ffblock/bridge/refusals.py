@@ -3,13 +3,27 @@
 What only a run can show is found by the identities (selfcheck.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.nn.modules.dropout import _DropoutNd
 
 from tl_ffblock.bridge.families import FAMILIES, supported
+from tl_ffblock.bridge.protocols import HookedModel
 from tl_ffblock.errors import UnsupportedModelError
+
+_IGNORED_OPTIONS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
+    ("GPT2", "scale_attn_weights=False", lambda config: not config.scale_attn_weights),
+    ("GPTBigCode", "scale_attn_weights=False", lambda config: not config.scale_attn_weights),
+    ("Gemma3", "attn_logit_softcapping", lambda config: getattr(config, "attn_logit_softcapping", None) is not None),
+    (
+        "Bloom",
+        "slow_but_exact=True with pretraining_tp > 1",
+        lambda config: config.slow_but_exact and config.pretraining_tp > 1,
+    ),
+)
+"""Beginning of the architecture's name, an option in words, and whether a Hugging Face configuration has it."""
 
 
 def refuse(model: Any, architecture: str) -> None:
@@ -20,6 +34,27 @@ def refuse(model: Any, architecture: str) -> None:
     """
     for reason in _reasons(model, architecture):
         raise UnsupportedModelError(reason)
+
+
+def active_dropout(model: HookedModel) -> str | None:
+    """The first place where a model drops or disturbs activations at random; None where it does nowhere.
+
+    Training mode alone changes nothing: many models have no dropout, or one of 0.
+    """
+    for name, module in getattr(model, "original_model", model).named_modules():
+        if not module.training:
+            continue
+        place = name.replace("._original_component", "")
+        if isinstance(module, _DropoutNd):
+            if module.p > 0:
+                return f"{place}, p={module.p:g}"
+            continue
+        settings = [*vars(module).items()]  # of functional dropout and of routers' noise
+        settings.append(("hidden_dropout", getattr(vars(module).get("config"), "hidden_dropout", None)))
+        for setting, value in settings:
+            if ("drop" in setting or "jitter" in setting) and isinstance(value, float) and value > 0:
+                return f"{place}.{setting}={value:g}"
+    return None
 
 
 def _reasons(model: Any, architecture: str) -> Iterator[str]:
@@ -39,6 +74,17 @@ def _reasons(model: Any, architecture: str) -> Iterator[str]:
         yield (
             "OPT with do_layer_norm_before=False (OPT-350m) is Post-LN, which TransformerLens cannot run with hooks. "
             "Every other OPT size is supported."
+        )
+    for start, option, is_set in _IGNORED_OPTIONS:
+        if config is not None and architecture.startswith(start) and is_set(config):
+            yield (
+                f"{architecture} with {option} is not supported: TransformerLens does not know the option and runs the model "
+                "without it, so what runs is another model than Hugging Face's."
+            )
+    if architecture.startswith("Gemma3") and getattr(config, "use_bidirectional_attention", False):
+        yield (
+            f"{architecture} with use_bidirectional_attention=True is not supported: its tokens attend to later ones, and "
+            "the family is decomposed as a causal one."
         )
     if getattr(config, "new_decoder_architecture", False):
         yield (

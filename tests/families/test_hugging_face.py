@@ -1,0 +1,141 @@
+"""A bridge is the Hugging Face model that it wraps, or it is refused; a model that is, is never refused."""
+
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from tests import tiny
+
+Bridges = Callable[..., Any]
+IGNORED = [
+    ("gpt2", {"scale_attn_weights": False}),
+    ("gpt_bigcode", {"scale_attn_weights": False}),
+    ("gemma3", {"attn_logit_softcapping": 5.0}),
+    ("bloom", {"pretraining_tp": 2, "slow_but_exact": True}),
+]
+"""Options that the bridges of TransformerLens 3.9 and 4.3 do not know."""
+WORKING = [
+    ("gpt2", {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True}),
+    ("bloom", {"pretraining_tp": 2}),
+    ("bloom", {"apply_residual_connection_post_layernorm": False}),
+    ("mpt", {"attn_config": {"softmax_scale": 0.1}}),
+    ("gemma2", {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 2.0}),
+]
+"""Their neighbours, which they do."""
+PIECES = [("gpt2", "attn", "q"), ("bloom", "attn", "v"), ("phi3", "mlp", "gate"), ("gpt_neox", "attn", "k")]
+
+
+@pytest.fixture(scope="module")
+def hugging_face() -> ModuleType:
+    """bridge/hugging_face.py."""
+    from tl_ffblock.bridge import hugging_face
+
+    return hugging_face
+
+
+@pytest.mark.parametrize(("family", "options"), IGNORED, ids=[f"{f} {o}" for f, o in IGNORED])
+def test_an_ignored_option_is_refused_by_name(
+    ffb: ModuleType, bridge_of: Bridges, family: str, options: dict[str, Any]
+) -> None:
+    """Even where nothing can be compared, as in compatibility mode."""
+    name = next(iter(options))
+    for model in (bridge_of(family, **options), _compatible(bridge_of(family, **options))):
+        with pytest.raises(NotImplementedError, match=rf"{name}.*TransformerLens does not know"):
+            ffb.contribution_maps(model, tiny.tokens(family, 6))
+
+
+@pytest.mark.parametrize(("family", "options"), IGNORED, ids=[f"{f} {o}" for f, o in IGNORED])
+def test_an_ignored_option_shows_in_the_logits(
+    hugging_face: ModuleType, bridge_of: Bridges, family: str, options: dict[str, Any]
+) -> None:
+    """The comparison finds each of them without knowing its name."""
+    with pytest.raises(NotImplementedError, match=r"is not the Hugging Face model that it wraps.*8 tokens.*differ by"):
+        hugging_face.difference_from_hugging_face(bridge_of(family, **options), family)
+
+
+@pytest.mark.parametrize(("family", "options"), WORKING, ids=[f"{f} {o}" for f, o in WORKING])
+def test_options_that_are_known_are_not_refused(
+    ffb: ModuleType, bridge_of: Bridges, family: str, options: dict[str, Any]
+) -> None:
+    """The same families with options that TransformerLens runs."""
+    ffb.contribution_maps(bridge_of(family, **options), tiny.tokens(family, 6))
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float32,
+        torch.bfloat16,
+        pytest.param(torch.float64, marks=pytest.mark.slow),
+        pytest.param(torch.float16, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_no_false_alarm(
+    bridge_of: Bridges, identify: Callable[[Any], Any], every_family: str, dtype: torch.dtype
+) -> None:
+    """Every family, in every dtype, stays well below the tolerance; only what Hugging Face cannot run is not compared."""
+    from tl_ffblock.bridge.hugging_face import TOLERANCE
+
+    difference = identify(bridge_of(every_family, dtype=dtype)).memory.difference
+    if (every_family, dtype) == ("xglm", torch.float64):
+        assert difference != difference  # Hugging Face's eager attention overflows
+    else:
+        assert difference < TOLERANCE[dtype] / 5
+
+
+def test_the_model_is_left_as_it_was(bridge_of: Bridges, identify: Callable[[Any], Any]) -> None:
+    """Modules, parameters, hooks: each is the same object after the comparison, and users' callbacks did not fire."""
+    model, fired = bridge_of("gpt2"), []
+    model.add_hook("blocks.0.hook_resid_post", lambda tensor, hook: fired.append(hook.name))
+    before = [(name, id(module)) for name, module in model.original_model.named_modules()]
+    weights = [(name, id(weight)) for name, weight in model.original_model.named_parameters()]
+    identify(model)
+    assert [(name, id(module)) for name, module in model.original_model.named_modules()] == before
+    assert [(name, id(weight)) for name, weight in model.original_model.named_parameters()] == weights
+    assert not fired
+    model(tiny.tokens("gpt2", 4)[None])
+    assert fired == ["blocks.0.hook_out"]
+
+
+def test_it_costs_two_runs_once(ffb: ModuleType, bridge_of: Bridges) -> None:
+    """Hugging Face's side runs once a model, whatever is asked afterwards."""
+    model, tokens = bridge_of("llama"), tiny.tokens("llama", 6)
+    runs: list[int] = []
+    norm = model.original_model.model.norm.original_component
+    norm.register_forward_hook(lambda module, args, output: runs.append(args[0].shape[1]))
+    ffb.contribution_maps(model, tokens)
+    first = len(runs)
+    ffb.contribution_maps(model, tokens)
+    assert runs[:first].count(8) <= 2
+    assert runs[first:].count(8) == 0
+
+
+@pytest.mark.parametrize(("family", "owner", "piece"), PIECES)
+def test_a_trained_bridge_is_not_taken_for_another_model(
+    ffb: ModuleType, bridge_of: Bridges, identify: Callable[[Any], Any], family: str, owner: str, piece: str
+) -> None:
+    """Where a bridge holds pieces of one matrix, training moves them and not Hugging Face's whole."""
+    model = bridge_of(family)
+    with torch.no_grad():
+        component = getattr(getattr(model.blocks[1], owner), piece).original_component
+        component.weight.add_(0.3 * torch.randn_like(component.weight))
+    assert not identify(model).memory.difference > 1e-5  # equal where the pieces are views, else not compared
+    ffb.contribution_maps(model, tiny.tokens(family, 6))
+
+
+def test_not_compared(bridge_of: Bridges, identify: Callable[[Any], Any]) -> None:
+    """Processed weights and compatibility mode are edits on purpose."""
+    difference = identify(_compatible(bridge_of("llama"))).memory.difference
+    assert difference != difference
+
+
+def _compatible(model: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.enable_compatibility_mode()
+    return model

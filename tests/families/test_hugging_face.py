@@ -128,6 +128,22 @@ def test_a_trained_bridge_is_not_taken_for_another_model(
     ffb.contribution_maps(model, tiny.tokens(family, 6))
 
 
+def test_it_can_run_before(bridge_of: Bridges, identify: Callable[[Any], Any]) -> None:
+    """TransformerLens adds callbacks of its own in a bridge's first run: they are not taken for a user's."""
+    model = bridge_of("llama")
+    model(tiny.tokens("llama", 4)[None])
+    assert identify(model).memory.difference < 1e-5
+
+
+def test_callbacks_of_torch_put_it_off(bridge_of: Bridges, identify: Callable[[Any], Any]) -> None:
+    """A callback on a module that is no HookPoint may be an edit: the comparison waits until it is gone."""
+    model = bridge_of("gpt2")
+    handle = model.blocks[1].ln2.register_forward_hook(lambda module, args, output: output + 0.5)
+    assert identify(model).memory.difference is None
+    handle.remove()
+    assert identify(model).memory.difference < 1e-5
+
+
 def test_not_compared(bridge_of: Bridges, identify: Callable[[Any], Any]) -> None:
     """Processed weights and compatibility mode are edits on purpose."""
     difference = identify(_compatible(bridge_of("llama"))).memory.difference

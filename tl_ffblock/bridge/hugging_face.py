@@ -95,7 +95,9 @@ def _is_component(module: nn.Module) -> bool:
 
 
 def _has_callbacks(module: nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+    """Whether callbacks of torch sit on it, but those that TransformerLens puts there."""
+    callbacks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    return any(not str(getattr(callback, "__module__", "")).startswith("transformer_lens.") for callback in callbacks)
 
 
 def _original(module: nn.Module) -> nn.Module:

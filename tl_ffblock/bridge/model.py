@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, SupportsIndex, get_args
+from typing import SupportsIndex, get_args
 from weakref import WeakKeyDictionary
 
 from tl_ffblock.bridge.families import Api, Family, family_of
@@ -70,21 +70,20 @@ class ModelLabel:
     dtype: str
 
 
-def label_of(model: Any) -> ModelLabel:
+def label_of(model: object) -> ModelLabel:
     """Names for a report on a model that may be refused; "?" for what it does not say."""
     cfg = getattr(model, "cfg", None)
     architecture = str(getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None) or "?")
     name = str(getattr(cfg, "model_name", None) or architecture)
-    return ModelLabel(
-        name, architecture, type(model).__name__, _dtype_of(model) if hasattr(model, "parameters") else "?"
-    )
+    return ModelLabel(name, architecture, type(model).__name__, _dtype_of(model))
 
 
-def _dtype_of(model: Any) -> str:
-    return str(next(model.parameters()).dtype).removeprefix("torch.")
+def _dtype_of(model: object) -> str:
+    parameters = getattr(model, "parameters", None)
+    return "?" if parameters is None else str(next(parameters()).dtype).removeprefix("torch.")
 
 
-def identify(model: Any) -> Model:
+def identify(model: HookedModel | Model) -> Model:
     """Recognise a TransformerLens model by its class, architecture and the structure of its blocks.
 
     A `Model` is given back as it is.

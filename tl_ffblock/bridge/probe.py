@@ -8,13 +8,13 @@ import torch
 
 from tl_ffblock.bridge.assembly import CaptureSpec
 from tl_ffblock.bridge.collector import collecting
+from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.selfcheck import check_once
 from tl_ffblock.bridge.taps import silence
 
-_PROBE_TOKENS = 8
-_PROBE_TOLERANCE = {torch.float64: 1e-6, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+_TOLERANCE = {torch.float64: 1e-6, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """Relative error of the identities on the clean run, by the model's dtype; else 1e-4."""
 
 
@@ -26,11 +26,9 @@ def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
     """
     if model.memory.probed.issuperset(layers):
         return
-    length = min(_PROBE_TOKENS, getattr(model.hooked.cfg, "n_ctx", None) or _PROBE_TOKENS)
-    tokens = torch.arange(5, 5 + length)[None] % (getattr(model.hooked.cfg, "d_vocab", None) or 5 + length)
-    rtol = _PROBE_TOLERANCE.get(next(model.hooked.parameters()).dtype, 1e-4)
+    rtol = _TOLERANCE.get(next(model.hooked.parameters()).dtype, 1e-4)
     with silence(model.hook_points.values()), collecting(model, CaptureSpec(layers, dtype)) as records:
-        forward(model, Batch(tokens))
+        forward(model, Batch(probe_tokens(model.hooked)))
     for layer in layers:
         check_once(model, records[layer].sequence(0), rtol)
     model.memory.probed.update(layers)

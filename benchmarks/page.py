@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from tl_ffblock.layer.scopes import scope_names
-from tl_ffblock.page import page
 from tl_ffblock.page.bundle import circuitsvis
-from tl_ffblock.results.maps import ContributionMaps, ScopeTable
+from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.scope_table import ScopeTable
 
 SIZES = (9, 16, 32, 64, 128)
 LAYERS = 12
@@ -74,7 +74,7 @@ def time_page(browser: Any, n: int, causal: bool, folder: Path, repeats: int) ->
     """Make one page and open it several times."""
     maps = result(n, causal)
     start = time.perf_counter()
-    html = page(maps)
+    html = maps.to_html()
     made = time.perf_counter() - start
     path = folder / f"{n}.html"
     path.write_text(html, encoding="utf-8")

@@ -24,7 +24,8 @@ from tl_ffblock.layer.scopes import select_scopes
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import Decomposition, decompose_record
 from tl_ffblock.progress import Progress
-from tl_ffblock.results.maps import TABLES, ContributionMaps, ScopeTable
+from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.scope_table import TABLES, ScopeTable
 from tl_ffblock.signatures import spelled_out
 
 

@@ -46,3 +46,9 @@ class MapFileError(FFBlockError, ValueError):
 
 class ProcessedWeightsWarning(UserWarning):
     """The model's weights were folded or centred: norms are then of the processed model."""
+
+
+def brief(value: object, most: int = 80) -> str:
+    """A value as an error shows it: its repr, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 3] + "..."

@@ -5,9 +5,17 @@ import io
 import itertools
 import struct
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 
 import pytest
 import torch
+
+from tests.page.screen import Builder, Shower
+from tl_ffblock.layer.scopes import STEPS
+from tl_ffblock.page import iframe
+from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.measures import contextualization_change
+from tl_ffblock.results.tokens import visible
 
 pytestmark = pytest.mark.browser
 
@@ -19,24 +27,24 @@ SIZES = pytest.mark.parametrize("n", [6, 40], ids=["circuitsvis", "canvas"])
 TAGS = {"svg": "{http://www.w3.org/2000/svg}"}
 
 
-def number(text):
+def number(text: str) -> float:
     """A number as the page writes it."""
     return float(text.replace("−", "-").replace("\u00a0%", "").replace(" %", ""))
 
 
-def close(colour, expected):
+def close(colour: Sequence[int], expected: Sequence[int]) -> bool:
     """Whether two colours are the same up to rounding."""
     return all(abs(a - b) <= COLOUR for a, b in zip(colour, expected, strict=True))
 
 
-def planted(maps, scope, query, key, value):
+def planted(maps: ContributionMaps, scope: str, query: int, key: int, value: float) -> ContributionMaps:
     """The same result with one value put in at every layer."""
     maps[scope][:, maps.queries.index(query), key] = value
     return maps
 
 
 @SIZES
-def test_the_page_asks_nothing_of_any_network(build, show, n):
+def test_the_page_asks_nothing_of_any_network(build: Builder, show: Shower, n: int) -> None:
     """Opening, hovering and changing layer and step request the page's own file and nothing else."""
     screen = show(build(n))
     screen.choose("layers", 1)
@@ -61,10 +69,8 @@ HOSTILE = (
 )
 
 
-def test_hostile_tokens_are_text(build, show):
+def test_hostile_tokens_are_text(build: Builder, show: Shower) -> None:
     """Script, markup, white space, zero-width and right-to-left tokens run nothing and are all there to read."""
-    from tl_ffblock.results.tokens import visible
-
     screen = show(build(len(HOSTILE), tokens=HOSTILE, model="<b onclick=x>"))
     n = len(HOSTILE)
     for position in range(n):
@@ -79,7 +85,7 @@ def test_hostile_tokens_are_text(build, show):
 
 
 @SIZES
-def test_the_tooltip_gives_the_numbers_of_the_maps(build, show, n):
+def test_the_tooltip_gives_the_numbers_of_the_maps(build: Builder, show: Shower, n: int) -> None:
     """Norm and share before, after and their difference are the result's own, to the digits shown."""
     maps = build(n)
     screen = show(maps, layer=1, scope="AtbLnFf")
@@ -96,7 +102,7 @@ def test_the_tooltip_gives_the_numbers_of_the_maps(build, show, n):
 
 
 @SIZES
-def test_a_planted_maximum_stands_at_its_row_and_column(build, show, n):
+def test_a_planted_maximum_stands_at_its_row_and_column(build: Builder, show: Shower, n: int) -> None:
     """A value at query 3, key 1 is the darkest cell in row 3, column 1, is read there, and row 1, column 3 is not it."""
     maps = build(n, causal=False)
     for query, key, scope, other in ((3, 1, "AtbLnFf", "AtbLn"), (2, 4, "AtbLn", "AtbLnFf")):
@@ -113,7 +119,7 @@ def test_a_planted_maximum_stands_at_its_row_and_column(build, show, n):
 
 
 @SIZES
-def test_cells_have_the_colours_of_the_legend(build, show, n):
+def test_cells_have_the_colours_of_the_legend(build: Builder, show: Shower, n: int) -> None:
     """Both ways of drawing give every cell the colour of its value on the shown scale."""
     maps = build(n, causal=False)
     screen = show(maps, layer=0, scope="Attn")
@@ -135,7 +141,7 @@ def test_cells_have_the_colours_of_the_legend(build, show, n):
 
 @SIZES
 @pytest.mark.parametrize("causal", [True, False])
-def test_only_a_causal_model_has_cells_out_of_reach(build, show, n, causal):
+def test_only_a_causal_model_has_cells_out_of_reach(build: Builder, show: Shower, n: int, causal: bool) -> None:
     """Above the diagonal a causal model's cells are hatched and named unreachable; a bidirectional one has all its cells."""
     screen = show(build(n, causal=causal))
     hatched = screen.page.evaluate(
@@ -152,10 +158,8 @@ def test_only_a_causal_model_has_cells_out_of_reach(build, show, n, causal):
     assert ("Not reachable" in screen.hover("after", 1, 3, (n, n))["text"]) == causal
 
 
-def test_every_layer_and_step_of_every_order_draws(build, show):
+def test_every_layer_and_step_of_every_order_draws(build: Builder, show: Shower) -> None:
     """Each choice shows one map, or before, after and difference where the step has a before; nothing is complained of."""
-    from tl_ffblock.layer.scopes import STEPS
-
     for order, steps in STEPS.items():
         screen = show(build(5, order=order, layers=(1, 4)))
         for layer, step in zip(itertools.cycle((1, 4)), steps):
@@ -167,7 +171,7 @@ def test_every_layer_and_step_of_every_order_draws(build, show):
 
 
 @SIZES
-def test_the_csv_holds_the_data(build, show, n):
+def test_the_csv_holds_the_data(build: Builder, show: Shower, n: int) -> None:
     """Every reachable cell of both scopes with its tokens, and the bias of every row, as in the result."""
     maps = build(n, tokens=tuple(f'a"b,{i}' for i in range(n)))
     screen = show(maps, layer=1, scope="AtbLnFf")
@@ -187,7 +191,7 @@ def test_the_csv_holds_the_data(build, show, n):
     assert biases == pytest.approx(maps.bias["AtbLnFf", 1].tolist(), **SENT)
 
 
-def test_the_svg_has_a_rectangle_for_every_cell(build, show):
+def test_the_svg_has_a_rectangle_for_every_cell(build: Builder, show: Shower) -> None:
     """The file parses, is inert, and its darkest cell stands where the maximum was planted."""
     maps = planted(build(6, causal=False), "Attn", 3, 1, 9.0)
     screen = show(maps, layer=0, scope="Attn")
@@ -205,7 +209,7 @@ def test_the_svg_has_a_rectangle_for_every_cell(build, show):
 
 
 @SIZES
-def test_the_png_is_a_picture(build, show, n):
+def test_the_png_is_a_picture(build: Builder, show: Shower, n: int) -> None:
     """The file is a PNG of more than the maps' size, twice the resolution of the page."""
     screen = show(build(n))
     name, content = screen.save("png")
@@ -214,7 +218,7 @@ def test_the_png_is_a_picture(build, show, n):
     assert width > 600 and height > 500 and len(content) > 10_000
 
 
-def test_a_choice_of_rows_shows_these_rows(build, show):
+def test_a_choice_of_rows_shows_these_rows(build: Builder, show: Shower) -> None:
     """With a subset of queries, rows carry their own positions and columns cannot be normalised."""
     maps = build(12, queries=(2, 7, 11))
     screen = show(maps, layer=0, scope="AtbLnFf")
@@ -224,14 +228,14 @@ def test_a_choice_of_rows_shows_these_rows(build, show):
     assert screen.page.locator("#normalise input[value=column]").is_disabled()
 
 
-def test_a_choice_of_scopes_shows_single_maps(build, show):
+def test_a_choice_of_scopes_shows_single_maps(build: Builder, show: Shower) -> None:
     """A step whose before-scope is absent shows its own map alone."""
     screen = show(build(4, scopes=("Atb", "AtbLnFf")), scope="AtbLnFf")
     assert screen.page.locator(".panel").count() == 1
     assert screen.page.locator(".bar").count() == 0
 
 
-def test_a_difference_shows_one_signed_map(build, show):
+def test_a_difference_shows_one_signed_map(build: Builder, show: Shower) -> None:
     """A difference of two results: one map a scope, both signs coloured, no bars, numbers with their sign."""
     one, two = build(6, causal=False), build(6, causal=False)
     planted(one, "Atb", 3, 1, 30.0)
@@ -243,7 +247,7 @@ def test_a_difference_shows_one_signed_map(build, show):
     assert number(screen.hover("only", 1, 4, (6, 6))["numbers"]["norm"][0]) < 0
 
 
-def test_a_click_reads_the_sentence_from_that_row(build, show):
+def test_a_click_reads_the_sentence_from_that_row(build: Builder, show: Shower) -> None:
     """Clicking a row marks its token and colours the others by that row; later tokens of a causal model stay plain."""
     maps = planted(build(6), "AtbLnFf", 4, 2, 50.0)
     screen = show(maps, layer=0, scope="AtbLnFf")
@@ -255,7 +259,7 @@ def test_a_click_reads_the_sentence_from_that_row(build, show):
     assert "later" in chips.nth(5).get_attribute("class")
 
 
-def test_the_keyboard_reads_cells(build, show):
+def test_the_keyboard_reads_cells(build: Builder, show: Shower) -> None:
     """Arrow keys on a focused map walk its cells, Enter pins the row, arrows on the layers change the layer."""
     screen = show(build(5, causal=False), layer=0)
     screen.page.locator(".panel[data-role=before]").focus()
@@ -272,10 +276,8 @@ def test_the_keyboard_reads_cells(build, show):
     assert screen.page.locator("#layers input:checked").get_attribute("value") == "1"
 
 
-def test_a_bar_leads_to_its_layer_and_step(build, show):
+def test_a_bar_leads_to_its_layer_and_step(build: Builder, show: Shower) -> None:
     """Clicking a bar chooses both its layer and its step, and its title is the measured change."""
-    from tl_ffblock.results.measures import contextualization_change
-
     maps = build(6, layers=(0, 3))
     screen = show(maps, layer=0)
     bar = screen.page.locator("#steps .card").nth(2).locator(".bar").nth(1)
@@ -287,7 +289,7 @@ def test_a_bar_leads_to_its_layer_and_step(build, show):
     assert screen.page.locator("#steps input:checked").get_attribute("value") == "AtbLn"
 
 
-def test_bias_and_remainder_stand_beside_the_map(build, show):
+def test_bias_and_remainder_stand_beside_the_map(build: Builder, show: Shower) -> None:
     """Their columns are labelled and give each row's norm; the remainder's is there only when it is not zero."""
     maps = build(5, remainder=0.5)
     screen = show(maps, layer=0, scope="Attn")
@@ -299,7 +301,7 @@ def test_bias_and_remainder_stand_beside_the_map(build, show):
     assert "remainder" not in show(build(5)).page.locator(".panel").first.inner_text()
 
 
-def test_the_diagonal_does_not_set_the_scale(build, show):
+def test_the_diagonal_does_not_set_the_scale(build: Builder, show: Shower) -> None:
     """By default the scale ends at the largest off-diagonal cell and says so; hiding the diagonal says that."""
     screen = show(build(6), scope="Attn")
     legend = " ".join(screen.page.locator(".panel text").all_text_contents())
@@ -310,11 +312,9 @@ def test_the_diagonal_does_not_set_the_scale(build, show):
     assert "≥" not in legend and "Diagonal hidden." in legend
 
 
-def test_a_notebook_frame_draws_and_saves(build, show):
+def test_a_notebook_frame_draws_and_saves(build: Builder, show: Shower) -> None:
     """Inside its sandboxed frame the page draws, reaches nothing, and can still save a picture."""
-    from tl_ffblock.page import iframe, page
-
-    screen = show(html=f"<!doctype html><body>{iframe(page(build(6))).data}", width=900)
+    screen = show(html=f"<!doctype html><body>{iframe(build(6).to_html()).data}", width=900)
     frame = screen.page.frame_locator("iframe")
     frame.locator("body[data-state=drawn]").wait_for()
     assert frame.locator(".panel canvas").count() == 3
@@ -327,7 +327,7 @@ def test_a_notebook_frame_draws_and_saves(build, show):
 
 @pytest.mark.parametrize("width", [900, 1100, 1920])
 @pytest.mark.parametrize("n", [9, 128])
-def test_nothing_sticks_out_of_the_page(build, show, n, width):
+def test_nothing_sticks_out_of_the_page(build: Builder, show: Shower, n: int, width: int) -> None:
     """From a notebook's width to a full screen the maps fit and do not overlap."""
     screen = show(build(n), width=width)
     boxes = [panel.bounding_box() for panel in screen.page.locator(".panel").all()]

@@ -2,14 +2,15 @@
 
 import pytest
 
+from tests.page.screen import Builder, Shower
+from tl_ffblock.interventions.patched import PatchedMaps
+
 pytestmark = pytest.mark.browser
 TABS = ["clean", "corrupted", "patched", "patched − corrupted", "clean − patched"]
 
 
-def test_every_tab_draws_its_own_maps(build, show):
+def test_every_tab_draws_its_own_maps(build: Builder, show: Shower) -> None:
     """Five tabs, each a drawn page of its own run or difference; nothing is asked of a network, nothing fails."""
-    from tl_ffblock.interventions.patched import PatchedMaps
-
     n = 6
     runs = PatchedMaps(*(build(n, tokens=tuple(f"{name}{i}" for i in range(n))) for name in "abc"))
     for maps, value in ((runs.clean, 11.75), (runs.corrupted, 23.5), (runs.patched, 58.25)):

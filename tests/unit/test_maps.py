@@ -1,7 +1,6 @@
-"""The labelled result: indexing, difference, saving, showing."""
+"""The labelled result: indexing, arithmetic, comparison, saving, showing."""
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from tl_ffblock.errors import InputError, MapFileError
+from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.saving import LABELS, write_maps
+from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tokens import visible
+
 TOKENS = ("[CLS]", "a b", "\n", "", "é")
 LAYERS_HELD = "there are layers 1, 4 (negative numbers count from the end)"
 
 
-def make(seed: int = 0, **changes: Any) -> Any:
+def make(seed: int = 0, **changes: Any) -> ContributionMaps:
     """A small result with random numbers: two layers, two scopes, three of five queries."""
-    from tl_ffblock.results.maps import ContributionMaps, ScopeTable
-
     generator = torch.Generator().manual_seed(seed)
     layers, queries = (1, 4), (4, 0, 2)
 
@@ -41,18 +44,18 @@ def make(seed: int = 0, **changes: Any) -> Any:
 
 
 @pytest.fixture
-def maps() -> Any:
+def maps() -> ContributionMaps:
     """The result most tests look at."""
     return make()
 
 
-def tables(maps: Any) -> dict[str, Tensor]:
+def tables(maps: ContributionMaps) -> dict[str, Tensor]:
     """Every tensor of a result by name."""
     names = ("values", "bias", "remainder", "completeness")
     return {f"{name}.{scope}": tensor for name in names for scope, tensor in getattr(maps, name).items()}
 
 
-def test_a_layer_is_indexed_by_the_models_own_number(maps: Any) -> None:
+def test_a_layer_is_indexed_by_the_models_own_number(maps: ContributionMaps) -> None:
     """`maps[scope, layer]` is the row of that layer in `maps[scope]`, for maps and for numbers per query."""
     assert maps["AtbFf"].shape == (2, 3, 5)
     torch.testing.assert_close(maps["AtbFf", 4], maps["AtbFf"][1], rtol=0, atol=0)
@@ -76,7 +79,7 @@ def test_a_layer_is_indexed_by_the_models_own_number(maps: Any) -> None:
         (("Atb", True), f"no layer True here; {LAYERS_HELD}"),
     ],
 )
-def test_a_missing_key_says_what_there_is(maps: Any, key: Any, text: str) -> None:
+def test_a_missing_key_says_what_there_is(maps: ContributionMaps, key: Any, text: str) -> None:
     """KeyErrors list the scopes or layers, without the quotes that Python puts around a KeyError's text."""
     for table in (maps, maps.completeness):
         with pytest.raises(KeyError) as error:
@@ -84,13 +87,13 @@ def test_a_missing_key_says_what_there_is(maps: Any, key: Any, text: str) -> Non
         assert str(error.value) == text
 
 
-def test_worst_completeness_names_its_place(maps: Any) -> None:
+def test_worst_completeness_names_its_place(maps: ContributionMaps) -> None:
     """The largest error with scope, model layer and query position, not with row and column of a tensor."""
     maps.completeness["AtbFf"][1, 2] = 0.5
     assert maps.worst_completeness() == (0.5, "AtbFf", 4, 2)
 
 
-def test_difference_is_signed_cell_by_cell(maps: Any) -> None:
+def test_difference_is_signed_cell_by_cell(maps: ContributionMaps) -> None:
     """Values, bias and remainder are subtracted; the completeness error is the larger of the two."""
     other = make(1)
     difference = maps - other
@@ -104,34 +107,120 @@ def test_difference_is_signed_cell_by_cell(maps: Any) -> None:
     assert (maps["Atb"] >= 0).all(), "the operands stay as they were"
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"tokens": ("x",) * 5}, "different tokens"),
-        ({"queries": (4, 0, 1)}, "different queries"),
-        ({"layers": (1, 3)}, "different layers"),
-        ({"order": "pre_ln"}, "different order"),
-    ],
-)
-def test_difference_of_other_cells_is_refused(maps: Any, change: dict[str, Any], text: str) -> None:
-    """Two results that do not describe the same cells have no difference."""
-    from tl_ffblock.errors import InputError
-
-    with pytest.raises(InputError, match=text):
-        maps - make(**change)
+OTHER_CELLS = [
+    ({"tokens": ("x",) * 6}, "of 5 and of 6 tokens: use texts of equally many"),
+    ({"queries": (4, 0, 1)}, "different queries"),
+    ({"layers": (1, 3)}, "different layers"),
+    ({"order": "pre_ln"}, "different order"),
+    ({"causal": True}, "different causal: False against True"),
+]
 
 
-def test_difference_with_something_else_is_a_type_error(maps: Any) -> None:
-    """Python's own error, as for any two types that do not subtract."""
-    with pytest.raises(TypeError, match="unsupported operand"):
-        maps - 1
+@pytest.mark.parametrize(("change", "text"), OTHER_CELLS)
+@pytest.mark.parametrize("verb", ["subtract", "add", "average"])
+def test_results_of_other_cells_do_not_combine(
+    maps: ContributionMaps, verb: str, change: dict[str, Any], text: str
+) -> None:
+    """Two results that do not describe the same cells have no difference, sum or mean."""
+    other = make(**change)
+    combine = {"subtract": lambda: maps - other, "add": lambda: maps + other}
+    with pytest.raises(InputError, match=f"cannot {verb} maps .*{text}"):
+        combine.get(verb, lambda: ContributionMaps.mean([maps, other]))()
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("other", [1, "maps", None], ids=repr)
+def test_arithmetic_with_something_else_is_a_type_error(maps: ContributionMaps, other: Any) -> None:
+    """Python's own error, as for any two types that do not add or subtract; only numbers scale."""
+    for operation in (lambda: maps - other, lambda: maps + other, lambda: maps * maps, lambda: maps / "2"):
+        with pytest.raises(TypeError, match="unsupported operand|can't multiply"):
+            operation()
+
+
+def test_arithmetic_is_that_of_the_numbers(maps: ContributionMaps) -> None:
+    """Sum, multiples and quotients cell by cell in values, bias and remainder; relative errors are not scaled."""
+    other = make(1)
+    expected = {
+        "values": maps["Atb"] + other["Atb"],
+        "bias": maps.bias["Atb"] + other.bias["Atb"],
+        "remainder": maps.remainder["Atb"] + other.remainder["Atb"],
+    }
+    for name, rows in expected.items():
+        torch.testing.assert_close(getattr(maps + other, name)["Atb"], rows, rtol=0, atol=0)
+        torch.testing.assert_close(getattr(2 * maps, name)["Atb"], 2 * getattr(maps, name)["Atb"], rtol=0, atol=0)
+    assert maps * 4 / 4 == maps
+    assert maps + maps == maps * 2 == 2.0 * maps
+    assert not (maps + other).signed
+    assert (maps * -1).signed
+    assert (maps - other + maps).signed
+    with pytest.raises(ZeroDivisionError, match="contribution maps divided by zero"):
+        maps / 0
+
+
+def test_the_mean_of_results_is_the_mean_of_their_numbers() -> None:
+    """As of the stacked tensors; the completeness error kept is the worst of all; a mean of one is that one."""
+    results = [make(seed) for seed in range(4)]
+    mean = ContributionMaps.mean(iter(results))
+    for name in ("values", "bias", "remainder"):
+        stacked = torch.stack([getattr(maps, name)["AtbFf"] for maps in results])
+        torch.testing.assert_close(getattr(mean, name)["AtbFf"], stacked.mean(0))
+    worst = torch.stack([maps.completeness["AtbFf"] for maps in results]).amax(0)
+    torch.testing.assert_close(mean.completeness["AtbFf"], worst, rtol=0, atol=0)
+    assert ContributionMaps.mean([results[0]]) == results[0]
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("results", [[], [1, 2], ["maps"]], ids=repr)
+def test_the_mean_of_nothing_is_refused(results: Any) -> None:
+    """No result, or something else, has no mean."""
+    with pytest.raises(InputError, match="mean: expected one result or more"):
+        ContributionMaps.mean(results)
+
+
+def test_labels_that_differ_are_joined(maps: ContributionMaps) -> None:
+    """Where tokens, model or settings differ the result says both; three names at most."""
+    words = [make(tokens=("[CLS]", word, "x", "y", "z"), model=word) for word in ("she", "he", "he", "it", "they")]
+    assert (words[0] - words[1]).tokens[:3] == ("[CLS]", "she→he", "x")
+    assert (words[0] + words[1]).tokens[1] == "she|he"
+    mean = ContributionMaps.mean(words)
+    assert (mean.tokens[1], mean.model) == ("she|he|it|…", "she|he|it|…")
+    captum = make(provenance={"method": "captum, 50 steps"})
+    assert (maps + captum).provenance == {"method": "exact|captum, 50 steps"}
+    assert (maps + maps).tokens == TOKENS
+
+
+def test_equal_means_equal_labels_and_numbers(tmp_path: Path, maps: ContributionMaps) -> None:
+    """A loaded result equals the saved one, NaN included; one other number, label or type and it does not."""
+    maps["Atb"][0, 0, 0] = float("nan")
+    assert ContributionMaps.load(maps.save(tmp_path / "maps")) == maps
+    moved = ContributionMaps.load(tmp_path / "maps")
+    moved.bias["AtbFf"][1, 2] += 1e-6
+    assert moved != maps
+    changes: list[dict[str, Any]] = [
+        {"tokens": tuple("abcde")},
+        {"model": "other"},
+        {"signed": True},
+        {"provenance": {}},
+        {"values": maps.values.each(Tensor.double)},
+    ]
+    for change in changes:
+        assert dataclasses.replace(maps, **change) != maps
+    assert maps != "maps"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(maps)
+
+
+def test_a_result_is_no_list(maps: ContributionMaps) -> None:
+    """Iterating says over what one can iterate; `len` has no meaning either."""
+    with pytest.raises(TypeError, match=r"maps of one sequence: iterate over maps\.scopes or maps\.layers"):
+        list(maps)
+    with pytest.raises(TypeError, match="no len"):
+        len(maps)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_saved_and_loaded_are_equal_bit_by_bit(tmp_path: Path, dtype: torch.dtype) -> None:
     """Every number, label and setting comes back, NaN, infinity, negative zero and odd tokens included."""
-    from tl_ffblock.results.maps import ContributionMaps, ScopeTable
-
     maps = make()
     values = ScopeTable({s: t.to(dtype) for s, t in maps.values.items()}, maps.layers)
     maps = dataclasses.replace(maps, values=values, signed=True)
@@ -147,10 +236,8 @@ def test_saved_and_loaded_are_equal_bit_by_bit(tmp_path: Path, dtype: torch.dtyp
 
 
 @pytest.mark.parametrize("place", [0.15, 0.5, 0.9, 0.999], ids=str)
-def test_a_changed_byte_is_noticed(tmp_path: Path, maps: Any, place: float) -> None:
+def test_a_changed_byte_is_noticed(tmp_path: Path, maps: ContributionMaps, place: float) -> None:
     """One flipped byte in header or numbers, and the file is refused."""
-    from tl_ffblock.errors import MapFileError
-
     path = maps.save(tmp_path / "maps.safetensors")
     data = bytearray(path.read_bytes())
     data[int(len(data) * place)] ^= 0x01
@@ -160,33 +247,25 @@ def test_a_changed_byte_is_noticed(tmp_path: Path, maps: Any, place: float) -> N
 
 
 @pytest.mark.parametrize("kept", [0, 4, 100, -1])
-def test_a_truncated_file_is_refused(tmp_path: Path, maps: Any, kept: int) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path, maps: ContributionMaps, kept: int) -> None:
     """A file that ends early is not a readable safetensors file, and the path is named."""
-    from tl_ffblock.errors import MapFileError
-
     path = maps.save(tmp_path / "maps.safetensors")
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(MapFileError, match=r"maps\.safetensors is not a readable safetensors file"):
         type(maps).load(path)
 
 
-def test_another_version_is_refused(tmp_path: Path, maps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_is_refused(tmp_path: Path, maps: ContributionMaps) -> None:
     """A file of a later format is not guessed at."""
-    import tl_ffblock.results.maps as module
-    from tl_ffblock.errors import MapFileError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "FORMAT_VERSION", 99)
-        path = maps.save(tmp_path / "maps.safetensors")
+    path = tmp_path / "maps.safetensors"
+    write_maps(path, {name: getattr(maps, name) for name in LABELS}, tables(maps), version=99)
     with pytest.raises(MapFileError, match="has format version '99', this library reads 1: make it again"):
         type(maps).load(path)
 
 
-def test_a_foreign_safetensors_file_is_refused(tmp_path: Path, maps: Any) -> None:
+def test_a_foreign_safetensors_file_is_refused(tmp_path: Path, maps: ContributionMaps) -> None:
     """Model weights are no maps."""
     from safetensors.torch import save_file
-
-    from tl_ffblock.errors import MapFileError
 
     save_file({"weight": torch.zeros(3)}, tmp_path / "model.safetensors")
     with pytest.raises(MapFileError, match="holds no contribution maps"):
@@ -203,42 +282,32 @@ def test_a_foreign_safetensors_file_is_refused(tmp_path: Path, maps: Any) -> Non
     ],
 )
 def test_a_header_that_contradicts_its_tensors_is_refused(
-    tmp_path: Path, maps: Any, change: dict[str, Any], text: str
+    tmp_path: Path, maps: ContributionMaps, change: dict[str, Any], text: str
 ) -> None:
     """Also with a right checksum: what the header says must fit the tensors."""
-    from safetensors.torch import save_file
-
-    from tl_ffblock.errors import MapFileError
-    from tl_ffblock.results.maps import _digest
-
-    header = {name: getattr(maps, name) for name in ("tokens", "layers", "order", "queries", "causal", "scopes")}
-    header |= {"model": "toy", "signed": False, "provenance": {}} | change
-    if header["tokens"] is None:
-        del header["tokens"]
-    text_of = json.dumps(header)
-    metadata = {"format": "tl_ffblock.ContributionMaps", "version": "1", "maps": text_of}
-    save_file(tables(maps), tmp_path / "x", metadata | {"sha256": _digest(text_of, tables(maps))})
+    labels = {name: getattr(maps, name) for name in LABELS} | {"provenance": {}} | change
+    if labels["tokens"] is None:
+        del labels["tokens"]
+    write_maps(tmp_path / "x", labels, tables(maps))
     with pytest.raises(MapFileError, match=text):
-        type(maps).load(tmp_path / "x")
+        ContributionMaps.load(tmp_path / "x")
 
 
-def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path, maps: Any) -> None:
+def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path, maps: ContributionMaps) -> None:
     """The built-in error a caller would guess, with the path."""
     with pytest.raises(FileNotFoundError, match=r"no saved maps at .*gone"):
         type(maps).load(tmp_path / "gone")
 
 
-def test_saving_into_a_missing_folder_says_so(tmp_path: Path, maps: Any) -> None:
+def test_saving_into_a_missing_folder_says_so(tmp_path: Path, maps: ContributionMaps) -> None:
     """No folder is made silently."""
-    from tl_ffblock.errors import InputError
-
     with pytest.raises(InputError, match=r"the folder .*missing does not exist; make it first"):
         maps.save(tmp_path / "missing" / "maps.safetensors")
     assert not (tmp_path / "missing").exists()
 
 
 def test_a_failed_save_leaves_the_old_file_and_no_other(
-    tmp_path: Path, maps: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, maps: ContributionMaps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written under another name and renamed: a crash in between changes nothing under the path."""
     path = maps.save(tmp_path / "maps.safetensors")
@@ -254,7 +323,7 @@ def test_a_failed_save_leaves_the_old_file_and_no_other(
     assert [p.name for p in tmp_path.iterdir()] == ["maps.safetensors"]
 
 
-def test_saving_again_replaces_the_file(tmp_path: Path, maps: Any) -> None:
+def test_saving_again_replaces_the_file(tmp_path: Path, maps: ContributionMaps) -> None:
     """The second result is the one that is read."""
     path = maps.save(tmp_path / "maps.safetensors")
     other = make(1)
@@ -262,7 +331,7 @@ def test_saving_again_replaces_the_file(tmp_path: Path, maps: Any) -> None:
     torch.testing.assert_close(type(maps).load(path)["Atb"], other["Atb"], rtol=0, atol=0)
 
 
-def test_dataframe_has_one_row_for_every_cell(maps: Any) -> None:
+def test_dataframe_has_one_row_for_every_cell(maps: ContributionMaps) -> None:
     """Layer, scope, positions, both tokens and the value, at the right row."""
     pytest.importorskip("pandas")
     frame = maps.to_dataframe()
@@ -275,7 +344,7 @@ def test_dataframe_has_one_row_for_every_cell(maps: Any) -> None:
         assert (row.query_token, row.key_token) == (TOKENS[query], TOKENS[key])
 
 
-def test_repr_says_what_a_reader_asks_first(maps: Any) -> None:
+def test_repr_says_what_a_reader_asks_first(maps: ContributionMaps) -> None:
     """Model, tokens made visible, queries, layers, scopes, dtype and the worst completeness error with its place."""
     maps.completeness["AtbFf"][1, 2] = 0.5
     assert repr(maps).splitlines() == [
@@ -304,6 +373,4 @@ def test_repr_says_what_a_reader_asks_first(maps: Any) -> None:
 )
 def test_visible_shows_what_a_page_would_hide(token: str, shown: str) -> None:
     """White space, nothing at all, and characters that turn text around are shown by a mark; the rest stays."""
-    from tl_ffblock.results.tokens import visible
-
     assert visible(token) == shown

@@ -7,11 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from tl_ffblock import amplification, contextualization_change
+from tl_ffblock.errors import InputError
+from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.scope_table import ScopeTable
+
 
 def make(before: list[list[float]], after: list[list[float]], *, causal: bool = False, **changes: Any) -> Any:
     """A one-layer result with scopes Atb and AtbLn."""
-    from tl_ffblock.results.maps import ContributionMaps, ScopeTable
-
     n = len(before[0])
     values = {"Atb": torch.tensor([before]), "AtbLn": torch.tensor([after])}
     rows = {scope: torch.zeros(1, len(before)) for scope in values}
@@ -30,8 +33,6 @@ def make(before: list[list[float]], after: list[list[float]], *, causal: bool = 
 
 def change(maps: Any, **options: Any) -> float:
     """The change between the two scopes."""
-    from tl_ffblock import contextualization_change
-
     return float(contextualization_change(maps, "Atb", "AtbLn", **options))
 
 
@@ -69,10 +70,8 @@ def test_structural_zeros_count_only_when_asked() -> None:
 
 def test_reachable_cells_follow_the_queries_asked_for() -> None:
     """Row r is position queries[r], not r."""
-    from tl_ffblock.results.measures import reachable
-
     maps = make([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]], [[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]], causal=True, queries=(2, 0))
-    assert reachable(maps).tolist() == [[True, True, True], [True, False, False]]
+    assert maps.reachable().tolist() == [[True, True, True], [True, False, False]]
 
 
 def test_one_token_has_no_ranking() -> None:
@@ -83,8 +82,6 @@ def test_one_token_has_no_ranking() -> None:
 @pytest.mark.parametrize(("normalise", "axis"), [("column", 0), ("row", 1)])
 def test_amplification_is_the_difference_of_normalised_maps(normalise: Any, axis: int) -> None:
     """Shares after minus shares before; over the normalised axis gains and losses cancel."""
-    from tl_ffblock import amplification
-
     before, after = [[1.0, 3.0], [3.0, 1.0]], [[2.0, 0.0], [2.0, 8.0]]
     found = amplification(make(before, after), "Atb", "AtbLn", normalise=normalise)[0]
     torch.testing.assert_close(found.sum(axis), torch.zeros(2), rtol=0, atol=1e-7)
@@ -95,8 +92,6 @@ def test_amplification_is_the_difference_of_normalised_maps(normalise: Any, axis
 
 def test_amplification_of_an_empty_column_is_finite() -> None:
     """A token that gives nothing has share 0 everywhere."""
-    from tl_ffblock import amplification
-
     found = amplification(make([[0.0, 1.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 3.0]]), "Atb", "AtbLn")[0]
     torch.testing.assert_close(found, torch.tensor([[0.0, -0.25], [0.0, 0.25]]))
 
@@ -110,11 +105,27 @@ def _measure(name: str) -> Any:
 @pytest.mark.parametrize("measure", ["contextualization_change", "amplification"])
 def test_measures_refuse_differences(measure: str) -> None:
     """Signed numbers are no norms."""
-    from tl_ffblock.errors import InputError
-
     maps = make([[1.0, 2.0]], [[1.0, 2.0]], queries=(0,))
     with pytest.raises(InputError, match="the maps given are a difference"):
         _measure(measure)(maps - maps, "Atb", "AtbLn")
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("measure", ["contextualization_change", "amplification"])
+def test_measures_refuse_lists(measure: str) -> None:
+    """A list of results is not measured as one: the error says what to do."""
+    maps = make([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(InputError, match="reads the maps of one sequence, not a list: call it for each"):
+        _measure(measure)([maps, maps], "Atb", "AtbLn")
+
+
+@pytest.mark.parametrize("measure", ["contextualization_change", "amplification"])
+def test_measures_of_token_maps_are_those_of_the_result(measure: str) -> None:
+    """Scopes as channels of token maps give the same numbers."""
+    maps = make([[1.0, 0.0], [3.0, 4.0]], [[5.0, 0.0], [3.0, 2.0]], causal=True)
+    torch.testing.assert_close(
+        _measure(measure)(maps.token_maps(), "Atb", "AtbLn"), _measure(measure)(maps, "Atb", "AtbLn"), rtol=0, atol=0
+    )
 
 
 @pytest.mark.wrong_types
@@ -128,8 +139,6 @@ def test_measures_refuse_differences(measure: str) -> None:
 )
 def test_measures_refuse_what_they_cannot_read(measure: str, options: dict[str, Any], text: str) -> None:
     """Unknown options, and columns of which rows are missing."""
-    from tl_ffblock.errors import InputError
-
     with pytest.raises(InputError, match=text):
         _measure(measure)(make([[1.0, 2.0]], [[1.0, 2.0]]), "Atb", "AtbLn", **options)
 

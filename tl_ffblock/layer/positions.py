@@ -7,7 +7,7 @@ from typing import SupportsIndex, TypeAlias
 from jaxtyping import Shaped
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, LayerError
+from tl_ffblock.errors import InputError, LayerError, brief
 
 Positions: TypeAlias = Iterable[SupportsIndex] | SupportsIndex | Shaped[Tensor, "..."] | None
 """Token positions, negative ones from the end; None means all."""
@@ -30,7 +30,7 @@ def positions(asked: Positions, length: int, name: str) -> list[int]:
     found = [number % length for number in numbers if number is not None and -length <= number < length]
     if not found or len(found) != len(numbers):
         raise InputError(
-            f"{name}={_brief(asked)}: expected positions from {-length} to {length - 1} of a sequence of {length} tokens, "
+            f"{name}={brief(asked)}: expected positions from {-length} to {length - 1} of a sequence of {length} tokens, "
             "or None for all."
         )
     return found
@@ -55,7 +55,7 @@ def layer_number(layer: SupportsIndex | Shaped[Tensor, ""], layers: int | Sequen
         return number
     if number is None or not -len(present) <= number < 0:
         raise LayerError(
-            f"no layer {_brief(layer)} {where}; there are layers {spans(present)} (negative numbers count from the end)"
+            f"no layer {brief(layer)} {where}; there are layers {spans(present)} (negative numbers count from the end)"
         )
     return present[number]
 
@@ -81,8 +81,3 @@ def _whole_number(given: object) -> int | None:
         return operator.index(plain)  # type: ignore[arg-type]  # what has no __index__ is refused here
     except TypeError:
         return None
-
-
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -2,12 +2,13 @@
 
 import base64
 import hashlib
+import json
 from importlib.resources import files
 from string import Template
+from typing import Any
 
 from tl_ffblock.page.bundle import LARGEST, circuitsvis
-from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.page_data import payload, to_json
+from tl_ffblock.page.data import PageData
 
 SCRIPTS = (
     "numbers",
@@ -26,39 +27,38 @@ SCRIPTS = (
 )
 
 
-def page(maps: ContributionMaps, *, layer: int | None = None, scope: str | None = None) -> str:
-    """One HTML page of a result that asks nothing of any network.
+def page(data: PageData) -> str:
+    """One HTML page that asks nothing of any network.
 
     CircuitsVis draws the maps where it is fast enough (square maps of up to 32 tokens), a canvas of
     the page's own draws larger ones. Tokens reach the page as data only: the content policy lets no
     script run but those put here, each named by its hash.
 
-    Args:
-        maps: What to show.
-        layer: Layer to open at; default is the one the step changed most.
-        scope: Step to open at, named by the scope it ends in; default is the feed-forward block.
-
     Raises:
-        InputError: if `layer` or `scope` is not in the result.
         ModuleNotFoundError: if CircuitsVis is needed and not installed.
     """
-    data = payload(maps, layer=layer, scope=scope)
-    bundle = circuitsvis() if _suits_circuitsvis(maps) else None
-    data["circuitsvis"] = {"version": bundle.version if bundle else None, "largest": LARGEST}
+    bundle = circuitsvis() if _suits_circuitsvis(data) else None
+    drawn_by = {"version": bundle.version if bundle else None, "largest": LARGEST}
     scripts = [bundle.script] if bundle else []
     scripts.append("(() => {\n'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "\n})();")
     style = _asset("page.css")
     return Template(_asset("page.html")).substitute(
         policy=_policy(scripts, style),
         style=style,
-        data=to_json(data),
+        data=to_json(data.payload() | {"circuitsvis": drawn_by}),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
 
 
-def _suits_circuitsvis(maps: ContributionMaps) -> bool:
+def to_json(payload: dict[str, Any]) -> str:
+    """JSON that cannot end or open a script element, whatever the tokens say."""
+    text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _suits_circuitsvis(data: PageData) -> bool:
     """Its component draws square maps only, and every cell as an object of its own."""
-    return len(maps.tokens) <= LARGEST and maps.queries == tuple(range(len(maps.tokens)))
+    return len(data.tokens) <= LARGEST and data.queries == tuple(range(len(data.tokens)))
 
 
 def _policy(scripts: list[str], style: str) -> str:

@@ -4,60 +4,35 @@ A map is `[query, key]`: row = the position whose vector is written as a sum (de
 the source token. Values are norms `||F_i(x_j)||` in residual-stream units, always >= 0; only a
 difference of two results is signed. Every map carries the norm of its bias part, the norm of its
 remainder (the effect of edits made inside the block by the user's own hooks, else 0) and its
-completeness error, so nothing of the layer's vector is out of sight.
+completeness error, so nothing of the layer's vector is out of sight. Saving, the page's data and the
+maps as arrays have files of their own; here are the labels, arithmetic and comparison.
 """
 
 import dataclasses
-import hashlib
-import json
-import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError
-from tl_ffblock.layer.positions import layer_number, spans
-from tl_ffblock.layer.scopes import STEPS, Order, scope_names
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import spans
+from tl_ffblock.layer.scopes import Order
+from tl_ffblock.page import iframe, page
 from tl_ffblock.results.files import write_atomically
-from tl_ffblock.results.tokens import visible
+from tl_ffblock.results.page_data import page_data
+from tl_ffblock.results.saving import LABELS, read_maps, write_maps
+from tl_ffblock.results.scope_table import TABLES, ScopeTable, cell_by_cell
+from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
+from tl_ffblock.results.tokens import joined, shortened, visible
 
 if TYPE_CHECKING:
     import pandas
-
-FORMAT_VERSION = 1
-TABLES = ("values", "bias", "remainder", "completeness")
-"""The numbers of a result: one table by scope each."""
-
-
-class ScopeTable(Mapping[str, Tensor]):
-    """Tensors by scope, their first axis the layers: `table[scope]` or `table[scope, layer]`, -1 the last layer held."""
-
-    def __init__(self, data: Mapping[str, Tensor], layers: Sequence[int]) -> None:
-        self._data = dict(data)
-        self._layers = tuple(layers)
-
-    @overload
-    def __getitem__(self, key: str) -> Float[Tensor, "layer ..."]: ...
-    @overload
-    def __getitem__(self, key: tuple[str, int]) -> Float[Tensor, "..."]: ...
-    def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
-        scope, layer = key if isinstance(key, tuple) else (key, None)
-        if scope not in self._data:
-            raise ScopeKeyError(f"no scope {scope!r} here; there are {', '.join(self._data)}")
-        if layer is None:
-            return self._data[scope]
-        return self._data[scope][self._layers.index(layer_number(layer, self._layers))]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
-
-    def __len__(self) -> int:
-        return len(self._data)
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -65,9 +40,12 @@ class ContributionMaps:
     """Contributions of every source token to every asked position, by scope and layer.
 
     `maps[scope]` is `Float[layer query key]`, `maps[scope, layer]` is `Float[query key]` with the
-    model's own layer number, negative ones counted from the last layer held. Rows are the positions in `queries` (all of them unless asked
-    otherwise), columns all tokens. `bias`, `remainder` and `completeness` are indexed the same way
-    and give one number per query.
+    model's own layer number, negative ones counted from the last layer held. Rows are the positions
+    in `queries` (all of them unless asked otherwise), columns all tokens. `bias`, `remainder` and
+    `completeness` are indexed the same way and give one number per query.
+
+    Results of equally many tokens, the same layers, scopes and queries can be added, subtracted and
+    averaged (`ContributionMaps.mean`); `==` compares all labels and numbers.
     """
 
     tokens: tuple[str, ...]
@@ -75,7 +53,7 @@ class ContributionMaps:
     layers: tuple[int, ...]
     """Layer numbers of the model, ascending."""
     order: Order
-    """Where the norms stand: "post_ln", "pre_ln", "sandwich" or "parallel"."""
+    """Where the norms stand, a key of `tl_ffblock.layer.scopes.PROGRAMS` such as "post_ln" or "pre_ln"."""
     queries: tuple[int, ...]
     """Position of each row."""
     causal: bool
@@ -91,7 +69,7 @@ class ContributionMaps:
     model: str = "model"
     """Name of the model, for labels."""
     signed: bool = False
-    """True for a difference of two results."""
+    """True where numbers can be negative, as in a difference of two results."""
     provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """How the numbers were made: method, value_bias, rtol, dtype, versions."""
 
@@ -107,101 +85,133 @@ class ContributionMaps:
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
         return self.values[key]
 
+    def __iter__(self) -> Iterator[str]:
+        """Refuse to guess: results have scopes, layers and rows.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "these are the maps of one sequence: iterate over maps.scopes or maps.layers, and index maps[scope, layer]. "
+            "A list of results comes from a list of texts."
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all labels and all numbers are the same; NaN equals NaN."""
+        if not isinstance(other, ContributionMaps):
+            return NotImplemented
+        names = [field.name for field in dataclasses.fields(self)]
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
     def worst_completeness(self) -> tuple[float, str, int, int]:
         """The largest completeness error with its scope, layer and query position."""
         worst = (-1.0, "", 0, 0)
         for scope in self.scopes:
             table = self.completeness[scope]
-            flat = int(table.argmax())
-            row, column = divmod(flat, table.shape[1])
+            row, column = divmod(int(table.argmax()), table.shape[1])
             if float(table[row, column]) > worst[0]:
                 worst = (float(table[row, column]), scope, self.layers[row], self.queries[column])
         return worst
 
-    def __sub__(self, other: "ContributionMaps") -> "ContributionMaps":
-        """Signed difference of two results on the same tokens, layers, scopes and queries.
+    def reachable(self) -> Bool[Tensor, "query key"]:
+        """The cells that can be non-zero: all, or key <= query in a causal model."""
+        return reachable_cells(self.queries, len(self.tokens), self.causal)
+
+    def token_maps(self, scopes: Sequence[str] | str | None = None) -> TokenMaps:
+        """The maps of some scopes (None: all) as one tensor [layer channel query key], the scopes as channels.
+
+        Raises:
+            ScopeKeyError: if a scope is missing.
+        """
+        channels = self.scopes if scopes is None else (scopes,) if isinstance(scopes, str) else tuple(scopes)
+        return TokenMaps(
+            values=torch.stack([self[scope] for scope in channels], dim=1),
+            tokens=self.tokens,
+            layers=self.layers,
+            channels=channels,
+            queries=self.queries,
+            causal=self.causal,
+            model=self.model,
+            signed=self.signed,
+        )
+
+    def __add__(self, other: "ContributionMaps") -> "ContributionMaps":
+        """Cell by cell sum of two results; tokens that differ are labelled with both.
 
         Raises:
             InputError: if the two do not describe the same cells.
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
-        for name in ("tokens", "layers", "scopes", "queries", "order"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                raise InputError(
-                    f"cannot subtract maps with different {name}: {_brief(mine)} against {_brief(theirs)}."
-                )
+        return _combined([self, other], torch.add, "|", "add")
 
-        def table(name: str) -> ScopeTable:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if name == "completeness":
-                return ScopeTable({s: torch.maximum(mine[s], theirs[s]) for s in mine}, self.layers)
-            return ScopeTable({s: mine[s] - theirs[s] for s in mine}, self.layers)
+    def __sub__(self, other: "ContributionMaps") -> "ContributionMaps":
+        """Signed difference of two results; tokens that differ are labelled "first→second".
 
-        model = self.model if self.model == other.model else f"{self.model} - {other.model}"
+        Raises:
+            InputError: if the two do not describe the same cells.
+        """
+        if not isinstance(other, ContributionMaps):
+            return NotImplemented
+        return dataclasses.replace(_combined([self, other], torch.sub, "→", "subtract"), signed=True)
+
+    def __mul__(self, number: int | float) -> "ContributionMaps":
+        """Every norm times a number; completeness errors are relative and stay."""
+        if not isinstance(number, Real):
+            return NotImplemented
+        return self._scaled(lambda rows: rows * float(number), negative=number < 0)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, number: int | float) -> "ContributionMaps":
+        """Every norm divided by a number; completeness errors are relative and stay.
+
+        Raises:
+            ZeroDivisionError: for 0.
+        """
+        if not isinstance(number, Real):
+            return NotImplemented
+        if number == 0:
+            raise ZeroDivisionError("contribution maps divided by zero")
+        return self._scaled(lambda rows: rows / float(number), negative=number < 0)
+
+    @staticmethod
+    def mean(results: "Iterable[ContributionMaps]") -> "ContributionMaps":
+        """The mean of results of equally many tokens; tokens that differ are labelled with each, "she|he".
+
+        Completeness is the worst of all.
+
+        Raises:
+            InputError: if there is none, or they do not describe the same cells.
+        """
+        several = list(results)
+        if not several or not all(isinstance(maps, ContributionMaps) for maps in several):
+            raise InputError("mean: expected one result or more, as contribution_maps gives them for a list of texts.")
+        return _combined(several, torch.add, "|", "average") / len(several)
+
+    def _scaled(self, scale: Callable[[Tensor], Tensor], *, negative: bool) -> "ContributionMaps":
         return dataclasses.replace(
             self,
-            model=model,
-            signed=True,
-            values=table("values"),
-            bias=table("bias"),
-            remainder=table("remainder"),
-            completeness=table("completeness"),
+            signed=self.signed or negative,
+            values=self.values.each(scale),
+            bias=self.bias.each(scale),
+            remainder=self.remainder.each(scale),
         )
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Long form: one row per layer, scope, query and key, with both tokens and the value."""
-        import numpy as np
-        import pandas as pd
-
-        frames = []
-        queries, keys = np.array(self.queries), np.arange(len(self.tokens))
-        names = np.array(self.tokens, dtype=object)
-        for scope in self.scopes:
-            for layer in self.layers:
-                frames.append(
-                    pd.DataFrame(
-                        {
-                            "layer": layer,
-                            "scope": scope,
-                            "query": np.repeat(queries, len(keys)),
-                            "key": np.tile(keys, len(queries)),
-                            "query_token": np.repeat(names[queries], len(keys)),
-                            "key_token": np.tile(names, len(queries)),
-                            "value": self[scope, layer].reshape(-1).cpu().numpy(),
-                        }
-                    )
-                )
-        return pd.concat(frames, ignore_index=True)
+        """Long form: one row per scope, layer, query and key, with both tokens and the value."""
+        return self.token_maps().to_dataframe().rename(columns={"channel": "scope"})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write one safetensors file with JSON metadata; a half-written file never appears under `path`."""
-        from safetensors.torch import save as to_bytes
+        """Write one safetensors file with JSON metadata; a half-written file never appears under `path`.
 
+        Raises:
+            InputError: if the folder does not exist.
+        """
         path = Path(path)
-        tensors = {
-            f"{name}.{s}": t.detach().cpu().contiguous() for name in TABLES for s, t in getattr(self, name).items()
-        }
-        header = {
-            "tokens": self.tokens,
-            "layers": self.layers,
-            "order": self.order,
-            "queries": self.queries,
-            "causal": self.causal,
-            "scopes": self.scopes,
-            "model": self.model,
-            "signed": self.signed,
-            "provenance": dict(self.provenance),
-        }
-        text = json.dumps(header, ensure_ascii=True)
-        metadata = {
-            "format": "tl_ffblock.ContributionMaps",
-            "version": str(FORMAT_VERSION),
-            "maps": text,
-            "sha256": _digest(text, tensors),
-        }
-        write_atomically(path, to_bytes(tensors, metadata))
+        labels = {name: getattr(self, name) for name in LABELS} | {"provenance": dict(self.provenance)}
+        tensors = {f"{name}.{scope}": rows for name in TABLES for scope, rows in getattr(self, name).items()}
+        write_maps(path, labels, tensors)
         return path
 
     @staticmethod
@@ -212,47 +222,32 @@ class ContributionMaps:
             MapFileError: if the file is not a saved result, was changed, or is of another version.
             FileNotFoundError: if there is no such file.
         """
-        from safetensors import SafetensorError, safe_open
-
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"no saved maps at {path}")
-        try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-        except (SafetensorError, OSError, ValueError) as error:
-            raise MapFileError(f"{path} is not a readable safetensors file: {error}") from error
-        if metadata.get("format") != "tl_ffblock.ContributionMaps":
-            raise MapFileError(f"{path} holds no contribution maps (format {metadata.get('format')!r}).")
-        if metadata.get("version") != str(FORMAT_VERSION):
-            raise MapFileError(
-                f"{path} has format version {metadata.get('version')!r}, this library reads {FORMAT_VERSION}: make it again."
-            )
-        if metadata.get("sha256") != _digest(metadata.get("maps", ""), tensors):
-            raise MapFileError(f"{path} was changed after it was saved (checksum differs): make it again.")
-        return _from_header(json.loads(metadata["maps"]), tensors, path)
+        return ContributionMaps(**read_maps(Path(path)))
 
     def to_html(
         self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, scope: str | None = None
     ) -> str:
-        """One self-contained page of the run; written to `path` when given."""
-        from tl_ffblock.page import page
+        """One self-contained page of the run; written to `path` when given.
 
-        html = page(self, layer=layer, scope=scope)
+        Args:
+            path: File to write, if any.
+            layer: Layer to open at, negative ones from the end; None means the one the step changed most.
+            scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
+
+        Raises:
+            InputError: if `layer` or `scope` is not in the result, or the folder of `path` does not exist.
+            ModuleNotFoundError: if CircuitsVis is needed and not installed.
+        """
+        html = page(page_data(self, layer=layer, scope=scope))
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
 
     def show(self, *, layer: int | None = None, scope: str | None = None, height: int = 820) -> Any:
         """The page in a notebook cell, inside an iframe of its own."""
-        from tl_ffblock.page import iframe
-
         return iframe(self.to_html(layer=layer, scope=scope), height=height)
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return f"<pre>{escape(repr(self))}</pre>"
 
     def __repr__(self) -> str:
@@ -260,12 +255,12 @@ class ContributionMaps:
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"
         first = next(iter(self.values.values()))
         kind = "difference of contribution maps" if self.signed else "contribution maps"
-        text = " ".join(visible(token) for token in self.tokens)
         return "\n".join(
             [
                 f"ContributionMaps: {kind} of {self.model} ({self.order}) · {len(self.tokens)} tokens{rows}"
-                f" · layer{'s' if len(self.layers) > 1 else ''} {spans(self.layers)} · {str(first.dtype).removeprefix('torch.')}",
-                f"  tokens        {text if len(text) <= 100 else text[:97] + '...'}",
+                f" · layer{'s' if len(self.layers) > 1 else ''} {spans(self.layers)}"
+                f" · {str(first.dtype).removeprefix('torch.')}",
+                f"  tokens        {shortened(self.tokens)}",
                 f"  scopes        {', '.join(self.scopes)}",
                 f"  completeness  worst relative error {error:.1e} ({scope}, layer {layer}, query {query}"
                 f" {visible(self.tokens[query])!r})",
@@ -273,44 +268,33 @@ class ContributionMaps:
         )
 
 
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else text[:117] + "..."
+def _combined(
+    results: Sequence[ContributionMaps], operation: Callable[[Tensor, Tensor], Tensor], between: str, verb: str
+) -> ContributionMaps:
+    """Results as one, cell by cell; labels that differ are joined, of completeness errors the worst is kept."""
+    first = results[0]
+    for maps in results[1:]:
+        _refuse_other_cells(first, maps, verb)
+    provenance = {name: [maps.provenance.get(name, "?") for maps in results] for name in first.provenance}
+    return dataclasses.replace(
+        first,
+        tokens=tuple(joined(labels, between) for labels in zip(*(maps.tokens for maps in results), strict=True)),
+        model=joined([maps.model for maps in results], between),
+        signed=any(maps.signed for maps in results),
+        provenance={name: joined(values, "|") for name, values in provenance.items()},
+        values=cell_by_cell([maps.values for maps in results], operation),
+        bias=cell_by_cell([maps.bias for maps in results], operation),
+        remainder=cell_by_cell([maps.remainder for maps in results], operation),
+        completeness=cell_by_cell([maps.completeness for maps in results], torch.maximum),
+    )
 
 
-def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(header.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _from_header(header: dict[str, Any], tensors: Mapping[str, Tensor], path: Path) -> ContributionMaps:
-    try:
-        layers, queries = tuple(header["layers"]), tuple(header["queries"])
-        order, scopes = header["order"], header["scopes"]
-        if order not in STEPS or any(scope not in scope_names(order) for scope in scopes):
-            raise MapFileError(f"{path}: unknown order {order!r} or scopes {scopes!r}.")
-        rows = (len(layers), len(queries))
-        shapes = {name: (*rows, len(header["tokens"])) if name == "values" else rows for name in TABLES}
-        for name, shape in shapes.items():
-            for scope in scopes:
-                found = tuple(tensors[f"{name}.{scope}"].shape)
-                if found != shape or math.prod(shape) == 0:
-                    raise MapFileError(f"{path}: {name}.{scope} has shape {found}, expected {shape}.")
-        tables = {name: ScopeTable({s: tensors[f"{name}.{s}"] for s in scopes}, layers) for name in TABLES}
-        return ContributionMaps(
-            tokens=tuple(header["tokens"]),
-            layers=layers,
-            order=order,
-            queries=queries,
-            causal=header["causal"],
-            model=header["model"],
-            signed=header["signed"],
-            provenance=header["provenance"],
-            **tables,
+def _refuse_other_cells(first: ContributionMaps, second: ContributionMaps, verb: str) -> None:
+    if len(first.tokens) != len(second.tokens):
+        raise InputError(
+            f"cannot {verb} maps of {len(first.tokens)} and of {len(second.tokens)} tokens: use texts of equally many."
         )
-    except KeyError as error:
-        raise MapFileError(f"{path}: {error} is missing from the file.") from error
+    for name in ("layers", "scopes", "queries", "order", "causal"):
+        mine, theirs = getattr(first, name), getattr(second, name)
+        if mine != theirs:
+            raise InputError(f"cannot {verb} maps with different {name}: {brief(mine)} against {brief(theirs)}.")

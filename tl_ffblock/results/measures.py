@@ -3,18 +3,19 @@
 from typing import Literal, TypeAlias, get_args
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.ranks import Normalise, rank_change, shares
+from tl_ffblock.results.token_maps import TokenMaps
 
 Cells: TypeAlias = Literal["reachable", "all"]
 
 
 def contextualization_change(
-    maps: ContributionMaps, before: str, after: str, *, cells: Cells = "reachable"
+    maps: ContributionMaps | TokenMaps, before: str, after: str, *, cells: Cells = "reachable"
 ) -> Float[Tensor, " layer"]:
     """How much the mixing of tokens changed between two scopes: 1 - Spearman's rho, per layer.
 
@@ -22,7 +23,7 @@ def contextualization_change(
     up to 2 = reversed. NaN where a map is constant (one token).
 
     Args:
-        maps: A result that holds both scopes.
+        maps: A result, or token maps, that hold both scopes.
         before: Scope before the component, e.g. "Atb".
         after: Scope after it, e.g. "AtbFf".
         cells: "reachable" leaves out the cells a causal model can never fill (key after query);
@@ -33,16 +34,16 @@ def contextualization_change(
         InputError: if `maps` is a difference or `cells` is not one of the two.
         ScopeKeyError: if a scope is missing.
     """
-    _refuse_differences(maps)
+    _refuse_all_but_norms(maps)
     if cells not in get_args(Cells):
         raise InputError(f'cells={cells!r}: expected "reachable" or "all".')
-    keep = reachable(maps) if cells == "reachable" else torch.ones_like(reachable(maps))
+    keep = maps.reachable() if cells == "reachable" else None
     changes = [rank_change(*pair, keep) for pair in zip(maps[before].cpu(), maps[after].cpu(), strict=True)]
     return torch.tensor(changes, dtype=torch.float64)
 
 
 def amplification(
-    maps: ContributionMaps, before: str, after: str, *, normalise: Normalise = "column"
+    maps: ContributionMaps | TokenMaps, before: str, after: str, *, normalise: Normalise = "column"
 ) -> Float[Tensor, "layer query key"]:
     """How much each token pair gained between two scopes: the difference of the normalised maps.
 
@@ -51,7 +52,7 @@ def amplification(
     sums to 1; positive = amplified.
 
     Args:
-        maps: A result that holds both scopes; columns need all queries.
+        maps: A result, or token maps, that hold both scopes; columns need all queries.
         before: Scope before the component, e.g. "Atb".
         after: Scope after it, e.g. "AtbFf".
         normalise: "column" as in the paper, or "row".
@@ -60,7 +61,7 @@ def amplification(
         InputError: if `maps` is a difference, lacks rows needed for columns, or `normalise` is unknown.
         ScopeKeyError: if a scope is missing.
     """
-    _refuse_differences(maps)
+    _refuse_all_but_norms(maps)
     if normalise == "column" and len(maps.queries) != len(maps.tokens):
         raise InputError(
             f"columns can be normalised only over all queries; these maps hold {len(maps.queries)} of "
@@ -69,15 +70,12 @@ def amplification(
     return shares(maps[after], normalise) - shares(maps[before], normalise)
 
 
-def reachable(maps: ContributionMaps) -> Bool[Tensor, "query key"]:
-    """The cells that can be non-zero: all, or key <= query in a causal model."""
-    queries, keys = torch.tensor(maps.queries), torch.arange(len(maps.tokens))
-    if not maps.causal:
-        return torch.ones(len(queries), len(keys), dtype=torch.bool)
-    return keys[None, :] <= queries[:, None]
-
-
-def _refuse_differences(maps: ContributionMaps) -> None:
+def _refuse_all_but_norms(maps: ContributionMaps | TokenMaps) -> None:
+    if not isinstance(maps, ContributionMaps | TokenMaps):
+        raise InputError(
+            f"a measure reads the maps of one sequence, not a {type(maps).__name__}: call it for each, or average results of "
+            "equally many tokens with ContributionMaps.mean first."
+        )
     if maps.signed:
         raise InputError(
             "this measure reads norms; the maps given are a difference. Use the two results it was made from."

@@ -1,113 +1,130 @@
-"""What the page knows of a result, as JSON that is safe inside a script element."""
+"""A result as the page takes it: which steps can be compared, how much each changed, where to open."""
 
-import json
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.layer.scopes import STEPS, Step
-from tl_ffblock.page.numbers import PRECISION, finite, pack
-from tl_ffblock.results.maps import ContributionMaps, ScopeTable
-from tl_ffblock.results.measures import contextualization_change, reachable
+from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.scopes import STEPS, Order
+from tl_ffblock.page import PageCertificate, PageData, PageStart, PageStep
+from tl_ffblock.results.ranks import rank_change
+from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tokens import visible
 
-Changes = dict[str, list[float | None]]
+Changes = dict[str, Float[Tensor, " layer"]]
 
 
-def payload(maps: ContributionMaps, *, layer: int | None, scope: str | None) -> dict[str, Any]:
-    """Labels, measures and packed numbers of a result, and where the page opens.
+@runtime_checkable
+class Result(Protocol):
+    """What a page reads of a result (`ContributionMaps`, which can so call the page itself)."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]: ...
+    @property
+    def layers(self) -> tuple[int, ...]: ...
+    @property
+    def order(self) -> Order: ...
+    @property
+    def queries(self) -> tuple[int, ...]: ...
+    @property
+    def causal(self) -> bool: ...
+    @property
+    def values(self) -> ScopeTable: ...
+    @property
+    def bias(self) -> ScopeTable: ...
+    @property
+    def remainder(self) -> ScopeTable: ...
+    @property
+    def completeness(self) -> ScopeTable: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def signed(self) -> bool: ...
+    @property
+    def provenance(self) -> Mapping[str, str]: ...
+    def reachable(self) -> Bool[Tensor, "query key"]: ...
+    def worst_completeness(self) -> tuple[float, str, int, int]: ...
+
+
+def page_data(maps: Result, *, layer: int | None = None, scope: str | None = None) -> PageData:
+    """Labels, measures and numbers of a result, and where its page opens.
+
+    Args:
+        maps: The result.
+        layer: Layer to open at, negative ones from the end; None means the one the step changed most.
+        scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
 
     Raises:
         InputError: if `layer` or `scope` is not in the result.
     """
-    _refuse_unknown("layer", layer, maps.layers)
-    _refuse_unknown("scope", scope, maps.scopes)
-    changes = _changes(maps)
-    return {
-        "model": maps.model,
-        "order": maps.order,
-        "causal": maps.causal,
-        "signed": maps.signed,
-        "tokens": [visible(token) for token in maps.tokens],
-        "layers": list(maps.layers),
-        "queries": list(maps.queries),
-        "steps": _steps(maps),
-        "changes": changes,
-        "start": _start(maps, changes, layer, scope),
-        "worst": _worst(maps),
-        "precision": PRECISION,
-        "provenance": dict(maps.provenance),
-        "values": _pack_reachable(maps),
-        "bias": _pack(maps.bias),
-        "remainder": _pack(maps.remainder) if _any(maps.remainder) else None,
-        "completeness": _pack(maps.completeness),
-    }
+    if scope is not None and scope not in maps.values:
+        raise InputError(f"scope={scope!r}: these maps hold {', '.join(maps.values)}.")
+    steps = _steps(maps)
+    changes = _changes(maps, steps)
+    edited = any(bool(torch.count_nonzero(rows)) for rows in maps.remainder.values())
+    return PageData(
+        model=maps.model,
+        order=maps.order,
+        causal=maps.causal,
+        signed=maps.signed,
+        tokens=tuple(visible(token) for token in maps.tokens),
+        layers=maps.layers,
+        queries=maps.queries,
+        steps=steps,
+        start=_start(maps, steps, changes, layer, scope),
+        changes=changes,
+        values=maps.values,
+        bias=maps.bias,
+        remainder=maps.remainder if edited else None,
+        completeness=maps.completeness,
+        worst=_worst(maps),
+        provenance=maps.provenance,
+    )
 
 
-def to_json(data: dict[str, Any]) -> str:
-    """JSON that cannot end or open a script element, whatever the tokens say."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _refuse_unknown(name: str, asked: object, present: tuple[object, ...]) -> None:
-    if asked is not None and asked not in present:
-        raise InputError(f"{name}={asked!r}: these maps hold {', '.join(map(str, present))}.")
-
-
-def _present(maps: ContributionMaps) -> list[tuple[Step, str | None]]:
+def _steps(maps: Result) -> tuple[PageStep, ...]:
     """The steps whose scope is there, each with its before-scope where the two can be compared."""
-    comparable = () if maps.signed else maps.scopes
-    steps = [step for step in STEPS[maps.order] if step.scope in maps.scopes]
-    return [(step, step.before if step.before in comparable else None) for step in steps]
+    comparable = () if maps.signed else tuple(maps.values)
+    return tuple(
+        PageStep(step.scope, step.component, step.before if step.before in comparable else None, step.shows)
+        for step in STEPS[maps.order]
+        if step.scope in maps.values
+    )
 
 
-def _steps(maps: ContributionMaps) -> list[dict[str, str | None]]:
-    return [
-        {"scope": step.scope, "component": step.component, "before": before, "shows": step.shows}
-        for step, before in _present(maps)
-    ]
+def _changes(maps: Result, steps: tuple[PageStep, ...]) -> Changes:
+    cells = maps.reachable()
+
+    def change(before: str, after: str) -> Float[Tensor, " layer"]:
+        pairs = zip(maps.values[before].cpu(), maps.values[after].cpu(), strict=True)
+        return torch.tensor([rank_change(first, second, cells) for first, second in pairs], dtype=torch.float64)
+
+    return {step.scope: change(step.before, step.scope) for step in steps if step.before is not None}
 
 
-def _changes(maps: ContributionMaps) -> Changes:
-    pairs = [(step.scope, before) for step, before in _present(maps)]
-    return {
-        scope: finite(contextualization_change(maps, before, scope)) for scope, before in pairs if before is not None
-    }
-
-
-def _start(maps: ContributionMaps, changes: Changes, layer: int | None, scope: str | None) -> dict[str, Any]:
+def _start(
+    maps: Result, steps: tuple[PageStep, ...], changes: Changes, layer: int | None, scope: str | None
+) -> PageStart:
     """The step asked for, else the feed-forward block; the layer asked for, else the one it changed most."""
-    scope = scope or _feed_forward(maps)
-    if layer is None:
-        sizes = [size if size is not None else -math.inf for size in changes.get(scope, [None])]
-        layer = maps.layers[sizes.index(max(sizes))]
-    return {"layer": layer, "scope": scope}
+    scope = scope or _feed_forward(steps)
+    if layer is not None:
+        return PageStart(layer_number(layer, maps.layers, "in these maps"), scope)
+    sizes = changes.get(scope, torch.zeros(len(maps.layers))).nan_to_num(-math.inf)
+    return PageStart(maps.layers[int(sizes.argmax())], scope)
 
 
-def _feed_forward(maps: ContributionMaps) -> str:
-    """The last feed-forward step that can be compared, else the last one, else the last scope."""
-    steps = _present(maps)
-    feed_forward = [(step, before) for step, before in steps if step.component == "FF"]
-    compared = [(step, before) for step, before in feed_forward if before is not None]
-    return (compared or feed_forward or steps)[-1][0].scope
+def _feed_forward(steps: tuple[PageStep, ...]) -> str:
+    """The last feed-forward step that can be compared, else the last one, else the last step."""
+    feed_forward = [step for step in steps if step.component == "FF"]
+    compared = [step for step in feed_forward if step.before is not None]
+    return (compared or feed_forward or steps)[-1].scope
 
 
-def _worst(maps: ContributionMaps) -> dict[str, Any] | None:
+def _worst(maps: Result) -> PageCertificate | None:
     error, scope, layer, query = maps.worst_completeness()
-    return {"error": error, "scope": scope, "layer": layer, "query": query} if math.isfinite(error) and scope else None
-
-
-def _pack_reachable(maps: ContributionMaps) -> dict[str, list[str]]:
-    cells = reachable(maps)
-    return {scope: [pack(matrix.cpu()[cells]) for matrix in maps[scope]] for scope in maps.scopes}
-
-
-def _pack(table: ScopeTable) -> dict[str, list[str]]:
-    return {scope: [pack(row) for row in rows] for scope, rows in table.items()}
-
-
-def _any(table: ScopeTable) -> bool:
-    return any(bool(torch.count_nonzero(rows)) for rows in table.values())
+    return PageCertificate(error, scope, layer, query) if math.isfinite(error) and scope else None

@@ -32,7 +32,7 @@ from tl_ffblock.corpus.study import Arrays, Figures, Study, Tables
 from tl_ffblock.experiments.kobayashi.categories import CATEGORIES, adjacent, categorise
 from tl_ffblock.experiments.kobayashi.pmi import UNITS, Incidence, Text, sentences
 from tl_ffblock.results import figures as draw
-from tl_ffblock.results.measures import amplification, reachable
+from tl_ffblock.results.measures import amplification
 from tl_ffblock.results.tokens import visible
 
 SENTENCE_ENDS = (".", "!", "?")
@@ -82,7 +82,7 @@ class Amplification(Study):
     def measure(self, observed: Observation) -> PairsOfText:
         tokenised = observed.tokenised
         gained = amplification(observed.maps, *self.scopes()).numpy().astype(np.float64)
-        cells = reachable(observed.maps).numpy().copy()
+        cells = observed.maps.reachable().numpy().copy()
         np.fill_diagonal(cells, False)
         cells &= ~tokenised.special[:, None] & ~tokenised.special[None]
         query, key = np.nonzero(cells)

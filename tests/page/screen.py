@@ -1,0 +1,109 @@
+"""Synthetic results, and what a test can see and do of a page in a browser."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+
+from tl_ffblock.layer.scopes import scope_names
+from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.scope_table import ScopeTable
+
+Builder: TypeAlias = Callable[..., ContributionMaps]
+"""`build(n, layers=(0, 1), order="pre_ln", causal=True, ...)`: the fixture around `build_result`."""
+
+Shower: TypeAlias = Callable[..., "Screen"]
+"""`show(maps, layer=0)` or `show(html=text)`: opens a page."""
+
+
+def build_result(
+    n: int,
+    *,
+    layers: Sequence[int] = (0, 1),
+    order: Any = "pre_ln",
+    causal: bool = True,
+    scopes: Sequence[str] | None = None,
+    queries: Sequence[int] | None = None,
+    remainder: float = 0.0,
+    **fields: Any,
+) -> ContributionMaps:
+    """A seeded random result; `fields` go to `ContributionMaps`."""
+    generator = torch.Generator().manual_seed(n)
+    rows = list(range(n) if queries is None else queries)
+
+    def cells() -> torch.Tensor:
+        values = torch.rand(len(layers), n, n, generator=generator) + 2 * torch.eye(n)
+        return (values.tril() if causal else values)[:, rows]
+
+    def table(make_one: Callable[[], torch.Tensor]) -> ScopeTable:
+        return ScopeTable({scope: make_one() for scope in scopes or scope_names(order)}, layers)
+
+    def column(scale: float) -> Callable[[], torch.Tensor]:
+        return lambda: scale * torch.rand(len(layers), len(rows), generator=generator)
+
+    defaults = {"tokens": tuple(f"t{i}" for i in range(n)), "model": "tiny"}
+    return ContributionMaps(
+        layers=tuple(layers),
+        order=order,
+        queries=tuple(rows),
+        causal=causal,
+        values=table(cells),
+        bias=table(column(1.0)),
+        remainder=table(column(remainder)),
+        completeness=table(column(1e-7)),
+        **{**defaults, **fields},
+    )
+
+
+@dataclasses.dataclass
+class Screen:
+    """A drawn page and what happened while it was drawn."""
+
+    page: Any
+    requests: list[str]
+    problems: list[str]
+
+    def settle(self) -> None:
+        """Wait until the maps of the current choice are drawn."""
+        self.page.locator("body[data-state=drawn]").wait_for(timeout=20_000)
+
+    def choose(self, group: str, value: object) -> None:
+        """Pick a radio button of a group by its value."""
+        self.page.locator(f"#{group} input[value='{value}']").check(force=True)
+        self.settle()
+
+    def point(self, role: str, row: int, column: int, shape: tuple[int, int]) -> tuple[float, float]:
+        """The middle of a cell on the screen."""
+        box = self.page.locator(f".panel[data-role={role}] .cells").bounding_box()
+        return box["x"] + (column + 0.5) * box["width"] / shape[1], box["y"] + (row + 0.5) * box["height"] / shape[0]
+
+    def hover(self, role: str, row: int, column: int, shape: tuple[int, int]) -> dict[str, Any]:
+        """Point at a cell; the tooltip as its two token lines and its table of numbers."""
+        self.page.locator(".panel").first.scroll_into_view_if_needed()
+        self.page.mouse.move(*self.point(role, row, column, shape))
+        return self.tooltip()
+
+    def tooltip(self) -> dict[str, Any]:
+        """What the tooltip says now."""
+        tip = self.page.locator("#tooltip")
+        rows = tip.locator("tr").all()
+        table = {row.locator("th").first.inner_text(): row.locator("td").all_inner_texts() for row in rows[1:]}
+        return {"tokens": tip.locator("bdi").all_inner_texts(), "numbers": table, "text": tip.inner_text()}
+
+    def colour(self, role: str, row: int, column: int, shape: tuple[int, int]) -> list[int]:
+        """Red, green and blue of the middle of a cell, from the canvas that was drawn."""
+        script = """([role, x, y]) => {
+            const canvas = document.querySelector(`.panel[data-role=${role}] canvas`);
+            const at = [Math.floor(x * canvas.width), Math.floor(y * canvas.height)];
+            return Array.from(canvas.getContext('2d').getImageData(...at, 1, 1).data).slice(0, 3);
+        }"""
+        place = [role, (column + 0.5) / shape[1], (row + 0.5) / shape[0]]
+        return list(self.page.evaluate(script, place))
+
+    def save(self, kind: str) -> tuple[str, bytes]:
+        """Press an export button; the file's name and content."""
+        with self.page.expect_download() as download:
+            self.page.locator(f"#save-{kind}").click()
+        return download.value.suggested_filename, Path(download.value.path()).read_bytes()

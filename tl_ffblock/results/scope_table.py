@@ -1,0 +1,67 @@
+"""Tensors by scope and layer: the form in which a result holds its numbers."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import overload
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.errors import ScopeKeyError
+from tl_ffblock.layer.positions import layer_number
+
+TABLES = ("values", "bias", "remainder", "completeness")
+"""The numbers of a result: one table by scope each."""
+
+
+class ScopeTable(Mapping[str, Tensor]):
+    """Tensors by scope, their first axis the layers: `table[scope]` or `table[scope, layer]`, -1 the last layer held."""
+
+    def __init__(self, data: Mapping[str, Tensor], layers: Sequence[int]) -> None:
+        self._data = dict(data)
+        self.layers = tuple(layers)
+        """Layer numbers of the first axis, ascending."""
+
+    @overload
+    def __getitem__(self, key: str) -> Float[Tensor, "layer ..."]: ...
+    @overload
+    def __getitem__(self, key: tuple[str, int]) -> Float[Tensor, "..."]: ...
+    def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
+        scope, layer = key if isinstance(key, tuple) else (key, None)
+        if scope not in self._data:
+            raise ScopeKeyError(f"no scope {scope!r} here; there are {', '.join(self._data)}")
+        if layer is None:
+            return self._data[scope]
+        return self._data[scope][self.layers.index(layer_number(layer, self.layers))]
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> "ScopeTable":
+        """The table with a function applied to every scope's numbers."""
+        return ScopeTable({scope: function(rows) for scope, rows in self._data.items()}, self.layers)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether scopes, layers, types and all numbers are the same; NaN equals NaN."""
+        if not isinstance(other, ScopeTable):
+            return NotImplemented
+        same_labels = (tuple(self), self.layers) == (tuple(other), other.layers)
+        return same_labels and all(identical(self._data[scope], other._data[scope]) for scope in self._data)
+
+
+def cell_by_cell(tables: Sequence[ScopeTable], function: Callable[[Tensor, Tensor], Tensor]) -> ScopeTable:
+    """Tables of the same scopes and layers as one, two at a time from the left: ((a, b), c)."""
+    result = tables[0]
+    for table in tables[1:]:
+        result = ScopeTable({scope: function(rows, table[scope]) for scope, rows in result.items()}, result.layers)
+    return result
+
+
+def identical(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors have the same type, shape and numbers, wherever they lie; NaN equals NaN."""
+    if first.dtype != second.dtype or first.shape != second.shape:
+        return False
+    return bool(torch.allclose(first.cpu(), second.cpu(), rtol=0, atol=0, equal_nan=True))

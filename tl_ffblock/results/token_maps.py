@@ -1,0 +1,130 @@
+"""TokenMaps: any token-to-token maps of one sequence, contributions and attention patterns alike.
+
+Views and statistics read this and nothing else, so that what is written for one kind of map serves all.
+A map is `[query, key]`: row = the position that is written, column = the source token.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.layer.positions import layer_number, spans
+from tl_ffblock.results.tokens import shortened
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TokenMaps:
+    """Maps by layer and channel; the channels are scopes or attention heads.
+
+    `maps[channel]` is `Float[layer query key]`, `maps[channel, layer]` is `Float[query key]` with the
+    model's own layer number, negative ones counted from the last layer held.
+    """
+
+    values: Float[Tensor, "layer channel query key"]
+    tokens: tuple[str, ...]
+    """The tokens as the tokenizer shows them, or ids as text where there is no tokenizer."""
+    layers: tuple[int, ...]
+    """Layer numbers of the model, ascending."""
+    channels: tuple[str, ...]
+    """Names of the second axis: scopes such as "Atb", or heads such as "head 0"."""
+    queries: tuple[int, ...]
+    """Position of each row."""
+    causal: bool
+    """Whether a position sees only itself and earlier ones."""
+    model: str = "model"
+    """Name of the model, for labels."""
+    signed: bool = False
+    """True where values can be negative, as in a difference."""
+    kind: str = "contributions"
+    """What the values are, in a reader's words: "contributions" or "attention"."""
+
+    def __post_init__(self) -> None:
+        """Refuse labels that do not fit the numbers.
+
+        Raises:
+            InputError: if the shape is another than the labels', or a label is missing, repeated or out of range.
+        """
+        axes = {"layers": self.layers, "channels": self.channels, "queries": self.queries, "tokens": self.tokens}
+        shape = tuple(len(labels) for labels in axes.values())
+        if tuple(self.values.shape) != shape or 0 in shape:
+            named = ", ".join(f"{len(labels)} {name}" for name, labels in axes.items())
+            raise InputError(
+                f"values has shape {tuple(self.values.shape)}: expected [layer channel query key] = {shape} for {named}, "
+                "at least one of each."
+            )
+        if list(self.layers) != sorted(set(self.layers)):
+            raise InputError(f"layers={self.layers}: expected ascending numbers, each once.")
+        if len(set(self.channels)) != len(self.channels):
+            raise InputError(f"channels={self.channels}: a name stands twice, so it names no map.")
+        if not all(0 <= query < len(self.tokens) for query in self.queries):
+            raise InputError(f"queries={self.queries}: expected positions from 0 to {len(self.tokens) - 1}.")
+
+    @overload
+    def __getitem__(self, key: str) -> Float[Tensor, "layer query key"]: ...
+    @overload
+    def __getitem__(self, key: tuple[str, int]) -> Float[Tensor, "query key"]: ...
+    def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
+        channel, layer = key if isinstance(key, tuple) else (key, None)
+        if channel not in self.channels:
+            raise ScopeKeyError(f"no channel {channel!r} here; there are {', '.join(self.channels)}")
+        maps = self.values[:, self.channels.index(channel)]
+        return maps if layer is None else maps[self.layers.index(layer_number(layer, self.layers))]
+
+    def reachable(self) -> Bool[Tensor, "query key"]:
+        """The cells that can be non-zero: all, or key <= query in a causal model."""
+        return reachable_cells(self.queries, len(self.tokens), self.causal)
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Long form: one row per channel, layer, query and key, with both tokens and the value."""
+        import pandas as pd
+
+        names = np.array(self.tokens, dtype=object)
+        channel, layer, query, key = (
+            index.reshape(-1)
+            for index in np.meshgrid(
+                np.array(self.channels, dtype=object),
+                np.array(self.layers),
+                np.array(self.queries),
+                np.arange(len(names)),
+                indexing="ij",
+            )
+        )
+        return pd.DataFrame(
+            {
+                "layer": layer,
+                "channel": channel,
+                "query": query,
+                "key": key,
+                "query_token": names[query],
+                "key_token": names[key],
+                "value": self.values.transpose(0, 1).reshape(-1).detach().cpu().numpy(),
+            }
+        )
+
+    def __repr__(self) -> str:
+        rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"
+        difference = "difference of " if self.signed else ""
+        return "\n".join(
+            [
+                f"TokenMaps: {difference}{self.kind} of {self.model} · {len(self.tokens)} tokens{rows} · "
+                f"layers {spans(self.layers)} · {str(self.values.dtype).removeprefix('torch.')}",
+                f"  tokens    {shortened(self.tokens)}",
+                f"  channels  {', '.join(self.channels)}",
+            ]
+        )
+
+
+def reachable_cells(queries: Sequence[int], n_keys: int, causal: bool) -> Bool[Tensor, "query key"]:
+    """The cells that can be non-zero: all, or key <= query in a causal model."""
+    keys = torch.arange(n_keys)
+    rows = torch.tensor(queries)[:, None]
+    return keys <= rows if causal else torch.ones(len(queries), n_keys, dtype=torch.bool)

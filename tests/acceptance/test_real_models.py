@@ -3,6 +3,9 @@
 Nothing is downloaded; without the wheels the tests are skipped.
 """
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -73,6 +76,23 @@ def test_smollm2_is_the_same_whether_read_from_gguf_or_kept(
         assert kept.to_str_tokens(SENTENCES[0])[0] == "<|im_start|>"
         with torch.no_grad():
             assert torch.equal(kept(tokens), direct(tokens))
+
+
+def test_two_processes_may_convert_smollm2_at_once(tmp_path: Path) -> None:
+    """Both load it, and one whole folder is left."""
+    from tl_ffblock.bridge.conversion import is_whole
+    from tl_ffblock.bridge.shipped import SHIPPED
+
+    if SHIPPED["smollm2"].folder() is None:
+        pytest.skip("smollm2 is not installed")
+    script = "import tl_ffblock; print(tl_ffblock.load_model('smollm2').to_tokens('the cat').tolist())"
+    environment = {**os.environ, "TL_FFBLOCK_CACHE": str(tmp_path)}
+    both = [subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) for _ in range(2)]
+    printed = [process.communicate()[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert printed[0] == printed[1] != b""
+    (folder,) = tmp_path.iterdir()
+    assert is_whole(folder)
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)

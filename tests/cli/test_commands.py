@@ -3,10 +3,13 @@
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests import tiny
 
 from .conftest import Command
 
@@ -131,6 +134,20 @@ def test_check_says_how_the_speed_was_measured(command: Command, folder: Path) -
         ran.out,
         re.M,
     )
+
+
+def test_check_says_that_weights_were_processed(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Norms of folded and centred weights are another model's: the first line says so."""
+    from tl_ffblock.bridge import loading
+
+    model = tiny.bridge("gpt2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.enable_compatibility_mode()
+    monkeypatch.setattr(loading, "load_model", lambda *_, **__: model)
+    ran = command("check")
+    assert ran.status == 0
+    assert "processed weights: folded or centred after loading" in ran.out.splitlines()[0]
 
 
 def test_a_narrow_encoding_is_no_obstacle(process: Command) -> None:

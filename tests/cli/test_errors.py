@@ -37,8 +37,11 @@ BROKEN = b"\xff\xfe caf\xe9"
         (["x", "--save", "map.html"], "it was given for two files; choose two names"),
         (["x", "--scopes", "atbff"], "unknown scope 'atbff'. Did you mean AtbFf? There are"),
         (["x", "--scopes", "AtbLnFf"], "A post_ln model has Attn, AttnRes"),
-        (["x", "--layers", "0,6"], "there is no layer 6; all-MiniLM-L6-v2 has layers 0 to 5"),
-        (["x", "--model", "smollm2", "--layers", "-31"], "SmolLM2-135M-Instruct has layers 0 to 29"),
+        (["x", "--layers", "0,6"], "no layer 6 in all-MiniLM-L6-v2; there are layers 0-5"),
+        (
+            ["x", "--model", "smollm2", "--layers", "-31"],
+            "no layer -31 in SmolLM2-135M-Instruct; there are layers 0-29",
+        ),
         (["x", "--queries", "last"], "--queries last: expected numbers and ranges"),
         (["--tokens", "5;6"], "--tokens 5;6: expected token ids such as 5,6,7"),
         (["x", "--tokens", "5"], "give either a TEXT or token ids (--tokens 5,6,7)"),

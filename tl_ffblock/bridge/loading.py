@@ -49,7 +49,8 @@ def _check_device(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (AssertionError, RuntimeError) as error:
-        raise InputError(f"device={device!r} cannot be used here: {_first_line(error)}") from error
+        reason = _first_line(error).partition(". ")[0].removesuffix(".")
+        raise InputError(f"device={device!r} cannot be used here: {reason}.") from error
 
 
 def _load(name: str) -> Any:

@@ -86,7 +86,7 @@ def check_against(outline: Outline, layers: list[int] | None, scopes: list[str] 
         for layer in layers:
             if not -n_layers <= layer < n_layers:
                 raise InputError(
-                    f"--layers: there is no layer {layer}; {outline.name} has layers 0 to {n_layers - 1} (-1 is the last)."
+                    f"--layers: no layer {layer} in {outline.name}; there are layers 0-{n_layers - 1} (-1 is the last)."
                 )
     if outline.order is not None:
         select_scopes(outline.order, scopes)

@@ -96,7 +96,7 @@ def command(options: argparse.Namespace) -> None:
 
         model = load_model(options.model, device=options.device)
     given: Any = request.text if request.tokens is None else torch.tensor(request.tokens)
-    maps: Any = contribution_maps(model, given, **request.choices)
+    maps: ContributionMaps = contribution_maps(model, given, **request.choices)
     out = console()
     _print_summary(out, maps)
     for kind, file in request.files.items():

@@ -16,7 +16,7 @@ SHAPES = [
     "tests/integration/test_oracle.py",
     "tests/integration/test_golden.py",
     "tests/integration/test_bad_input.py",
-    "tests/interventions/test_runs.py",
+    "tests/interventions/test_patched.py",
     "tests/families/test_structure.py",
 ]
 """Tests that reach every family and both roads. Their laws are held once, in the step "shapes", with annotated types and shapes

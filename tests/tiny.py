@@ -210,7 +210,13 @@ def tokens(family: str, n: int, seed: int = 0) -> Tensor:
     return torch.randint(N_SPECIAL, VOCAB, (n,), generator=generator)
 
 
-def save_local(family: str, folder: str | Path, texts_vocab: Sequence[str] | None = None, seed: int = 0) -> Path:
+def save_local(
+    family: str,
+    folder: str | Path,
+    texts_vocab: Sequence[str] | None = None,
+    seed: int = 0,
+    **config_overrides: Any,
+) -> Path:
     """Save the model of a family and a word-level tokenizer, ready for `TransformerBridge.boot_transformers(folder)`.
 
     Args:
@@ -218,12 +224,13 @@ def save_local(family: str, folder: str | Path, texts_vocab: Sequence[str] | Non
         folder: Made if it is missing.
         texts_vocab: Texts whose words (and punctuation marks) become the vocabulary, in order of appearance.
         seed: As for `hf_model`.
+        **config_overrides: As for `hf_model`.
 
     Returns:
         The folder, as a Path.
     """
     tokenizer = _word_tokenizer(texts_vocab or _TEXTS, masked=FAMILIES[family].model_class.endswith("MaskedLM"))
-    hf_model(family, seed, vocab_size=max(VOCAB, len(tokenizer))).save_pretrained(folder)
+    hf_model(family, seed, vocab_size=max(VOCAB, len(tokenizer)), **config_overrides).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return Path(folder)
 

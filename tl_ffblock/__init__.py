@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from tl_ffblock.bridge.loading import load_model
     from tl_ffblock.contributions import contribution_maps, decompose
     from tl_ffblock.errors import FFBlockError
-    from tl_ffblock.interventions import Contributions, causal_validation, patched_maps
+    from tl_ffblock.interventions import (
+        Contributions,
+        causal_validation,
+        contribution_sweep,
+        difference,
+        logit_difference,
+        patched_maps,
+    )
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
@@ -34,8 +41,11 @@ _HOMES = {
     "causal_validation": "interventions",
     "contextualization_change": "results.measures",
     "contribution_maps": "contributions",
+    "contribution_sweep": "interventions",
     "decompose": "contributions",
+    "difference": "interventions",
     "load_model": "bridge.loading",
+    "logit_difference": "interventions",
     "patched_maps": "interventions",
 }
 
@@ -50,8 +60,11 @@ __all__ = [
     "causal_validation",
     "contextualization_change",
     "contribution_maps",
+    "contribution_sweep",
     "decompose",
+    "difference",
     "load_model",
+    "logit_difference",
     "patched_maps",
 ]
 

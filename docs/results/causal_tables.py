@@ -66,7 +66,7 @@ def knockout() -> str:
     head += [f"`{OUTPUT}` − attention", f"`{OUTPUT}` − attention × value norm"]
     rows = []
     for name in SETS:
-        for cells in ("off-diagonal", "beyond first", "all"):
+        for cells in ("off-diagonal", "beyond first", "reachable"):
             rho, lead = _rho(name, cells).loc["edge knockout"], _lead(name, cells).loc[("edge knockout", OUTPUT)]
             values = [number(rho.loc[predictor].rho) for predictor in (*scopes, ATTENTION, VALUES)]
             rows.append([f"`{name}`", cells, *values, *(_difference(lead.loc[other]) for other in (ATTENTION, VALUES))])
@@ -77,7 +77,7 @@ def with_diagonal() -> str:
     """Removal at the layer's output, the diagonal included."""
     rows = []
     for name in SETS:
-        rho = _rho(name, "all").loc[OUTPUT]
+        rho = _rho(name, "reachable").loc[OUTPUT]
         rows.append([f"`{name}`", *(_with_interval(rho.loc[predictor]) for predictor in (OUTPUT, ATTENTION, VALUES))])
     return table(["set", f"`{OUTPUT}` map", "attention", "attention × value norm"], rows)
 

@@ -23,8 +23,8 @@ import pandas as pd
 import torch
 
 import tl_ffblock as ffb
-from tl_ffblock.interventions.edits import logit_difference
-from tl_ffblock.interventions.validation import CausalValidation, Cells, Plan, causal_validation
+from tl_ffblock.interventions import CausalValidation, SamplePlan, causal_validation, logit_difference
+from tl_ffblock.interventions.validation import CellChoice
 
 CHUNK = 10
 """Prompts a call; the seed of each is the number of its first prompt."""
@@ -85,20 +85,20 @@ def main() -> None:
     prompts, right, wrong = (list(column) for column in zip(*examples, strict=True))
     start = time.monotonic()
     result = None
-    for first_one in range(0, len(prompts), CHUNK):
-        part = slice(first_one, first_one + CHUNK)
-        kept = options.work / f"{options.set}-{first_one}.pickle" if options.work else None
+    for begin in range(0, len(prompts), CHUNK):
+        part = slice(begin, begin + CHUNK)
+        kept = options.work / f"{options.set}-{begin}.pickle" if options.work else None
         if kept and kept.is_file():
             sample = pickle.loads(kept.read_bytes())
         else:
             metric = logit_difference(model, right[part], wrong[part])
-            sample = causal_validation(model, prompts[part], metric, layers=LAYERS, plan=Plan(seed=first_one))
+            sample = causal_validation(model, prompts[part], metric, layers=LAYERS, plan=SamplePlan(seed=begin))
             if kept:
                 kept.write_bytes(pickle.dumps(sample))
         result = sample if result is None else result + sample
         print(f"{len(result.tokens)} prompts, {(time.monotonic() - start) / 60:.1f} min", flush=True)
     assert result is not None
-    result = dataclasses.replace(result, plan=Plan())
+    result = dataclasses.replace(result, plan=SamplePlan())
     minutes = (time.monotonic() - start) / 60
     accuracy = float((result.clean > 0).mean())
     print(f"{options.set}: {len(prompts)} prompts, {minutes:.1f} min, clean accuracy {accuracy:.2f}\n{result}")
@@ -120,13 +120,13 @@ def main() -> None:
 def compared(result: CausalValidation) -> pd.DataFrame:
     """How much better maps are than attention: of every removal its own map, of the knockout the maps of all scopes."""
     rows = [
-        (cells, effect, scope, other, *result.compare(effect, scope, other, cells=cells))
-        for cells in get_args(Cells)
+        (cells, effect, scope, attention, *result.compare(effect, scope, attention, cells=cells))
+        for cells in get_args(CellChoice)
         for effect in result.effects
         for scope in (
             [effect] if effect in result.predictions else [s for s in result.effects if s in result.predictions]
         )
-        for other in ("attention", "attention x value norm")
+        for attention in ("attention", "attention x value norm")
     ]
     return pd.DataFrame(rows, columns=["cells", "effect", "map", "minus", "difference", "low", "high"])
 

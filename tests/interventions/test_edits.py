@@ -1,6 +1,5 @@
-"""Maps of runs that hooks edit: upstream it is part of the run, inside the block it is the remainder, whatever the form."""
+"""What is measured under an edit is what a run by hand gives; a knockout is a masked score; metrics are TransformerLens's."""
 
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -10,272 +9,224 @@ import torch
 from torch import Tensor
 
 from tests import tiny
-from tests.tolerances import BATCH_FLOAT64
+from tl_ffblock.errors import LayerError
+from tl_ffblock.interventions import (
+    Edit,
+    Outcome,
+    SamplePlan,
+    edit_point,
+    kl_divergence,
+    knockout,
+    logit_difference,
+    loss,
+    measure_edits,
+    measure_unedited,
+    removal,
+)
 
+pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 Models = Callable[..., Any]
-Edit = Callable[[Tensor], Tensor]
-N = 5
-AFTER_USE = ("opt", "gptj", "bert", "roberta")
-"""Families whose bridge hands out the pattern after attention has used it."""
-BOOKKEEPING = dict(rtol=0, atol=2e-5)
-"""float64, tensors of size 1 to 30; gaps below rtol = 1e-6 of a row's norm count as completeness error."""
+N = 6
+BY_HAND = dict(rtol=1e-4, atol=1e-5)
+"""float64 runs, one of them from cached keys and values; the metric is stored in float32."""
 
 
-def shifted(tensor: Tensor) -> Tensor:
-    """An edit that no norm undoes."""
-    return tensor + 0.5 * tensor.roll(1, -1)
+def metric_of(model: Any) -> Any:
+    """A logit difference that any tiny model has."""
+    return logit_difference(model, [7], [9])
 
 
-def hook_of(edit: Edit, *, in_place: bool) -> Callable[..., Tensor | None]:
-    """The edit as a hook function that returns, or that writes into the tensor."""
-
-    def returned(tensor: Tensor, hook: Any) -> Tensor:
-        return edit(tensor)
-
-    def written(tensor: Tensor, hook: Any) -> None:
-        tensor.copy_(edit(tensor.clone()))
-
-    return written if in_place else returned
+def by_hand(logits: Tensor) -> Tensor:
+    """The same, read off a run's logits."""
+    return (logits[0, -1, 7] - logits[0, -1, 9]).float()
 
 
-def places_inside(model: Any, family: str) -> list[str]:
-    """HookPoints between the layer's input and its output that fire in this model."""
-    names = ["attn.hook_z", "attn.o.hook_out", "hook_attn_out", "hook_mlp_out", "hook_resid_post", "ln2.hook_out"]
-    names += ["mlp.hook_pre", "mlp.hook_post"] if not hasattr(model.blocks[0].mlp.original_component, "experts") else []
-    return [f"blocks.0.{name}" for name in names if f"blocks.0.{name}" in model.hook_dict]
+def test_measured_is_what_runs_by_hand_give(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+    """Batched, and in part from cached keys and values: the same as one run_with_hooks after the other."""
+    model = model_of(any_family, torch.float64)
+    contributions = ffb.Contributions(model, tiny.tokens(any_family, N))
+    scopes = contributions.decomposition(0)[0].scopes
+    cells = [(layer, scope, query, query - 1) for layer in (0, 1) for scope in scopes for query in (2, N - 1)]
+    edits = [removal(contributions, *cell) for cell in cells]
+    measured = measure_edits(contributions, edits, metric_of(model), batch_size=5)
+    for (layer, scope, query, key), value in zip(cells, measured, strict=True):
+        hook = contributions.subtract(layer, scope, query=query, key=key)
+        logits = model.run_with_hooks(contributions.tokens, fwd_hooks=[hook])
+        torch.testing.assert_close(value, by_hand(logits), **BY_HAND)
 
 
-def check_bookkeeping(found: Any, maps: Any) -> None:
-    """Parts + bias + remainder is the model's tensor at every scope; the fast road's tables are the vectors' norms."""
-    for scope in found.scopes:
-        total = found.parts(scope).sum(1) + found.bias(scope) + found.remainder(scope)
-        torch.testing.assert_close(total, found.whole(scope), **BOOKKEEPING)
-        for table, vectors in (
-            (maps[scope, 0], found.parts(scope)),
-            (maps.bias[scope, 0], found.bias(scope)),
-            (maps.remainder[scope, 0], found.remainder(scope)),
-        ):
-            torch.testing.assert_close(table, vectors.norm(dim=-1), **BATCH_FLOAT64)
+@pytest.mark.parametrize("any_family", ["gpt2", "llama", "qwen3", "phi", "gpt_oss"], indirect=True)
+def test_a_knockout_is_a_masked_score(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+    """Cutting an edge at z equals setting its attention scores to minus infinity in all heads."""
+    model = model_of(any_family, torch.float64)
+    contributions = ffb.Contributions(model, tiny.tokens(any_family, N))
+    edit = knockout(contributions, 1, N - 1, 3)
+    assert edit is not None
+    (measured,) = measure_edits(contributions, [edit], metric_of(model))
+
+    def mask(scores: Tensor, hook: Any) -> Tensor:
+        scores = scores.clone()
+        scores[:, :, N - 1, 3] = torch.finfo(scores.dtype).min
+        return scores
+
+    logits = model.run_with_hooks(contributions.tokens, fwd_hooks=[("blocks.1.attn.hook_attn_scores", mask)])
+    torch.testing.assert_close(measured, by_hand(logits), **BY_HAND)
 
 
-@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-def test_an_edit_upstream_is_part_of_the_run(
-    ffb: ModuleType, model_of: Models, any_family: str, in_place: bool
+@pytest.mark.parametrize("any_family", ["gpt2", "llama", "gpt_oss"], indirect=True)
+def test_the_only_edge_of_a_row_can_be_cut_where_a_sink_is_left(
+    ffb: ModuleType, model_of: Models, any_family: str
 ) -> None:
-    """Input, values, the norm before attention, another layer: the maps change, nothing remains."""
-    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
-    plain = ffb.contribution_maps(model, tokens, layers=1)
-    for place in ("blocks.1.hook_resid_pre", "blocks.1.attn.hook_v", "blocks.0.hook_mlp_out"):
-        hooks = [(place, hook_of(shifted, in_place=in_place))]
-        maps = ffb.contribution_maps(model, tokens, layers=1, fwd_hooks=hooks)
-        assert all((maps.remainder[scope] == 0).all() for scope in maps.scopes)
-        assert not torch.allclose(maps["Attn"], plain["Attn"], rtol=1e-3)
-
-
-@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-def test_an_edit_inside_is_the_remainder(ffb: ModuleType, model_of: Models, any_family: str, in_place: bool) -> None:
-    """Every HookPoint of the block: exact bookkeeping, a remainder at the end, and attention's parts untouched."""
-    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
-    plain = ffb.decompose(model, tokens, layer=0)
-    for place in places_inside(model, any_family):
-        hooks = [(place, hook_of(shifted, in_place=in_place))]
-        found = ffb.decompose(model, tokens, layer=0, fwd_hooks=hooks)
-        check_bookkeeping(found, ffb.contribution_maps(model, tokens, layers=0, fwd_hooks=hooks))
-        torch.testing.assert_close(found.parts("Attn"), plain.parts("Attn"), **BATCH_FLOAT64)
-        torch.testing.assert_close(found.bias("Attn"), plain.bias("Attn"), **BATCH_FLOAT64)
-        assert any(found.remainder(scope).norm() > 1e-2 for scope in found.scopes), place
-
-
-def test_an_edited_z_belongs_to_no_token(ffb: ModuleType, model_of: Models, any_family: str) -> None:
-    """What was added to the summed values is, through W_O, the remainder of `Attn`, exactly."""
-    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
-    generator = torch.Generator().manual_seed(0)
-    added: list[Tensor] = []
-
-    def add(z: Tensor, hook: Any) -> Tensor:
-        added.append(torch.randn(z.shape, generator=generator, dtype=z.dtype))
-        return z + added[-1]
-
-    found = ffb.decompose(model, tokens, layer=0, fwd_hooks=[("blocks.0.attn.hook_z", add)])
-    w_o = model.blocks[0].attn.W_O
-    expected = torch.einsum("qhe,hed->qd", added[0].reshape(N, *w_o.shape[:2]), w_o)
-    torch.testing.assert_close(found.remainder("Attn"), expected, **BOOKKEEPING)
-
-
-@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-def test_an_edited_pattern_is_decomposed_as_it_was_used(
-    ffb: ModuleType, model_of: Models, any_family: str, in_place: bool
-) -> None:
-    """Used: the map is of the edited pattern, later tokens included. Too late: of the one used, with a warning."""
-    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
-    hooks = [("blocks.0.attn.hook_pattern", hook_of(lambda p: torch.full_like(p, 1 / N), in_place=in_place))]
-
-    def both() -> tuple[Any, Any]:
-        found = ffb.decompose(model, tokens, layer=0, fwd_hooks=hooks)
-        return found, ffb.contribution_maps(model, tokens, layers=0, fwd_hooks=hooks)
-
-    if any_family in AFTER_USE:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            found, maps = both()
-        assert any("the edit changes nothing in the run" in str(warning.message) for warning in caught)
-        plain = ffb.contribution_maps(model, tokens, layers=0)
-        torch.testing.assert_close(maps["Attn"], plain["Attn"], **BATCH_FLOAT64)
-    else:
-        found, maps = both()
-        rows = found.parts("Attn")
-        torch.testing.assert_close(rows, rows[:1].expand_as(rows), **BATCH_FLOAT64)
-    check_bookkeeping(found, maps)
-    assert all((maps.remainder[scope] == 0).all() for scope in maps.scopes)
-
-
-@pytest.mark.parametrize("way", ["hooks", "permanent", "capture first", "capture inside"])
-def test_every_way_to_hook_gives_the_same_map(ffb: ModuleType, any_family: str, way: str) -> None:
-    """`with model.hooks`, permanent hooks, and `capture` around or inside the user's own run_with_hooks."""
-    model, tokens = tiny.bridge(any_family, dtype=torch.float64), tiny.tokens(any_family, N)
-    edit = ("blocks.0.hook_mlp_out", hook_of(shifted, in_place=False))
-    expected = ffb.contribution_maps(model, tokens, fwd_hooks=[edit])
-    if way == "hooks":
-        with model.hooks(fwd_hooks=[edit]):
-            maps = ffb.contribution_maps(model, tokens)
-    elif way == "permanent":
-        model.add_hook(*edit, is_permanent=True)
-        maps = ffb.contribution_maps(model, tokens)
-    elif way == "capture first":
-        with ffb.capture(model) as records:
-            model.run_with_hooks(tokens[None], fwd_hooks=[edit])
-        maps = ffb.contribution_maps(model, tokens, cache=records)
-    else:
-        with model.hooks(fwd_hooks=[edit]), ffb.capture(model) as records:
-            model(tokens[None])
-        maps = ffb.contribution_maps(model, tokens, cache=records)
-    for scope in maps.scopes:
-        torch.testing.assert_close(maps[scope], expected[scope], **BATCH_FLOAT64)
-        torch.testing.assert_close(maps.remainder[scope], expected.remainder[scope], **BATCH_FLOAT64)
-
-
-@pytest.mark.parametrize("place", ["blocks.0.hook_resid_pre", "blocks.0.attn.hook_z", "blocks.0.hook_mlp_out"])
-def test_a_cache_of_a_patched_run_gives_the_same_maps(
-    ffb: ModuleType, model_of: Models, any_family: str, place: str
-) -> None:
-    """With `run_with_cache` under hooks: the maps and remainders of running once more under the same hooks."""
-    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
-    hooks = [(place, hook_of(shifted, in_place=False))]
-    expected = ffb.contribution_maps(model, tokens, fwd_hooks=hooks)
-    with model.hooks(fwd_hooks=hooks):
-        _, cache = model.run_with_cache(tokens[None])
-    if place.endswith("hook_z") and any_family in AFTER_USE:
-        with pytest.raises(ValueError, match="is not the pattern that made"):
-            ffb.contribution_maps(model, tokens, cache=cache)
+    """The first token attends to itself alone: no weight could grow, so there is no edit; a sink takes all, and z is 0."""
+    model = model_of(any_family, torch.float64)
+    contributions = ffb.Contributions(model, tiny.tokens(any_family, N))
+    edit = knockout(contributions, 1, 0, 0)
+    if any_family != "gpt_oss":
+        assert edit is None
         return
-    maps = ffb.contribution_maps(model, tokens, cache=cache)
-    for scope in maps.scopes:
-        torch.testing.assert_close(maps[scope], expected[scope], **BATCH_FLOAT64)
-        torch.testing.assert_close(maps.remainder[scope], expected.remainder[scope], **BATCH_FLOAT64)
+    assert edit is not None
+    seen: list[Tensor] = []
+    model.run_with_hooks(contributions.tokens, fwd_hooks=[(edit.name, lambda z, hook: seen.append(z))])
+    z = seen[0].reshape(N, -1)[0]
+    assert z.norm() > 1e-2
+    torch.testing.assert_close(edit.vector, -z, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("any_family", AFTER_USE, indirect=True)
-def test_a_cached_pattern_that_had_no_effect_is_refused(ffb: ModuleType, model_of: Models, any_family: str) -> None:
-    """An ActivationCache of BERT shows the edited pattern, which attention did not use: no map of it is made."""
-    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
-    edit = ("blocks.0.attn.hook_pattern", lambda pattern, hook: torch.eye(N, dtype=pattern.dtype).expand_as(pattern))
-    with warnings.catch_warnings(), model.hooks(fwd_hooks=[edit]):
-        warnings.simplefilter("ignore")
-        _, cache = model.run_with_cache(tokens[None])
-    with pytest.raises(ValueError, match=r"hook_pattern is not the pattern that made .* give the hooks as fwd_hooks"):
-        ffb.contribution_maps(model, tokens, cache=cache)
+@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral", "qwen2", "gemma2", "gpt_neox"])
+def test_only_the_rest_of_the_prompt_is_run(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """From the edited position on, from cached keys and values; whole prompts, when asked for, have the same effects."""
+    model = model_of(family, torch.float64)
+    contributions = ffb.Contributions(model, tiny.tokens(family, N))
+    edits = [removal(contributions, layer, "AtbLnFf", query, query) for layer in (0, 1) for query in (N - 2, N - 1)]
+    lengths: list[int] = []
+    with model.hooks(fwd_hooks=[("blocks.0.hook_resid_pre", lambda tensor, hook: lengths.append(tensor.shape[1]))]):
+        measured = measure_edits(contributions, edits, metric_of(model))
+        assert N not in lengths
+        assert {1, 2} <= set(lengths)
+        lengths.clear()
+        whole = measure_edits(contributions, edits, metric_of(model), resume=False)
+        assert set(lengths) == {N}
+    torch.testing.assert_close(measured, whole, **BY_HAND)
 
 
-def test_an_edit_cannot_hide_a_model_that_is_misread(ffb: ModuleType) -> None:
-    """Unverified layers are checked on a small clean run: a wrong activation is no remainder, with hooks or a cache."""
-    from tl_ffblock.errors import IdentityError
+def test_a_cache_that_gives_other_logits_is_not_used(ffb: ModuleType, model_of: Models) -> None:
+    """Where going on from the cache changes the clean logits, here by a hook of the user's, whole prompts are run."""
+    model = model_of("llama", torch.float64)
+    contributions = ffb.Contributions(model, tiny.tokens("llama", N))
+    edits = [removal(contributions, 1, "AtbLnFf", N - 1, N - 1)]
+    expected = measure_edits(contributions, edits, metric_of(model), resume=False)
+    lengths: list[int] = []
 
-    hooks = [("blocks.0.hook_mlp_out", hook_of(shifted, in_place=False))]
-    for family, way in (("gpt2", "hooks"), ("gpt2", "cache"), ("llama", "hooks")):
-        model, tokens = tiny.bridge(family), tiny.tokens(family, N)
-        mlp = model.blocks[0].mlp.original_component
-        name = "act" if family == "gpt2" else "act_fn"
+    def different_on_parts(tensor: Tensor, hook: Any) -> Tensor:
+        lengths.append(tensor.shape[1])
+        return tensor if tensor.shape[1] == N else 1.01 * tensor + 0.1
 
-        class Wrong(torch.nn.Module):
-            """Not the activation that the library recognises by its values between runs."""
-
-            def __init__(self, right: Callable[[Tensor], Tensor]) -> None:
-                super().__init__()
-                self.right = right
-
-            def forward(self, x: Tensor) -> Tensor:
-                return self.right(x) * (1.1 if x.ndim == 3 else 1.0)
-
-        setattr(mlp, name, Wrong(getattr(mlp, name)))
-        given: dict[str, Any] = {"fwd_hooks": hooks}
-        if way == "cache":
-            with model.hooks(fwd_hooks=hooks):
-                given = {"cache": model.run_with_cache(tokens[None])[1]}
-        with pytest.raises(IdentityError, match="= post"):
-            ffb.contribution_maps(model, tokens, layers=0, **given)
+    with model.hooks(fwd_hooks=[("blocks.1.hook_mlp_out", different_on_parts)]):
+        measured = measure_edits(contributions, edits, metric_of(model))
+    torch.testing.assert_close(measured, expected, **BY_HAND)
+    assert lengths[-1] == N
 
 
-def test_the_clean_run_does_not_disturb(ffb: ModuleType, callbacks: Callable[[Any], dict[str, int]]) -> None:
-    """The check of an unverified model runs without the user's hooks and captures, and puts all of them back."""
-    model, tokens = tiny.bridge("opt"), tiny.tokens("opt", N)
-    calls: list[int] = []
-    model.add_hook("blocks.0.hook_mlp_out", lambda tensor, hook: calls.append(tensor.shape[1]) or 2 * tensor)
-    before = callbacks(model)
-    with ffb.capture(model) as outer:
-        ffb.contribution_maps(model, tokens)
-        assert outer[0].resid_pre.shape[1] == N
-    assert len(calls) == 1
-    assert callbacks(model) == before
-
-
-def test_torch_hooks_on_a_hook_point_are_noticed(ffb: ModuleType, model_of: Models) -> None:
-    """An edit by a plain `register_forward_hook` is an edit like any other."""
-    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)
-    handle = model.hook_dict["blocks.0.hook_mlp_out"].register_forward_hook(lambda module, args, out: 2 * out)
+@pytest.mark.parametrize("family", ["gpt2", "llama_nobias", "gpt_neox", "phi", "bert"])
+def test_hooked_models_give_the_same_effects(ffb: ModuleType, family: str) -> None:
+    """HookedTransformer and HookedEncoder: removals and knockouts, batched, are those of runs by hand."""
     try:
-        found = ffb.decompose(model, tokens, layer=0)
-    finally:
-        handle.remove()
-    torch.testing.assert_close(found.remainder("AtbLnFf"), found.whole("AtbLnFf") / 2, **BOOKKEEPING)
+        model = tiny.hooked(family, dtype=torch.float64)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    contributions = ffb.Contributions(model, tiny.tokens(family, N))
+    scopes = contributions.decomposition(1)[0].scopes
+    edge = knockout(contributions, 1, N - 1, 2)
+    assert edge is not None
+    edits = [removal(contributions, 1, scope, N - 1, N - 1) for scope in scopes] + [edge]
+    *removed, cut = measure_edits(contributions, edits, metric_of(model))
+    for scope, value in zip(scopes, removed, strict=True):
+        hook = contributions.subtract(1, scope, query=-1, key=-1)
+        logits = model.run_with_hooks(contributions.tokens, fwd_hooks=[hook])
+        torch.testing.assert_close(value, by_hand(logits), **BY_HAND)
+
+    def masked(pattern: Tensor, hook: Any) -> Tensor:
+        pattern = pattern.clone()
+        pattern[:, :, N - 1, 2] = 0
+        return pattern / pattern.sum(dim=-1, keepdim=True)
+
+    logits = model.run_with_hooks(contributions.tokens, fwd_hooks=[("blocks.1.attn.hook_pattern", masked)])
+    torch.testing.assert_close(cut, by_hand(logits), **BY_HAND)
 
 
-QUOTIENT = {False: dict(rtol=1e-3, atol=1e-5), True: dict(rtol=3e-2, atol=1e-5)}
-"""A derivative against a central difference of step 1e-4 in float64; Mixtral's router rounds its logits to float32."""
+def test_layers_and_positions_count_from_the_end(ffb: ModuleType, model_of: Models) -> None:
+    """An edit named from the end is the edit named from the start, down to the position in the run; others are refused."""
+    model = model_of("gpt2", torch.float64)
+    contributions = ffb.Contributions(model, tiny.tokens("gpt2", N))
+    for from_end, from_start in (
+        (removal(contributions, -1, "AtbLnFf", -2, -3), removal(contributions, 2, "AtbLnFf", N - 2, N - 3)),
+        (knockout(contributions, -1, -2, -3), knockout(contributions, 2, N - 2, N - 3)),
+    ):
+        assert from_end is not None
+        assert from_start is not None
+        assert (from_end.name, from_end.query) == (from_start.name, from_start.query)
+        torch.testing.assert_close(from_end.vector, from_start.vector, rtol=0, atol=0)
+    point = edit_point(contributions.model, -1, "AtbLnFf")
+    assert point == edit_point(contributions.model, 2, "AtbLnFf")
+    vector = contributions.vector(-1, "AtbLnFf")[0, -1]
+    edits = [Edit(point.name, query, vector) for query in (-1, N - 1)]
+    first, second = measure_edits(contributions, edits, metric_of(model))
+    assert float(first) == float(second) != measure_unedited(contributions, metric_of(model))
+    for wrong in (removal, knockout):
+        arguments = ("AtbLnFf", 1, 1) if wrong is removal else (1, 1)
+        with pytest.raises(LayerError, match="no layer 3 in"):
+            wrong(contributions, 3, *arguments)
+    with pytest.raises(ValueError, match="key=6: expected positions from -6 to 5"):
+        removal(contributions, 1, "AtbLnFf", 1, 6)
+    with pytest.raises(ValueError, match="query=-7: expected positions"):
+        measure_edits(contributions, [Edit(point.name, -7, vector)], metric_of(model))
 
-OFF_THE_WAY = {"pattern": AFTER_USE, "Atb": ("gpt_neox", "phi", "gptj", "falcon")}
-"""Captured tensors that no gradient of the output reaches: TransformerLens hands them over too late, or not at all."""
+
+def test_progress_is_told_of_every_edit(ffb: ModuleType, model_of: Models) -> None:
+    """The numbers handed over as runs are done sum to the number of edits; without edits there is nothing to tell."""
+    model = model_of("gpt2")
+    contributions = ffb.Contributions(model, tiny.tokens("gpt2", N))
+    edits = [removal(contributions, 1, "Attn", query, 0) for query in (1, 1, 1, 4, 4)]
+    done: list[int] = []
+    measure_edits(contributions, edits, metric_of(model), batch_size=2, advance=done.append)
+    assert sum(done) == 5
+    assert max(done) == 2
+    assert measure_edits(contributions, [], metric_of(model), advance=done.append).shape == (0,)
 
 
-@pytest.mark.usefixtures("float64_throughout")
-def test_gradients_reach_captured_tensors(ffb: ModuleType, any_family: str) -> None:
-    """The output's derivative by every captured tensor is not None, and by the FF output it is the difference quotient."""
-    model, tokens = tiny.bridge(any_family, dtype=torch.float64), tiny.tokens(any_family, N)[None]
-    plain = model(tokens)
-    with ffb.capture(model, layers=0) as records:
-        logits = model(tokens)
-    torch.testing.assert_close(logits, plain, rtol=0, atol=0)
-    record = records[0]
-    captured = {"resid_pre": record.resid_pre, "pattern": record.pattern, "value": record.value}
-    captured |= {
-        name: getattr(record, name) for name in ("pre", "pre_linear", "post") if getattr(record, name) is not None
-    }
-    captured |= record.whole
-    out = logits[0, -1, 7]
-    for name, tensor in captured.items():
-        (gradient,) = torch.autograd.grad(out, tensor, retain_graph=True, allow_unused=True)
-        assert (gradient is None) == (any_family in OFF_THE_WAY.get(name, ())), name
-    scope = next(scope for scope in record.whole if scope.endswith("Ff"))
-    name = f"blocks.0.{'mlp.hook_out' if model.cfg.architecture.startswith(('Gemma2', 'Gemma3', 'Olmo2')) else 'hook_mlp_out'}"
-    (gradient,) = torch.autograd.grad(out, record.whole[scope], retain_graph=True)
+def test_a_metric_may_read_before_the_edit(ffb: ModuleType, model_of: Models) -> None:
+    """What lies before an edit is the run without edits: a metric read there, by either count, has not changed."""
+    model = model_of("gpt2", torch.float64)
+    contributions = ffb.Contributions(model, tiny.tokens("gpt2", N))
+    edits = [removal(contributions, 0, "AtbLnFf", N - 1, 0)]
+    for position in (1, 1 - N):
+        metric = logit_difference(model, [7], [9], position=position)
+        (measured,) = measure_edits(contributions, edits, metric)
+        assert float(measured) == pytest.approx(measure_unedited(contributions, metric), rel=1e-6)
 
-    def nudged(step: float) -> float:
-        def nudge(tensor: Tensor, hook: Any) -> Tensor:
-            changed = tensor.clone()
-            changed.view(N, -1)[2, 3] += step
-            return changed
 
-        with torch.no_grad():
-            return float(model.run_with_hooks(tokens, fwd_hooks=[(name, nudge)])[0, -1, 7])
-
-    quotient = (nudged(1e-4) - nudged(-1e-4)) / 2e-4
-    torch.testing.assert_close(float(gradient.reshape(N, -1)[2, 3]), quotient, **QUOTIENT[any_family == "mixtral"])
+@pytest.mark.parametrize("kind", ["kl", "loss"])
+def test_metrics_by_name(ffb: ModuleType, model_of: Models, kind: str) -> None:
+    """KL of the clean run with itself is 0 and else positive; the loss is TransformerLens's own; both by their names."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)[None]
+    with torch.no_grad():
+        logits, others = (
+            model(tokens),
+            model.run_with_hooks(tokens, fwd_hooks=[("blocks.0.hook_mlp_out", lambda tensor, hook: 2 * tensor)]),
+        )
+        expected = model(tokens, return_type="loss")
+    if kind == "kl":
+        values = kl_divergence()(Outcome(torch.cat([logits, others]), logits, tokens, 0))
+        assert float(values[0]) == 0
+        assert float(values[1]) > 1e-3
+    else:
+        torch.testing.assert_close(loss()(Outcome(logits, logits, tokens, 0))[0].float(), expected)
+    given: dict[str, Any] = {"scope": "AtbLnFf", "plan": SamplePlan(n_cells=12), "edge_knockout": False}
+    by_name = ffb.causal_validation(model, list(tokens), kind, **given)
+    by_metric = ffb.causal_validation(model, list(tokens), {"kl": kl_divergence, "loss": loss}[kind](), **given)
+    cells = by_name.cells_dataframe()
+    assert (cells["effect AtbLnFf"] == by_metric.effects["AtbLnFf"]).all()
+    read = cells["query"] == N - 1 if kind == "kl" else cells["query"] < N - 1
+    changed = cells[read & (cells["query"] == cells["key"])]
+    assert len(changed) >= 3
+    assert (changed["effect AtbLnFf"].abs() > 1e-5).all()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
@@ -61,6 +61,24 @@ def prepare(
     return [_from_text(model, text) for text in texts]
 
 
+def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
+    """The tokens of what must be one text or one tensor.
+
+    Args:
+        model: Its tokenizer reads a text.
+        given: A text, or token ids [pos] or [1, pos].
+        name: The argument's name, for the error.
+
+    Raises:
+        InputError: for a list or batch of several, and for what cannot be used.
+    """
+    several = not isinstance(given, str | Tensor) or (isinstance(given, Tensor) and given.ndim == 2 and len(given) != 1)
+    if several:
+        raise InputError(f"{name} is {_kind(given)}; expected one text, or one tensor of token ids [pos].")
+    (batch,) = prepare(model, given, None)
+    return batch.tokens[0]
+
+
 def example_input(model: Model) -> str | Int[Tensor, " pos"]:
     """Something to try a model on: a sentence, or drawn ids where there is no tokenizer."""
     if getattr(model.hooked, "tokenizer", None) is not None:
@@ -89,14 +107,17 @@ def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
 
 def forward(model: Model, batch: Batch) -> Any:
     """One forward pass, without gradients; what the model returns, its logits as a rule."""
-    device = next(model.hooked.parameters()).device
-    tokens = batch.tokens.to(device)
     name = "one_zero_attention_mask" if model.api == "HookedEncoder" else "attention_mask"
-    options = {} if batch.mask is None else {name: batch.mask.to(device).long()}
+    options = {} if batch.mask is None else {name: at_model(model, batch.mask).long()}
     if batch.token_types is not None:
-        options["token_type_ids"] = batch.token_types.to(device)
+        options["token_type_ids"] = at_model(model, batch.token_types)
     with torch.no_grad():
-        return model.hooked(tokens, **options)
+        return model.hooked(at_model(model, batch.tokens), **options)
+
+
+def at_model(model: Model, tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
+    """The tensor on the device where the model takes its input."""
+    return tensor.to(next(model.hooked.parameters()).device)
 
 
 def _from_text(model: Model, text: str) -> Batch:
@@ -183,4 +204,6 @@ def _kind(given: Any) -> str:
             if not given
             else f"a {type(given).__name__} of {type(given[0]).__name__}"
         )
+    if isinstance(given, Tensor):
+        return f"a tensor of shape {tuple(given.shape)}"
     return f"a {type(given).__name__}"

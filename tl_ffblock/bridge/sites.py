@@ -10,6 +10,7 @@ A norm's output is `hook_out` on a bridge. HookedTransformer and HookedEncoder o
 branch: that tensor is `hook_normalized * hook_scale` (site `scale.<scope>`).
 """
 
+import re
 from collections.abc import Collection, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -71,6 +72,26 @@ def has_experts(mlp: Any) -> bool:
     if getattr(mlp, "bound_dense", False):
         return False
     return hasattr(getattr(mlp, "original_component", mlp), "experts")
+
+
+def values_name(layer: int) -> str:
+    """HookPoint of z, the weighted values before the output matrix; every model obeys an edit there."""
+    return f"blocks.{layer}.attn.hook_z"
+
+
+def ff_input_name(model: Model, layer: int) -> str:
+    """HookPoint of what the feed-forward, and nothing else, reads.
+
+    Where one norm serves attention too (Phi, GPT-J, Falcon), that lies behind the norm's own HookPoint.
+    """
+    shared = norm_module(model, layer, "ff_norm") == norm_module(model, layer, "attn_norm")
+    return f"blocks.{layer}.mlp.hook_in" if shared else site_names(model, layer)["whole.AtbLn"]
+
+
+def patching_name(name: str) -> str | None:
+    """What TransformerLens's patching functions call a HookPoint, such as "mlp_out"; None inside a component."""
+    short = re.fullmatch(r"blocks\.\d+\.hook_(\w+)", name)
+    return None if short is None else short[1]
 
 
 def _feed_forward(model: Model, layer: int) -> dict[str, str]:

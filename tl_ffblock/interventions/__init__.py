@@ -1,48 +1,45 @@
 """Maps inside causal experiments: contributions as interventions, patched runs, causal validation of a map.
 
-places.py         which HookPoint changes exactly one scope
-contributions.py  one run's vectors as hook functions
-effects.py        many edits in few forward passes, and the metrics that read them
-sweeps.py         the effect of every (layer, query, source)
-runs.py           clean, corrupted and patched in one call; differences
-validation.py     whether a map predicts effects; sampling, the labelled result
-statistics.py     rank correlation with bootstrap over prompts
+edit_points.py         which HookPoint changes exactly one scope
+contribution_hooks.py  one run's vectors as hook functions
+metrics.py             what is read of a run
+edits.py               many edits in few forward passes
+sweeps.py              the effect of every (layer, query, key)
+patched.py             clean, corrupted and patched in one call; differences
+sampling.py            cells of a prompt: drawn, predicted, taken out, measured
+validation.py          whether a map predicts effects: the labelled result
 """
 
 from tl_ffblock.interventions.contribution_hooks import Contributions
-from tl_ffblock.interventions.edits import (
-    Edit,
-    Metric,
-    Outcome,
-    effects,
-    kl_divergence,
-    knockout,
-    logit_difference,
-    loss,
-    removal,
-)
+from tl_ffblock.interventions.edit_points import EditPoint, edit_point
+from tl_ffblock.interventions.edits import Edit, knockout, measure_edits, measure_unedited, removal
+from tl_ffblock.interventions.metrics import Metric, Outcome, kl_divergence, logit_difference, loss
 from tl_ffblock.interventions.patched import PatchedMaps, VectorDifference, difference, patched_maps
+from tl_ffblock.interventions.sampling import SamplePlan
 from tl_ffblock.interventions.sweeps import ContributionSweep, contribution_sweep
-from tl_ffblock.interventions.validation import CausalValidation, Plan, causal_validation
+from tl_ffblock.interventions.validation import CausalValidation, causal_validation
 
 __all__ = [
     "CausalValidation",
     "ContributionSweep",
     "Contributions",
     "Edit",
+    "EditPoint",
     "Metric",
     "Outcome",
     "PatchedMaps",
-    "Plan",
+    "SamplePlan",
     "VectorDifference",
     "causal_validation",
     "contribution_sweep",
     "difference",
-    "effects",
+    "edit_point",
     "kl_divergence",
     "knockout",
     "logit_difference",
     "loss",
+    "measure_edits",
+    "measure_unedited",
     "patched_maps",
     "removal",
 ]

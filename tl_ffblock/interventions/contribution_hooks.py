@@ -6,28 +6,34 @@ else, so what follows is the model's own answer. All parts and the bias taken ou
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.capture import capture
-from tl_ffblock.bridge.collector import Records
-from tl_ffblock.bridge.inputs import label, prepare
-from tl_ffblock.bridge.model import identify
-from tl_ffblock.contributions import decompose
-from tl_ffblock.errors import InputError
-from tl_ffblock.interventions.edit_points import Positions, activation_name, place_of, positions
-from tl_ffblock.layer.settings import Settings, ValueBias
+from tl_ffblock.bridge.inputs import at_model
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.runs import Hooks, Layers, Run, Texts, Tokens, kept_records, open_run
+from tl_ffblock.contributions import certify
+from tl_ffblock.errors import InputError, LayerError
+from tl_ffblock.interventions.edit_points import activation_name, edit_point, number_of
+from tl_ffblock.layer.positions import Positions, positions, spans
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.settings import ValueBias
 from tl_ffblock.layer.vectors import Decomposition, decompose_record
+from tl_ffblock.results.tokens import visible
 
 HookFunction: TypeAlias = Callable[..., Tensor]
 Hook: TypeAlias = tuple[str, HookFunction]
 PatchSetter: TypeAlias = Callable[[Tensor, Sequence[int], Tensor], Tensor]
+Heads: TypeAlias = Sequence[int] | int | None
+"""Attention heads, negative ones from the end; None means everything, the residual included."""
+
+AXES = {"dest_pos": "query", "pos": "query", "src_pos": "key", "head": "head", "head_index": "head"}
+"""What TransformerLens's patching functions call the axes of an index, and what we call them."""
 
 _KEPT_LAYERS = 4
 """Decompositions kept at a time; each holds [query, key, d_model] for every scope."""
@@ -36,21 +42,23 @@ _KEPT_LAYERS = 4
 class Contributions:
     """One run's vectors `F_i(x_j)`, by layer and scope, as interventions on this or another run.
 
-        run = ffb.Contributions(model, "When Mary and John went to the store, John gave a drink to")
-        model.run_with_hooks(run.tokens, fwd_hooks=[run.subtract(9, "AtbLnFf", query=-1, source=2)])
+        contributions = ffb.Contributions(model, "When Mary and John went to the store, John gave a drink to")
+        hook = contributions.subtract(9, "AtbLnFf", query=-1, key=2)
+        model.run_with_hooks(contributions.tokens, fwd_hooks=[hook])
 
-    Positions are token positions, negative ones from the end, one or several; None means all, so
-    `source=j` alone is a whole column. `head` takes that head's share of the contribution, which adds
-    up over heads to what attention brought (the residual's own x_i belongs to no head).
+    Layers, positions and heads may be counted from the end. `query` and `key` are one position or
+    several; None means all, so `key=j` alone is a whole column. `head` takes the share of that head, or
+    of those heads together, which adds up over heads to what attention brought (the residual's own x_i
+    belongs to no head).
     """
 
     def __init__(
         self,
         model: Any,
-        input: str | Sequence[str] | Integer[Tensor, "*batch pos"],
+        input: str | Texts | Tokens,
         *,
-        layers: Sequence[int] | int | None = None,
-        fwd_hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]] = (),
+        layers: Layers = None,
+        fwd_hooks: Hooks = (),
         value_bias: ValueBias = "bias",
         rtol: float | None = None,
     ) -> None:
@@ -66,15 +74,19 @@ class Contributions:
 
         Raises:
             InputError: if the texts differ in length, or the input cannot be used.
+            UnsupportedModelError: for models that cannot be certified.
+            IdentityError: if a captured tensor contradicts the model's weights.
         """
-        self.model = identify(model)
-        self.value_bias: ValueBias = value_bias
-        self.rtol = rtol
-        self.tokens = equally_long(self.model, input)
-        hooks = self.model.hooked.hooks(fwd_hooks=list(fwd_hooks)) if fwd_hooks else nullcontext()
-        with torch.no_grad(), hooks, capture(model, layers) as records:
-            self.logits: Float[Tensor, "batch pos d_vocab"] = self.model.hooked(self.tokens)
-        self.records: Records = records
+        run = open_run(
+            model, input, layers=layers, keeps_logits=True, fwd_hooks=fwd_hooks, value_bias=value_bias, rtol=rtol
+        )
+        self.model: Model = run.model
+        self.layers: tuple[int, ...] = run.layers
+        self.tokens: Int[Tensor, "batch pos"] = at_model(run.model, equally_long(run))
+        self._labels = [sequence.labels for sequence in run.sequences]
+        self._settings = run.settings
+        self._records = kept_records(run)
+        self.logits: Float[Tensor, "batch pos d_vocab"] = torch.cat(run.logits)
         self._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(self._decompose)
 
     @property
@@ -84,11 +96,28 @@ class Contributions:
 
     def labels(self, index: int = 0) -> tuple[str, ...]:
         """The tokens of one sequence as text."""
-        return label(self.model, self.tokens[index].cpu())
+        return self._labels[index]
+
+    def record(self, layer: int, index: int = 0) -> LayerRecord:
+        """What was captured of a layer in one sequence's run.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+        """
+        number = number_of(self.model, layer)
+        if number not in self.layers:
+            raise LayerError(
+                f"layer {layer} was not captured; captured are {spans(self.layers)}. Make the Contributions with it in layers."
+            )
+        return self._records[index][number]
 
     def decomposition(self, layer: int) -> list[Decomposition]:
-        """All vectors of a layer, one result a sequence, certified."""
-        return self._decomposed(layer, None)
+        """All vectors of a layer, one result a sequence, certified.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+        """
+        return self._decomposed(self.record(layer).layer, None)
 
     def vector(
         self,
@@ -96,53 +125,104 @@ class Contributions:
         scope: str,
         *,
         query: Positions = None,
-        source: Positions = None,
-        head: int | None = None,
+        key: Positions = None,
+        head: Heads = None,
         bias: bool = False,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The chosen contributions summed over sources, at the chosen queries, zero at the others.
+        """The chosen contributions summed over keys, at the chosen queries, zero at the others.
 
         Args:
             layer: Layer, one that was kept.
             scope: Scope, as in `tl_ffblock.layer.scopes`.
             query: Positions that receive.
-            source: Positions that give; an empty list with `bias=True` is the bias part alone.
-            head: Only this attention head's share; None means everything.
+            key: Positions that give; an empty list with `bias=True` is the bias part alone.
+            head: Only the share of this attention head, or of these together; None means everything.
             bias: Whether the bias part and the remainder go along.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+            InputError: for a scope, position or head that does not exist, or a head's bias part.
+            UnsupportedModelError: if the scope's tensor cannot be changed in this model.
         """
         length = self.shape[1]
-        rows, columns = positions(query, length, "query"), positions(source, length, "source")
-        if head is not None and bias:
-            raise InputError(f"head={head} with bias=True: the bias part belongs to no head.")
-        place_of(self.model, layer, scope)
+        rows, columns = _chosen(query, length, "query"), _chosen(key, length, "key")
+        edit_point(self.model, layer, scope)
         vectors = []
-        for part in self._decomposed(layer, head):
-            whole = part.parts(scope)[:, columns].sum(dim=1)
+        for part in self._decomposed(self.record(layer).layer, self._heads(layer, head, bias)):
+            summed = part.parts(scope)[:, columns].sum(dim=1)
             if bias:
-                whole = whole + part.bias(scope) + part.remainder(scope)
-            chosen = torch.zeros_like(whole)
-            chosen[rows] = whole[rows]
+                summed = summed + part.bias(scope) + part.remainder(scope)
+            chosen = torch.zeros_like(summed)
+            chosen[rows] = summed[rows]
             vectors.append(chosen)
         return torch.stack(vectors)
 
-    def subtract(self, layer: int, scope: str, **chosen: Any) -> Hook:
-        """A hook that takes the chosen contributions out; what is chosen as in `vector`."""
-        return self.scale(0.0, layer, scope, **chosen)
+    def subtract(
+        self,
+        layer: int,
+        scope: str,
+        *,
+        query: Positions = None,
+        key: Positions = None,
+        head: Heads = None,
+        bias: bool = False,
+    ) -> Hook:
+        """A hook that takes the chosen contributions out; arguments and errors are those of `vector`."""
+        return self.scale(0.0, layer, scope, query=query, key=key, head=head, bias=bias)
 
-    def scale(self, factor: float, layer: int, scope: str, **chosen: Any) -> Hook:
-        """A hook that multiplies the chosen contributions by `factor`: 0 takes them out, 1 changes nothing."""
-        return self._adding(layer, scope, (factor - 1) * self.vector(layer, scope, **chosen))
+    def scale(
+        self,
+        factor: float,
+        layer: int,
+        scope: str,
+        *,
+        query: Positions = None,
+        key: Positions = None,
+        head: Heads = None,
+        bias: bool = False,
+    ) -> Hook:
+        """A hook that multiplies the chosen contributions by `factor`: 0 takes them out, 1 changes nothing.
 
-    def replace(self, donor: "Contributions", layer: int, scope: str, **chosen: Any) -> Hook:
+        The other arguments and errors are those of `vector`.
+        """
+        vector = self.vector(layer, scope, query=query, key=key, head=head, bias=bias)
+        return self._adding((factor - 1) * vector, layer, scope)
+
+    def replace(
+        self,
+        donor: "Contributions",
+        layer: int,
+        scope: str,
+        *,
+        query: Positions = None,
+        key: Positions = None,
+        head: Heads = None,
+        bias: bool = False,
+    ) -> Hook:
         """A hook that puts another run's contributions of the same cells in place of this run's.
+
+        The other arguments and errors are those of `vector`.
 
         Raises:
             InputError: if the donor's run has another shape.
         """
-        return self._adding(layer, scope, self._exchange(donor, layer, scope, chosen))
+        if donor.shape != self.shape:
+            raise InputError(
+                f"donor is a run of shape {donor.shape}, this one of {self.shape} [batch, pos]: the cells of one are not "
+                "those of the other. Use prompts of equally many tokens."
+            )
+        theirs, ours = (
+            contributions.vector(layer, scope, query=query, key=key, head=head, bias=bias)
+            for contributions in (donor, self)
+        )
+        return self._adding(theirs - ours, layer, scope)
 
     def activation_name(self, scope: str) -> str:
-        """What TransformerLens's patching functions call the scope's HookPoint; see `patch_setter`."""
+        """What TransformerLens's patching functions call the scope's HookPoint; see `patch_setter`.
+
+        Raises:
+            InputError: if they cannot name it.
+        """
         return activation_name(self.model, scope)
 
     def patch_setter(
@@ -168,87 +248,92 @@ class Contributions:
         Raises:
             InputError: for axes that are none of these.
         """
-        words = {"dest_pos": "query", "pos": "query", "src_pos": "source", "head": "head", "head_index": "head"}
-        unknown = [axis for axis in axes[1:] if axis not in words]
+        unknown = [axis for axis in axes[1:] if axis not in AXES]
         if unknown or not axes or axes[0] != "layer":
-            raise InputError(f"axes={tuple(axes)}: expected layer, then some of {', '.join(words)}.")
+            raise InputError(f"axes={tuple(axes)}: expected layer, then some of {', '.join(AXES)}.")
         self.activation_name(scope)
 
         def setter(activation: Tensor, index: Sequence[int], _: Tensor) -> Tensor:
             layer, *rest = (int(number) for number in index)
-            chosen = {words[axis]: number for axis, number in zip(axes[1:], rest, strict=True)}
+            at = {AXES[axis]: number for axis, number in zip(axes[1:], rest, strict=True)}
+            query, key, head = (at.get(axis) for axis in ("query", "key", "head"))
             if donor is None:
-                return self.subtract(layer, scope, **chosen)[1](activation)
-            return self.replace(donor, layer, scope, **chosen)[1](activation)
+                return self.subtract(layer, scope, query=query, key=key, head=head)[1](activation)
+            return self.replace(donor, layer, scope, query=query, key=key, head=head)[1](activation)
 
         return setter
 
-    def _exchange(self, donor: "Contributions", layer: int, scope: str, chosen: dict[str, Any]) -> Tensor:
-        if donor.shape != self.shape:
-            raise InputError(
-                f"donor is a run of shape {donor.shape}, this one of {self.shape} [batch, pos]: the cells of one are not "
-                "those of the other. Use prompts of equally many tokens."
-            )
-        return donor.vector(layer, scope, **chosen) - self.vector(layer, scope, **chosen)
+    def _adding(self, vector: Float[Tensor, "batch pos d_model"], layer: int, scope: str) -> Hook:
+        point = edit_point(self.model, layer, scope)
+        return point.name, adding(point.onto(vector, self.record(layer).block))
 
-    def _adding(self, layer: int, scope: str, vector: Float[Tensor, "batch pos d_model"]) -> Hook:
-        place = place_of(self.model, layer, scope)
-        block = self.records[layer].block
-        delta = place.onto(vector, None if place.norm is None else getattr(block, place.norm))
-        return place.name, adding(delta)
+    def _heads(self, layer: int, head: Heads, bias: bool) -> tuple[int, ...] | None:
+        if head is None:
+            return None
+        if bias:
+            raise InputError(f"head={head} with bias=True: the bias part belongs to no head.")
+        n_heads = self.record(layer).pattern.shape[0]
+        heads = [head] if isinstance(head, int) else list(head)
+        if not all(-n_heads <= number < n_heads for number in heads):
+            raise InputError(f"head={head}: layer {self.record(layer).layer} has heads 0 to {n_heads - 1}.")
+        return tuple(sorted({number % n_heads for number in heads}))
 
-    def _decompose(self, layer: int, head: int | None) -> list[Decomposition]:
-        if head is not None:
-            return [self._head_share(layer, head, index) for index in range(len(self.tokens))]
-        found = decompose(
-            self.model.hooked,
-            self.tokens,
-            layer=layer,
-            cache=self.records,
-            value_bias=self.value_bias,
-            rtol=self.rtol,
+    def _decompose(self, layer: int, heads: tuple[int, ...] | None) -> list[Decomposition]:
+        return [self._vectors(records[layer], heads) for records in self._records]
+
+    def _vectors(self, record: LayerRecord, heads: tuple[int, ...] | None) -> Decomposition:
+        """Everything, certified, or what some heads' values became.
+
+        Every step is linear in the parts, with the run's own scales and gates: what the other heads and the residual
+        brought is left out by giving it nothing to bring.
+        """
+        if heads is None:
+            everything = decompose_record(record, self._settings)
+            errors = {scope: everything.completeness(scope) for scope in everything.scopes}
+            certify(self.model, record, errors, self._settings)
+            return everything
+        kept = torch.zeros_like(record.pattern[:, :1, :1])
+        kept[list(heads)] = 1
+        nothing = torch.zeros_like(record.resid_pre)
+        share = replace(record, pattern=record.pattern * kept, resid_pre=nothing, edited=False)
+        return decompose_record(share, self._settings)
+
+    def __repr__(self) -> str:
+        n_sequences, length = self.shape
+        text = " ".join(visible(token) for token in self.labels())
+        return (
+            f"Contributions: {n_sequences} sequence{'s' * (n_sequences > 1)} of {length} tokens through {self.model.name} "
+            f"({self.model.family.order}); layers {spans(self.layers)}\n  {text if len(text) <= 100 else text[:97] + '...'}"
         )
-        assert isinstance(found, list)
-        return found
-
-    def _head_share(self, layer: int, head: int, index: int) -> Decomposition:
-        """What one head's values became: every step is linear in the parts, with the run's own scales and gates."""
-        record = self.records[layer].sequence(index)
-        n_heads = record.pattern.shape[0]
-        if not -n_heads <= head < n_heads:
-            raise InputError(f"head={head}: layer {layer} has heads 0 to {n_heads - 1}.")
-        only = torch.zeros(n_heads, 1, 1, device=record.pattern.device, dtype=record.pattern.dtype)
-        only[head] = 1
-        alone = replace(
-            record, pattern=record.pattern * only, resid_pre=torch.zeros_like(record.resid_pre), edited=False
-        )
-        return decompose_record(alone, Settings(value_bias=self.value_bias))
 
 
-def equally_long(model: Any, input: Any) -> Int[Tensor, "batch pos"]:
-    """Token ids of a text, of texts of the same length, or of a tensor, on the model's device.
+def _chosen(asked: Positions, length: int, name: str) -> list[int]:
+    """Each position once, whatever the order; an empty list is a choice, too: nothing."""
+    return [] if isinstance(asked, Sequence) and not asked else sorted(set(positions(asked, length, name)))
+
+
+def equally_long(run: Run) -> Int[Tensor, "batch pos"]:
+    """Token ids of a run's sequences, in the order of the input.
 
     Raises:
         InputError: if lengths differ.
     """
-    batches = prepare(model, input, None)
-    lengths = [batch.tokens.shape[1] for batch in batches]
+    lengths = [len(sequence.tokens) for sequence in run.sequences]
     if len(set(lengths)) > 1:
         raise InputError(
             f"the texts have {', '.join(map(str, lengths))} tokens: cells of one are not those of the other. Use texts of "
             "equally many tokens."
         )
-    device = next(model.hooked.parameters()).device
-    return torch.cat([batch.tokens for batch in batches]).to(device)
+    return torch.stack([sequence.tokens for sequence in run.sequences])
 
 
 def adding(delta: Float[Tensor, "batch pos d_model"]) -> HookFunction:
     """A hook function that adds the same tensor at every call; one sequence's serves a whole batch."""
 
-    def hook(tensor: Tensor, hook: Any = None) -> Tensor:
-        own = tensor.reshape(-1, *delta.shape[1:])
-        if delta.shape[0] not in (1, own.shape[0]):
-            raise InputError(f"these contributions are of {delta.shape[0]} sequences, the run has {own.shape[0]}.")
-        return (own + delta.to(tensor)).reshape(tensor.shape)
+    def add(tensor: Tensor, hook: object = None) -> Tensor:
+        rows = tensor.reshape(-1, *delta.shape[1:])
+        if delta.shape[0] not in (1, rows.shape[0]):
+            raise InputError(f"these contributions are of {delta.shape[0]} sequences, the run has {rows.shape[0]}.")
+        return (rows + delta.to(tensor)).reshape(tensor.shape)
 
-    return hook
+    return add

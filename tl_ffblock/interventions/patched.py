@@ -3,25 +3,27 @@
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from html import escape
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import Any, Unpack, overload
 
 import torch
-from jaxtyping import Float, Integer
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.bridge.inputs import at_model, one_sequence
 from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Layers, Tokens
+from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import InputError
-from tl_ffblock.interventions.contribution_hooks import equally_long
+from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.layer.vectors import Decomposition
+from tl_ffblock.page.tabs import side_by_side
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.tokens import visible
-
-Hooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
+from tl_ffblock.signatures import spelled_out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,13 +80,21 @@ class PatchedMaps:
         )
 
 
+class HowMade(SettingsOptions, ChunkOption, total=False):
+    """How the three maps are made: `contribution_maps` says what each option does."""
+
+
+@spelled_out(HowMade, {name: (DEFAULTS | {"chunk_bytes": None})[name] for name in HowMade.__annotations__})
 def patched_maps(
     model: Any,
-    clean: str | Integer[Tensor, " pos"],
-    corrupted: str | Integer[Tensor, " pos"],
+    clean: str | Tokens,
+    corrupted: str | Tokens,
     *,
     fwd_hooks: Hooks | Callable[[Any], Hooks],
-    **options: Any,
+    layers: Layers = None,
+    scopes: Sequence[str] | str | None = None,
+    queries: Positions = None,
+    **options: Unpack[HowMade],
 ) -> PatchedMaps:
     """The maps of a clean run, of a corrupted run, and of the corrupted run under hooks.
 
@@ -93,29 +103,31 @@ def patched_maps(
         clean: A text or token ids [pos].
         corrupted: Another of equally many tokens.
         fwd_hooks: Hooks for the patched run, or a function that makes them of the clean run's ActivationCache.
-        **options: For `contribution_maps`: layers, scopes, queries, rtol and so on.
+        layers: As in `contribution_maps`.
+        scopes: As in `contribution_maps`.
+        queries: As in `contribution_maps`.
+        **options: As in `contribution_maps`: method, n_steps, value_bias, rtol, precision, chunk_bytes.
 
     Raises:
-        InputError: if the prompts have different numbers of tokens, or cannot be used.
+        InputError: if one of the two is several prompts, they have different numbers of tokens, or cannot be used.
     """
     known = identify(model)
-    pair = [equally_long(known, prompt) for prompt in (clean, corrupted)]
-    lengths = [tokens.shape[1] for tokens in pair]
-    if lengths[0] != lengths[1] or any(len(tokens) != 1 for tokens in pair):
+    clean_tokens, corrupted_tokens = one_sequence(known, clean, "clean"), one_sequence(known, corrupted, "corrupted")
+    if len(clean_tokens) != len(corrupted_tokens):
         raise InputError(
-            f"clean has {lengths[0]} tokens, corrupted {lengths[1]}: patching puts what is at one position of a run at the same "
-            "position of the other. Use one prompt each, of equally many tokens."
+            f"clean has {len(clean_tokens)} tokens, corrupted {len(corrupted_tokens)}: patching puts what is at one position of "
+            "a run at the same position of the other. Use prompts of equally many tokens."
         )
     if callable(fwd_hooks):
         with torch.no_grad():
-            fwd_hooks = fwd_hooks(model.run_with_cache(pair[0])[1])
+            fwd_hooks = fwd_hooks(model.run_with_cache(at_model(known, clean_tokens[None]))[1])
 
-    def maps(tokens: Tensor, hooks: Hooks) -> ContributionMaps:
-        found = contribution_maps(model, tokens[0], fwd_hooks=hooks, **options)
-        assert isinstance(found, ContributionMaps)
-        return found
+    def maps(tokens: Int[Tensor, " pos"], hooks: Hooks) -> ContributionMaps:
+        return contribution_maps(
+            known, tokens, layers=layers, scopes=scopes, queries=queries, fwd_hooks=hooks, **options
+        )
 
-    return PatchedMaps(maps(pair[0], ()), maps(pair[1], ()), maps(pair[1], fwd_hooks))
+    return PatchedMaps(maps(clean_tokens, ()), maps(corrupted_tokens, ()), maps(corrupted_tokens, fwd_hooks))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,34 +202,3 @@ def difference(
             )
         return VectorDifference(first, second)
     raise InputError(f"cannot subtract a {type(second).__name__} from a {type(first).__name__}.")
-
-
-def side_by_side(pages: dict[str, str], *, title: str) -> str:
-    """Several self-contained pages as tabs of one; the tabs are plain HTML, the pages keep their own content policy.
-
-    Pages that are not chosen keep their size: a page without one cannot draw its maps.
-    """
-    names = list(pages)
-    inputs = "".join(
-        f'<input type="radio" name="tab" id="tab{number}"{" checked" if number == 0 else ""}>'
-        for number in range(len(names))
-    )
-    labels = "".join(f'<label for="tab{number}">{escape(name)}</label>' for number, name in enumerate(names))
-    frames = "".join(
-        f'<iframe title="{escape(name)}" sandbox="allow-scripts allow-downloads" srcdoc="{escape(html)}"></iframe>'
-        for name, html in pages.items()
-    )
-    rules = "".join(
-        f"#tab{n}:checked~nav label:nth-of-type({n + 1}){{background:#fff;border-bottom-color:#fff}}"
-        f"#tab{n}:checked~main iframe:nth-of-type({n + 1}){{visibility:visible}}"
-        f"#tab{n}:focus-visible~nav label:nth-of-type({n + 1}){{outline:2px solid #1a5fb4}}"
-        for n in range(len(names))
-    )
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title><style>'
-        "body{margin:0;font:15px system-ui,sans-serif;background:#eef1f4}input{position:absolute;opacity:0}"
-        "nav{padding:10px 10px 0}label{display:inline-block;padding:7px 14px;border:1px solid #c5ccd3;border-radius:6px 6px 0 0;"
-        "margin-right:4px;cursor:pointer}main{position:relative;background:#fff;height:calc(100vh - 46px)}"
-        "iframe{position:absolute;visibility:hidden;width:100%;height:100%;border:0}"
-        f"{rules}</style></head><body>{inputs}<nav>{labels}</nav><main>{frames}</main></body></html>"
-    )

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from tests import tiny
 from tests.tolerances import BATCH_FLOAT64, REBUILT
+from tl_ffblock.interventions import difference
+from tl_ffblock.page.tabs import side_by_side
 
 Models = Callable[..., Any]
 N = 5
@@ -50,8 +52,6 @@ def test_differing_tokens_are_labelled_with_both(ffb: ModuleType, model_of: Mode
 
 def test_differences_of_vectors_keep_the_books(ffb: ModuleType, model_of: Models, any_family: str) -> None:
     """Parts, bias and remainder of a difference sum to the difference of the models' own tensors."""
-    from tl_ffblock.interventions import difference
-
     model = model_of(any_family, torch.float64)
     clean, corrupted = (tiny.tokens(any_family, N, seed=seed) for seed in (0, 1))
     hooks = [("blocks.0.hook_mlp_out", lambda tensor, hook: 1.5 * tensor)]
@@ -69,11 +69,13 @@ def test_differences_of_vectors_keep_the_books(ffb: ModuleType, model_of: Models
 @pytest.mark.wrong_types
 def test_what_cannot_be_compared_is_refused(ffb: ModuleType, model_of: Models) -> None:
     """Prompts of different length, other layers, other kinds."""
-    from tl_ffblock.interventions import difference
-
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
     with pytest.raises(ValueError, match="clean has 5 tokens, corrupted 4"):
         ffb.patched_maps(model, tokens, tokens[:4], fwd_hooks=[])
+    with pytest.raises(ValueError, match="clean is a list of str; expected one text, or one tensor"):
+        ffb.patched_maps(model, ["a b c", "d e f"], ["a b c", "d e f"], fwd_hooks=[])
+    with pytest.raises(ValueError, match=r"corrupted is a tensor of shape \(3, 5\)"):
+        ffb.patched_maps(model, tokens, tokens.expand(3, -1), fwd_hooks=[])
     maps, part = ffb.contribution_maps(model, tokens), ffb.decompose(model, tokens, layer=0)
     with pytest.raises(ValueError, match="maps of 5 and of 4 tokens"):
         difference(maps, ffb.contribution_maps(model, tokens[:4]))
@@ -85,8 +87,6 @@ def test_what_cannot_be_compared_is_refused(ffb: ModuleType, model_of: Models) -
 
 def test_the_page_shows_all_runs(ffb: ModuleType, model_of: Models, tmp_path: Path) -> None:
     """One file with the three runs and two differences, each a page of its own; tokens cannot become markup."""
-    from tl_ffblock.interventions.patched import side_by_side
-
     model = model_of("gpt2")
     clean, corrupted = (tiny.tokens("gpt2", N, seed=seed) for seed in (0, 1))
     runs = ffb.patched_maps(model, clean, corrupted, fwd_hooks=[], layers=[0, 1])
@@ -103,8 +103,6 @@ def test_the_page_shows_all_runs(ffb: ModuleType, model_of: Models, tmp_path: Pa
 
 def test_equal_vectors_of_a_cache_and_a_run(ffb: ModuleType, model_of: Models, family: str) -> None:
     """Differences are zero between a run and the same run read from its cache."""
-    from tl_ffblock.interventions import difference
-
     model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
     _, cache = model.run_with_cache(tokens[None])
     apart = difference(ffb.decompose(model, tokens, layer=1), ffb.decompose(model, tokens, layer=1, cache=cache))

@@ -1,0 +1,281 @@
+"""Maps of runs that hooks edit: upstream it is part of the run, inside the block it is the remainder, whatever the form."""
+
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests import tiny
+from tests.tolerances import BATCH_FLOAT64
+
+Models = Callable[..., Any]
+Edit = Callable[[Tensor], Tensor]
+N = 5
+AFTER_USE = ("opt", "gptj", "bert", "roberta")
+"""Families whose bridge hands out the pattern after attention has used it."""
+BOOKKEEPING = dict(rtol=0, atol=2e-5)
+"""float64, tensors of size 1 to 30; gaps below rtol = 1e-6 of a row's norm count as completeness error."""
+
+
+def shifted(tensor: Tensor) -> Tensor:
+    """An edit that no norm undoes."""
+    return tensor + 0.5 * tensor.roll(1, -1)
+
+
+def hook_of(edit: Edit, *, in_place: bool) -> Callable[..., Tensor | None]:
+    """The edit as a hook function that returns, or that writes into the tensor."""
+
+    def returned(tensor: Tensor, hook: Any) -> Tensor:
+        return edit(tensor)
+
+    def written(tensor: Tensor, hook: Any) -> None:
+        tensor.copy_(edit(tensor.clone()))
+
+    return written if in_place else returned
+
+
+def places_inside(model: Any, family: str) -> list[str]:
+    """HookPoints between the layer's input and its output that fire in this model."""
+    names = ["attn.hook_z", "attn.o.hook_out", "hook_attn_out", "hook_mlp_out", "hook_resid_post", "ln2.hook_out"]
+    names += ["mlp.hook_pre", "mlp.hook_post"] if not hasattr(model.blocks[0].mlp.original_component, "experts") else []
+    return [f"blocks.0.{name}" for name in names if f"blocks.0.{name}" in model.hook_dict]
+
+
+def check_bookkeeping(found: Any, maps: Any) -> None:
+    """Parts + bias + remainder is the model's tensor at every scope; the fast road's tables are the vectors' norms."""
+    for scope in found.scopes:
+        total = found.parts(scope).sum(1) + found.bias(scope) + found.remainder(scope)
+        torch.testing.assert_close(total, found.whole(scope), **BOOKKEEPING)
+        for table, vectors in (
+            (maps[scope, 0], found.parts(scope)),
+            (maps.bias[scope, 0], found.bias(scope)),
+            (maps.remainder[scope, 0], found.remainder(scope)),
+        ):
+            torch.testing.assert_close(table, vectors.norm(dim=-1), **BATCH_FLOAT64)
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
+def test_an_edit_upstream_is_part_of_the_run(
+    ffb: ModuleType, model_of: Models, any_family: str, in_place: bool
+) -> None:
+    """Input, values, the norm before attention, another layer: the maps change, nothing remains."""
+    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
+    plain = ffb.contribution_maps(model, tokens, layers=1)
+    for place in ("blocks.1.hook_resid_pre", "blocks.1.attn.hook_v", "blocks.0.hook_mlp_out"):
+        hooks = [(place, hook_of(shifted, in_place=in_place))]
+        maps = ffb.contribution_maps(model, tokens, layers=1, fwd_hooks=hooks)
+        assert all((maps.remainder[scope] == 0).all() for scope in maps.scopes)
+        assert not torch.allclose(maps["Attn"], plain["Attn"], rtol=1e-3)
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
+def test_an_edit_inside_is_the_remainder(ffb: ModuleType, model_of: Models, any_family: str, in_place: bool) -> None:
+    """Every HookPoint of the block: exact bookkeeping, a remainder at the end, and attention's parts untouched."""
+    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
+    plain = ffb.decompose(model, tokens, layer=0)
+    for place in places_inside(model, any_family):
+        hooks = [(place, hook_of(shifted, in_place=in_place))]
+        found = ffb.decompose(model, tokens, layer=0, fwd_hooks=hooks)
+        check_bookkeeping(found, ffb.contribution_maps(model, tokens, layers=0, fwd_hooks=hooks))
+        torch.testing.assert_close(found.parts("Attn"), plain.parts("Attn"), **BATCH_FLOAT64)
+        torch.testing.assert_close(found.bias("Attn"), plain.bias("Attn"), **BATCH_FLOAT64)
+        assert any(found.remainder(scope).norm() > 1e-2 for scope in found.scopes), place
+
+
+def test_an_edited_z_belongs_to_no_token(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+    """What was added to the summed values is, through W_O, the remainder of `Attn`, exactly."""
+    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
+    generator = torch.Generator().manual_seed(0)
+    added: list[Tensor] = []
+
+    def add(z: Tensor, hook: Any) -> Tensor:
+        added.append(torch.randn(z.shape, generator=generator, dtype=z.dtype))
+        return z + added[-1]
+
+    found = ffb.decompose(model, tokens, layer=0, fwd_hooks=[("blocks.0.attn.hook_z", add)])
+    w_o = model.blocks[0].attn.W_O
+    expected = torch.einsum("qhe,hed->qd", added[0].reshape(N, *w_o.shape[:2]), w_o)
+    torch.testing.assert_close(found.remainder("Attn"), expected, **BOOKKEEPING)
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
+def test_an_edited_pattern_is_decomposed_as_it_was_used(
+    ffb: ModuleType, model_of: Models, any_family: str, in_place: bool
+) -> None:
+    """Used: the map is of the edited pattern, later tokens included. Too late: of the one used, with a warning."""
+    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
+    hooks = [("blocks.0.attn.hook_pattern", hook_of(lambda p: torch.full_like(p, 1 / N), in_place=in_place))]
+
+    def both() -> tuple[Any, Any]:
+        found = ffb.decompose(model, tokens, layer=0, fwd_hooks=hooks)
+        return found, ffb.contribution_maps(model, tokens, layers=0, fwd_hooks=hooks)
+
+    if any_family in AFTER_USE:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found, maps = both()
+        assert any("the edit changes nothing in the run" in str(warning.message) for warning in caught)
+        plain = ffb.contribution_maps(model, tokens, layers=0)
+        torch.testing.assert_close(maps["Attn"], plain["Attn"], **BATCH_FLOAT64)
+    else:
+        found, maps = both()
+        rows = found.parts("Attn")
+        torch.testing.assert_close(rows, rows[:1].expand_as(rows), **BATCH_FLOAT64)
+    check_bookkeeping(found, maps)
+    assert all((maps.remainder[scope] == 0).all() for scope in maps.scopes)
+
+
+@pytest.mark.parametrize("way", ["hooks", "permanent", "capture first", "capture inside"])
+def test_every_way_to_hook_gives_the_same_map(ffb: ModuleType, any_family: str, way: str) -> None:
+    """`with model.hooks`, permanent hooks, and `capture` around or inside the user's own run_with_hooks."""
+    model, tokens = tiny.bridge(any_family, dtype=torch.float64), tiny.tokens(any_family, N)
+    edit = ("blocks.0.hook_mlp_out", hook_of(shifted, in_place=False))
+    expected = ffb.contribution_maps(model, tokens, fwd_hooks=[edit])
+    if way == "hooks":
+        with model.hooks(fwd_hooks=[edit]):
+            maps = ffb.contribution_maps(model, tokens)
+    elif way == "permanent":
+        model.add_hook(*edit, is_permanent=True)
+        maps = ffb.contribution_maps(model, tokens)
+    elif way == "capture first":
+        with ffb.capture(model) as records:
+            model.run_with_hooks(tokens[None], fwd_hooks=[edit])
+        maps = ffb.contribution_maps(model, tokens, cache=records)
+    else:
+        with model.hooks(fwd_hooks=[edit]), ffb.capture(model) as records:
+            model(tokens[None])
+        maps = ffb.contribution_maps(model, tokens, cache=records)
+    for scope in maps.scopes:
+        torch.testing.assert_close(maps[scope], expected[scope], **BATCH_FLOAT64)
+        torch.testing.assert_close(maps.remainder[scope], expected.remainder[scope], **BATCH_FLOAT64)
+
+
+@pytest.mark.parametrize("place", ["blocks.0.hook_resid_pre", "blocks.0.attn.hook_z", "blocks.0.hook_mlp_out"])
+def test_a_cache_of_a_patched_run_gives_the_same_maps(
+    ffb: ModuleType, model_of: Models, any_family: str, place: str
+) -> None:
+    """With `run_with_cache` under hooks: the maps and remainders of running once more under the same hooks."""
+    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
+    hooks = [(place, hook_of(shifted, in_place=False))]
+    expected = ffb.contribution_maps(model, tokens, fwd_hooks=hooks)
+    with model.hooks(fwd_hooks=hooks):
+        _, cache = model.run_with_cache(tokens[None])
+    if place.endswith("hook_z") and any_family in AFTER_USE:
+        with pytest.raises(ValueError, match="is not the pattern that made"):
+            ffb.contribution_maps(model, tokens, cache=cache)
+        return
+    maps = ffb.contribution_maps(model, tokens, cache=cache)
+    for scope in maps.scopes:
+        torch.testing.assert_close(maps[scope], expected[scope], **BATCH_FLOAT64)
+        torch.testing.assert_close(maps.remainder[scope], expected.remainder[scope], **BATCH_FLOAT64)
+
+
+@pytest.mark.parametrize("any_family", AFTER_USE, indirect=True)
+def test_a_cached_pattern_that_had_no_effect_is_refused(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+    """An ActivationCache of BERT shows the edited pattern, which attention did not use: no map of it is made."""
+    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
+    edit = ("blocks.0.attn.hook_pattern", lambda pattern, hook: torch.eye(N, dtype=pattern.dtype).expand_as(pattern))
+    with warnings.catch_warnings(), model.hooks(fwd_hooks=[edit]):
+        warnings.simplefilter("ignore")
+        _, cache = model.run_with_cache(tokens[None])
+    with pytest.raises(ValueError, match=r"hook_pattern is not the pattern that made .* give the hooks as fwd_hooks"):
+        ffb.contribution_maps(model, tokens, cache=cache)
+
+
+def test_an_edit_cannot_hide_a_model_that_is_misread(ffb: ModuleType) -> None:
+    """Unverified layers are checked on a small clean run: a wrong activation is no remainder, with hooks or a cache."""
+    from tl_ffblock.errors import IdentityError
+
+    hooks = [("blocks.0.hook_mlp_out", hook_of(shifted, in_place=False))]
+    for family, way in (("gpt2", "hooks"), ("gpt2", "cache"), ("llama", "hooks")):
+        model, tokens = tiny.bridge(family), tiny.tokens(family, N)
+        mlp = model.blocks[0].mlp.original_component
+        name = "act" if family == "gpt2" else "act_fn"
+
+        class Wrong(torch.nn.Module):
+            """Not the activation that the library recognises by its values between runs."""
+
+            def __init__(self, right: Callable[[Tensor], Tensor]) -> None:
+                super().__init__()
+                self.right = right
+
+            def forward(self, x: Tensor) -> Tensor:
+                return self.right(x) * (1.1 if x.ndim == 3 else 1.0)
+
+        setattr(mlp, name, Wrong(getattr(mlp, name)))
+        given: dict[str, Any] = {"fwd_hooks": hooks}
+        if way == "cache":
+            with model.hooks(fwd_hooks=hooks):
+                given = {"cache": model.run_with_cache(tokens[None])[1]}
+        with pytest.raises(IdentityError, match="= post"):
+            ffb.contribution_maps(model, tokens, layers=0, **given)
+
+
+def test_the_clean_run_does_not_disturb(ffb: ModuleType, callbacks: Callable[[Any], dict[str, int]]) -> None:
+    """The check of an unverified model runs without the user's hooks and captures, and puts all of them back."""
+    model, tokens = tiny.bridge("opt"), tiny.tokens("opt", N)
+    calls: list[int] = []
+    model.add_hook("blocks.0.hook_mlp_out", lambda tensor, hook: calls.append(tensor.shape[1]) or 2 * tensor)
+    before = callbacks(model)
+    with ffb.capture(model) as outer:
+        ffb.contribution_maps(model, tokens)
+        assert outer[0].resid_pre.shape[1] == N
+    assert len(calls) == 1
+    assert callbacks(model) == before
+
+
+def test_torch_hooks_on_a_hook_point_are_noticed(ffb: ModuleType, model_of: Models) -> None:
+    """An edit by a plain `register_forward_hook` is an edit like any other."""
+    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)
+    handle = model.hook_dict["blocks.0.hook_mlp_out"].register_forward_hook(lambda module, args, out: 2 * out)
+    try:
+        found = ffb.decompose(model, tokens, layer=0)
+    finally:
+        handle.remove()
+    torch.testing.assert_close(found.remainder("AtbLnFf"), found.whole("AtbLnFf") / 2, **BOOKKEEPING)
+
+
+QUOTIENT = {False: dict(rtol=1e-3, atol=1e-5), True: dict(rtol=3e-2, atol=1e-5)}
+"""A derivative against a central difference of step 1e-4 in float64; Mixtral's router rounds its logits to float32."""
+
+OFF_THE_WAY = {"pattern": AFTER_USE, "Atb": ("gpt_neox", "phi", "gptj", "falcon")}
+"""Captured tensors that no gradient of the output reaches: TransformerLens hands them over too late, or not at all."""
+
+
+@pytest.mark.usefixtures("float64_throughout")
+def test_gradients_reach_captured_tensors(ffb: ModuleType, any_family: str) -> None:
+    """The output's derivative by every captured tensor is not None, and by the FF output it is the difference quotient."""
+    model, tokens = tiny.bridge(any_family, dtype=torch.float64), tiny.tokens(any_family, N)[None]
+    plain = model(tokens)
+    with ffb.capture(model, layers=0) as records:
+        logits = model(tokens)
+    torch.testing.assert_close(logits, plain, rtol=0, atol=0)
+    record = records[0]
+    captured = {"resid_pre": record.resid_pre, "pattern": record.pattern, "value": record.value}
+    captured |= {
+        name: getattr(record, name) for name in ("pre", "pre_linear", "post") if getattr(record, name) is not None
+    }
+    captured |= record.whole
+    out = logits[0, -1, 7]
+    for name, tensor in captured.items():
+        (gradient,) = torch.autograd.grad(out, tensor, retain_graph=True, allow_unused=True)
+        assert (gradient is None) == (any_family in OFF_THE_WAY.get(name, ())), name
+    scope = next(scope for scope in record.whole if scope.endswith("Ff"))
+    name = f"blocks.0.{'mlp.hook_out' if model.cfg.architecture.startswith(('Gemma2', 'Gemma3', 'Olmo2')) else 'hook_mlp_out'}"
+    (gradient,) = torch.autograd.grad(out, record.whole[scope], retain_graph=True)
+
+    def nudged(step: float) -> float:
+        def nudge(tensor: Tensor, hook: Any) -> Tensor:
+            changed = tensor.clone()
+            changed.view(N, -1)[2, 3] += step
+            return changed
+
+        with torch.no_grad():
+            return float(model.run_with_hooks(tokens, fwd_hooks=[(name, nudge)])[0, -1, 7])
+
+    quotient = (nudged(1e-4) - nudged(-1e-4)) / 2e-4
+    torch.testing.assert_close(float(gradient.reshape(N, -1)[2, 3]), quotient, **QUOTIENT[any_family == "mixtral"])

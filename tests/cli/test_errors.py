@@ -67,8 +67,8 @@ def test_wrong_arguments_are_refused_before_a_model_is_loaded(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--layers", "0,99"], "tiny-gpt2 has layers 0 to 2"),
-        (["--layers", "-9"], "tiny-gpt2 has layers 0 to 2"),
+        (["--layers", "0,99"], "no layer 99 in tiny-gpt2; there are layers 0-2"),
+        (["--layers", "-9"], "no layer -9 in tiny-gpt2; there are layers 0-2"),
         (["--scopes", "AtbFf"], "A pre_ln model has Attn, Atb, AtbLn, AtbLnFf"),
     ],
 )

@@ -189,7 +189,7 @@ def test_another_process_may_be_quicker(wheel: Path, cache: Path) -> None:
 
     file = wheel / "tiny.gguf"
     assert announce(file, "tiny")
-    model, tokenizer = read_gguf(file, "tiny")
+    model, tokenizer = read_gguf(file)
     first = keep(model, tokenizer, file, "tiny")
     assert first is not None
     identity = (first / "model.safetensors").stat().st_ino
@@ -244,13 +244,29 @@ def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatc
         cache_folder()
 
 
-def test_without_gguf_the_command_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence, before anything is read."""
+def test_without_gguf_the_command_that_brings_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence, before anything is read or said."""
     import tl_ffblock as ffb
 
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(OSError, match="needs gguf; run: pip install gguf"):
         ffb.load_model("tiny")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_wheel_of_another_make_is_refused(wheel: Path) -> None:
+    """Two files where one is expected: no guess is made."""
+    import tl_ffblock as ffb
+
+    copy = wheel / "copy.gguf"
+    copy.touch()
+    try:
+        with pytest.raises(OSError, match=r"holds 2 of \*\.gguf, expected one"):
+            ffb.load_model("tiny")
+    finally:
+        copy.unlink()
 
 
 def test_what_is_known_of_a_folder_before_loading_is_so(

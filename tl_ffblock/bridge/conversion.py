@@ -12,7 +12,6 @@ transformers takes half a minute to read a GGUF file of 100 MB, nearly all of it
 """
 
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
@@ -25,9 +24,10 @@ from functools import lru_cache
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tl_ffblock.errors import ModelLoadError
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CACHE_VARIABLE = "TL_FFBLOCK_CACHE"
 RECORD = "converted.json"
@@ -70,14 +70,8 @@ def announce(file: Path, name: str) -> bool:
     return True
 
 
-def read_gguf(file: Path, name: str) -> tuple[Any, Any]:
-    """The model, dequantised to float32, and the tokenizer of a GGUF file, as transformers reads them.
-
-    Raises:
-        ModelLoadError: if gguf is not installed.
-    """
-    if importlib.util.find_spec("gguf") is None:
-        raise ModelLoadError(f"the model {name} is a GGUF file, which needs gguf; run: pip install gguf")
+def read_gguf(file: Path) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """The model, dequantised to float32, and the tokenizer of a GGUF file, as transformers reads them."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -88,7 +82,7 @@ def read_gguf(file: Path, name: str) -> tuple[Any, Any]:
         return model, AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
 
 
-def keep(model: Any, tokenizer: Any, file: Path, name: str) -> Path | None:
+def keep(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", file: Path, name: str) -> Path | None:
     """Write what was read of a GGUF file as a folder, for the loads to come; None where it cannot be written."""
     from safetensors import SafetensorError
 
@@ -135,7 +129,7 @@ def _place(file: Path, name: str) -> Path:
     return cache_folder() / f"{name}-{hashlib.sha256(versions.encode()).hexdigest()[:16]}"
 
 
-def _write(model: Any, tokenizer: Any, folder: Path) -> None:
+def _write(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: Path) -> None:
     """Weights, configuration, tokenizer, and the record of their digests."""
     from copy import deepcopy
 

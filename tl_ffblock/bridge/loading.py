@@ -8,14 +8,18 @@ from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tl_ffblock.bridge.conversion import announce, keep, kept, read_gguf
 from tl_ffblock.bridge.shipped import DEFAULT, SHIPPED, Shipped, hub_can_be_reached, known_without_a_hub, outline
 from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError
 
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-def load_model(name: str | PathLike[str] = DEFAULT, *, device: str = "cpu") -> Any:
+
+def load_model(name: str | PathLike[str] = DEFAULT, *, device: str = "cpu") -> "TransformerBridge":
     """A TransformerBridge by name, ready for `contribution_maps`: raw weights, eager attention, eval mode.
 
     The first load of "smollm2" converts its GGUF file, which takes some ten seconds, and keeps half a
@@ -53,21 +57,21 @@ def _check_device(device: str) -> None:
         raise InputError(f"device={device!r} cannot be used here: {reason}.") from error
 
 
-def _load(name: str) -> Any:
+def _load(name: str) -> "TransformerBridge":
     if name in SHIPPED:
         return _shipped(SHIPPED[name])
     folder = Path(name).expanduser()
     return _folder(folder, folder.resolve().name) if folder.is_dir() else _named(name)
 
 
-def _shipped(shipped: Shipped) -> Any:
+def _shipped(shipped: Shipped) -> "TransformerBridge":
     files = shipped.weights()
     if files.is_dir():
         return _folder(files, shipped.title)
     folder = kept(files, shipped.name)
     if folder is None:
         can_be_kept = announce(files, shipped.name)
-        model, tokenizer = read_gguf(files, shipped.name)
+        model, tokenizer = read_gguf(files)
         folder = keep(model, tokenizer, files, shipped.name) if can_be_kept else None
         if folder is None:
             model.config.architectures = [shipped.architecture]
@@ -75,7 +79,7 @@ def _shipped(shipped: Shipped) -> Any:
     return _folder(folder, shipped.title)
 
 
-def _folder(folder: Path, title: str) -> Any:
+def _folder(folder: Path, title: str) -> "TransformerBridge":
     from transformers import AutoConfig, AutoTokenizer
 
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -84,7 +88,7 @@ def _folder(folder: Path, title: str) -> Any:
     return _boot(title, _hugging_face_model(folder, config), tokenizer)
 
 
-def _hugging_face_model(folder: Path, config: Any) -> Any:
+def _hugging_face_model(folder: Path, config: "PretrainedConfig") -> "PreTrainedModel":
     import transformers
 
     architecture = (getattr(config, "architectures", None) or [""])[0]
@@ -100,7 +104,7 @@ def _hugging_face_model(folder: Path, config: Any) -> Any:
     return model
 
 
-def _named(name: str) -> Any:
+def _named(name: str) -> "TransformerBridge":
     from transformer_lens.model_bridge import TransformerBridge
 
     try:
@@ -114,7 +118,7 @@ def _named(name: str) -> Any:
     return model
 
 
-def _boot(name: str, model: Any, tokenizer: Any) -> Any:
+def _boot(name: str, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None") -> "TransformerBridge":
     from transformer_lens.model_bridge import TransformerBridge
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 

@@ -51,7 +51,7 @@ class Shipped:
         """The model's folder or GGUF file in the wheel.
 
         Raises:
-            ModelLoadError: if the wheel is not installed, or holds something else.
+            ModelLoadError: if the wheel is not installed, or holds something else, or what reads it is missing.
         """
         folder = self.folder()
         if folder is None:
@@ -62,6 +62,8 @@ class Shipped:
                 f"{folder} holds {len(paths)} of {self.files}, expected one: this {self.package} is not the one that is "
                 f"known here. Run: {self.install}"
             )
+        if paths[0].suffix == ".gguf" and importlib.util.find_spec("gguf") is None:
+            raise ModelLoadError(f"the model {self.name} is a GGUF file, which needs gguf; run: pip install gguf")
         return paths[0]
 
 

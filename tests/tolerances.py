@@ -1,5 +1,7 @@
 """Every tolerance of the tests with its reason. `rtol` is relative to the single value unless it says otherwise."""
 
+import torch
+
 ALGEBRA = dict(rtol=1e-10, atol=1e-12)
 """float64, sums and products only: rounding."""
 
@@ -7,10 +9,13 @@ FLOAT32 = dict(rtol=2e-5, atol=2e-6)
 """The same in float32; norms are of the order of 1."""
 
 CLOSED_FORM = dict(rtol=1e-11, atol=1e-12)
-"""float64 coefficients of the path integral against 500 nodes: 56 nodes are good for 1e-12 on |a| <= 40."""
+"""float64 coefficients of the path integral against 500 nodes: as many nodes as the largest |a| needs."""
+
+PATH_MEAN = {torch.float32: 2e-7, torch.float64: 2e-15}
+"""A(a) over max(1, |a|) against 500 nodes: rounding; too few nodes would add more."""
 
 CLOSED_FORM_FLOAT32 = dict(rtol=2e-5, atol=2e-6)
-"""float32 sums of 56 products; B = (g - A) / a loses the digits that g and A share."""
+"""float32 sums over nodes; B = (g - A) / a loses the digits that g and A share."""
 
 UNKNOWN_ACTIVATION = dict(rtol=1e-9, atol=1e-10)
 """float64, no closed form known: divided differences and quadrature, on |a| <= 40."""

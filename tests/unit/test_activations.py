@@ -14,6 +14,7 @@ from tests.tolerances import (
     ARBITRARY_PRECISION,
     CLOSED_FORM,
     CLOSED_FORM_FLOAT32,
+    PATH_MEAN,
     UNKNOWN_ACTIVATION,
 )
 
@@ -71,6 +72,19 @@ def test_coefficients_are_the_path_integrals(name: str) -> None:
     found_mean, found_rest = activation.mean_and_rest(a)
     torch.testing.assert_close(found_mean, mean, **CLOSED_FORM)
     torch.testing.assert_close(found_rest, rest, **CLOSED_FORM)
+
+
+@pytest.mark.parametrize("dtype", PATH_MEAN, ids=str)
+@pytest.mark.parametrize("largest", [0.5, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 39.9])
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu", "quick_gelu"])
+def test_nodes_follow_the_largest_pre_activation(name: str, largest: float, dtype: torch.dtype) -> None:
+    """Whatever the largest |a| of a tensor, A(a) of all its numbers is as accurate as the dtype."""
+    from tl_ffblock.layer.activations import recognise
+
+    a = torch.linspace(-largest, largest, 101, dtype=dtype)
+    found, _ = recognise(KNOWN[name], "here").mean_and_rest(a)
+    _, expected, _ = by_quadrature(KNOWN[name], a)
+    assert ((found - expected).abs() / a.double().abs().clamp(min=1)).max() < PATH_MEAN[dtype]
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import ScopeKeyError
+from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.parts import Parts, attend, normalise, project, reconcile, residual, weigh
 from tl_ffblock.layer.quadrature import captum_shares
 from tl_ffblock.layer.records import FeedForward, LayerRecord
@@ -136,15 +137,25 @@ class LayerWalk:
         """Feed-forward of parts whose whole is x; experts each on their own, weighed by the frozen router."""
         ff = self.block.feed_forward
         if isinstance(ff, FeedForward):
-            return self._dense(parts, ff, x)
+            return self._dense(parts, ff, x, 0)
         assert self.record.routing is not None
         out = Parts(torch.zeros_like(parts.tokens), torch.zeros_like(parts.bias))
-        for expert, weight in zip(ff.experts, self.record.routing.T, strict=True):
+        for number, (expert, weight) in enumerate(zip(ff.experts, self.record.routing.T, strict=True)):
             if bool(weight.any()):
-                out = out + weigh(self._dense(parts, expert, x), weight[:, None])
+                out = out + weigh(self._dense(parts, expert, x, number), weight[:, None])
         return out
 
-    def _dense(self, parts: Parts, ff: FeedForward, x: Float[Tensor, "query d"]) -> Parts:
+    def coefficients(
+        self,
+        ff: FeedForward,
+        pre: Float[Tensor, "query d_mlp"],
+        pre_linear: Float[Tensor, "query d_mlp"] | None,
+        expert: int,
+    ) -> PathCoefficients:
+        """What Integrated Gradients multiplies the parts of the pre-activations by, for the expert of a number."""
+        return ff.activation.coefficients(pre, pre_linear)
+
+    def _dense(self, parts: Parts, ff: FeedForward, x: Float[Tensor, "query d"], expert: int) -> Parts:
         """Feed-forward with Integrated Gradients through its activation (eq. 12-14, 44)."""
         pre, pre_linear = self.record.pre_activations(ff, x)
         if ff.w_gate is None:
@@ -157,7 +168,7 @@ class LayerWalk:
         if self.settings.method == "captum":
             shared = captum_shares(ff.activation, players, linear, self.settings.n_steps)
         else:
-            coefficients = ff.activation.coefficients(pre, pre_linear)
+            coefficients = self.coefficients(ff, pre, pre_linear, expert)
             shared = weigh(players, coefficients.on_pre)
             if linear is not None:
                 assert coefficients.on_linear is not None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.fast.head_sums import HeadSum, ReachablePairs, Tile
 from tl_ffblock.layer.fast.products import HeadProducts, InputMatrix, ProductKey, product_pays, worth_keeping
 from tl_ffblock.layer.records import FeedForward
@@ -53,6 +54,10 @@ class Branch:
 class Expert:
     """One feed-forward with its coefficients at every row."""
 
+    number: int
+    """In its layer."""
+    path: PathCoefficients
+    """The coefficients of Integrated Gradients alone, without the scale and the router's weight."""
     w_out: Float[Tensor, "d_mlp d_model"]
     branches: list[Branch]
     residual: Float[Tensor, "query d_mlp"] | None
@@ -110,6 +115,8 @@ def _expert(given: FeedForwardInput, ff: FeedForward, served: _Served, products:
             weighed = (head_sum.residual @ w).mul_(r * router)
             residual = weighed if residual is None else residual.add_(weighed)
     return Expert(
+        number=served.number,
+        path=coefficients,
         w_out=ff.w_out,
         branches=[
             Branch(

@@ -19,13 +19,14 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.fast.buffers import Buffers
 from tl_ffblock.layer.fast.experts import FeedForwardInput
 from tl_ffblock.layer.fast.head_sums import HeadSum, ReachablePairs, gram_norms
 from tl_ffblock.layer.fast.pair_rows import PairRows
 from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.parts import Parts, attention_bias, token_values
-from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, NormName
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import LayerWalk, decompose_record, walk
@@ -61,9 +62,10 @@ def contribution_norms(
     if settings.method == "captum":
         return norms_of_vectors(record, settings, scopes)
     pairs = ReachablePairs(record, token_values(record, settings.value_bias)[0], buffers or Buffers())
-    values, rows_sum = _NormsOfPairs(pairs, settings, scopes, products or HeadProducts()).measure()
+    of_pairs = _NormsOfPairs(pairs, settings, scopes, products or HeadProducts())
+    values = of_pairs.measure()
     sums: dict[str, Parts] = {}
-    for scope, parts in walk(_Aggregate(record, settings, rows_sum)):
+    for scope, parts in walk(_Aggregate(record, settings, of_pairs.pair_rows)):
         sums[scope] = parts
         if all(asked in sums for asked in scopes):
             break
@@ -119,11 +121,9 @@ class _Aggregate(LayerWalk):
     put in its place.
     """
 
-    def __init__(
-        self, record: LayerRecord, settings: Settings, rows_sum: Float[Tensor, "query d_model"] | None
-    ) -> None:
+    def __init__(self, record: LayerRecord, settings: Settings, rows: PairRows | None) -> None:
         super().__init__(record, settings)
-        self.rows_sum = rows_sum
+        self.rows = rows
 
     def attend(self) -> Parts:
         value, constant = token_values(self.record, self.settings.value_bias)
@@ -136,12 +136,22 @@ class _Aggregate(LayerWalk):
         return Parts(x[:, None], torch.zeros_like(x))
 
     def feed_forward(self, parts: Parts, x: Float[Tensor, "query d_model"]) -> Parts:
-        if self.rows_sum is None:
+        if self.rows is None:
             return super().feed_forward(parts, x)
         # Only after an edit do bias and remainder need the tokens' sum before the feed-forward: what is missing to the
         # real pre-activation is the remainder's. Otherwise the tokens' sum is left out, and its products with W_in and W_out.
         players = parts if self.record.edited else replace(parts, tokens=parts.tokens[:, :0])
-        return replace(super().feed_forward(players, x), tokens=self.rows_sum[:, None])
+        return replace(super().feed_forward(players, x), tokens=self.rows.rows_sum[:, None])
+
+    def coefficients(
+        self,
+        ff: FeedForward,
+        pre: Float[Tensor, "query d_mlp"],
+        pre_linear: Float[Tensor, "query d_mlp"] | None,
+        expert: int,
+    ) -> PathCoefficients:
+        """Those of the rows: they are not made twice."""
+        return super().coefficients(ff, pre, pre_linear, expert) if self.rows is None else self.rows.paths[expert]
 
 
 class _NormsOfPairs:
@@ -159,8 +169,8 @@ class _NormsOfPairs:
         self.pair_rows: PairRows | None = None
         self._plan()
 
-    def measure(self) -> tuple[dict[str, Float[Tensor, "query key"]], Float[Tensor, "query d_model"] | None]:
-        """The norms by scope, and the sum over source tokens of the feed-forward's rows, where there were any."""
+    def measure(self) -> dict[str, Float[Tensor, "query key"]]:
+        """The norms by scope."""
         asked = [self.head_sums[scope] for scope in self.scopes if scope in self.head_sums]
         # Scopes whose heads went through the same norms differ in scale and residual only: one Gram table for all.
         gram = {heads.norms: torch.zeros_like(self.record.pattern[0]) for heads in asked if heads.scale is not None}
@@ -174,10 +184,10 @@ class _NormsOfPairs:
             scope: self._of_head_sum(self.head_sums[scope], gram) for scope in self.scopes if scope in self.head_sums
         }
         if self.pair_rows is None:
-            return values, None
+            return values
         self.pair_rows.flush()
         values |= self.pair_rows.norms
-        return {scope: values[scope] for scope in self.scopes}, self.pair_rows.rows_sum
+        return {scope: values[scope] for scope in self.scopes}
 
     def _of_head_sum(self, head_sum: HeadSum, gram: dict[tuple[NormName, ...], Tensor]) -> Float[Tensor, "query key"]:
         """`scale_i` times the heads' Gram norms; with a residual the own token's vector is made, d_model numbers a query."""

@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.fast.experts import Expert, FeedForwardInput, experts_of
 from tl_ffblock.layer.fast.head_sums import HeadSum, KeyGroup, Tile
 from tl_ffblock.layer.fast.products import HeadProducts
@@ -89,6 +90,11 @@ class PairRows:
         self._rows = pairs.buffers.reserve("rows", self._capacity, d_model, like=x)
         self._waiting: list[Tile] = []
         self._n_waiting_pairs = 0
+
+    @property
+    def paths(self) -> dict[int, PathCoefficients]:
+        """The coefficients of Integrated Gradients at every query, by number of the expert."""
+        return {expert.number: expert.path for expert in self._experts}
 
     def add(self, head_sum: HeadSum) -> None:
         """The next step: a linear scope is added."""

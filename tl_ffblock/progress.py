@@ -65,6 +65,10 @@ class Progress:
             self._next_line = time.monotonic() + SECONDS_BETWEEN_LINES
             self._print_line()
 
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        tqdm.write(text, file=sys.stderr)
+
     def __exit__(self, *_: object) -> None:
         self._bar.close()
         if self._logs:

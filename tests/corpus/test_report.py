@@ -29,7 +29,7 @@ def test_everything_from_outside_is_escaped(finished: CorpusRun) -> None:
 
 
 def test_the_page_tells_what_was_run(finished: CorpusRun) -> None:
-    """Settings with their texts, fingerprint, versions, problems, links to maps."""
+    """Title in words, command, versions, settings with their texts, fingerprint, problems, links to maps, scopes in words."""
     page = finished.outputs.report.read_text(encoding="utf-8")
     for part in (
         "shard_size",
@@ -39,6 +39,11 @@ def test_the_page_tells_what_was_run(finished: CorpusRun) -> None:
         "2 problems",
         "maps/example-1.html",
         "0.12",
+        "<h1>How much each component changes the mixing of tokens · The feed-forward&#39;s output beside its bypass</h1>",
+        "tl-ffblock run contextualization,bypass --model ",
+        " --shard-size 4",
+        "residual around feed-forward",
+        "The model read [MASK] in place of ",
     ):
         assert part in page
 

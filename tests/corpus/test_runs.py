@@ -164,6 +164,84 @@ def test_the_head_counts_for_studies_that_read_it(
             weight -= 1
 
 
+@pytest.mark.parametrize(("before", "after"), [(8, 16), (10, 15), (3, None), (30, None)])
+def test_a_larger_limit_extends_a_run(
+    before: int,
+    after: int | None,
+    config_of: Callable[..., Config],
+    loaded: Callable[[str], Any],
+    tables_of: Tables,
+    measured: list[int],
+) -> None:
+    """Full shards are kept, the last one is done again if it grew; the tables are those of the larger run, byte for byte."""
+    specs, model = [lengths(), study("contextualization")], loaded("bert")
+    run_corpus(config_of(limit=before), specs, model=model)
+    measured.clear()
+    extended = run_corpus(config_of(limit=after), specs, model=model)
+    assert measured == list(range(before - before % 4 if before < 30 else 30, after or 30))
+    whole = run_corpus(config_of(limit=after, out="whole"), specs, model=model)
+    assert extended.status == 0 and tables_of(extended.folder) == tables_of(whole.folder)
+
+
+def test_texts_added_to_the_corpus_extend_a_run(
+    config_of: Callable[..., Config], loaded: Callable[[str], Any], corpus: Path, tables_of: Tables, tmp_path: Path
+) -> None:
+    """Without a limit a corpus that grew at its end is the same run; one that changed in the middle is not."""
+    lines = corpus.read_text().splitlines()
+    grown = tmp_path / "grown.txt"
+    grown.write_text("\n".join(lines[:9]))
+    run_corpus(config_of(data=str(grown)), [lengths()], model=loaded("bert"))
+    grown.write_text("\n".join(lines))
+    extended = run_corpus(config_of(data=str(grown)), [lengths()], model=loaded("bert"))
+    assert extended.outputs is not None and extended.outputs.summary["sequences"] == 30
+    grown.write_text("\n".join([*lines[:4], "the mat", *lines]))
+    with pytest.raises(ForeignFolderError, match="data was"):
+        run_corpus(config_of(data=str(grown)), [lengths()], model=loaded("bert"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (dict(limit=5), r"config\.limit was 8, is 5"),
+        (dict(limit=9, seed=1), r"config\.seed was 0, is 1"),
+        (dict(limit=9, sample="random"), r"config\.sample was 'first', is 'random'"),
+    ],
+)
+def test_what_is_no_extension_is_refused(
+    fields: dict[str, Any], says: str, config_of: Callable[..., Config], loaded: Callable[[str], Any]
+) -> None:
+    """A smaller limit, or another setting beside it; the folder stays as it was."""
+    run_corpus(config_of(limit=8), [lengths()], model=loaded("bert"))
+    before = sorted(config_of().folder.rglob("*"))
+    with pytest.raises(ForeignFolderError, match=says):
+        run_corpus(config_of(**fields), [lengths()], model=loaded("bert"))
+    assert sorted(config_of().folder.rglob("*")) == before
+
+
+def test_random_samples_are_not_extended(config_of: Callable[..., Config], loaded: Callable[[str], Any]) -> None:
+    """Their shards are others; the message says so."""
+    run_corpus(config_of(limit=8, sample="random"), [lengths()], model=loaded("bert"))
+    with pytest.raises(ForeignFolderError, match="Random samples of two sizes share no shards"):
+        run_corpus(config_of(limit=12, sample="random"), [lengths()], model=loaded("bert"))
+
+
+def test_masks_are_told(
+    config_of: Callable[..., Config], loaded: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run says how many tokens it masks, and its table what stood at each of them."""
+    finished = run_corpus(config_of(limit=6), [lengths()], model=loaded("bert"))
+    assert "12% of the tokens of text become [MASK]" in capsys.readouterr().err
+    assert finished.outputs is not None
+    masked = finished.tables["masked"]
+    assert len(masked) == finished.outputs.summary["masked"] > 0
+    words = Path(finished.folder.parent / config_of().data).read_text().splitlines()
+    for row in masked.itertuples():
+        assert row.where == f"corpus.txt:{row.sequence + 1}"
+        assert words[row.sequence].split()[row.position - 1] == row.token  # [CLS] comes first
+    plain = run_corpus(config_of(limit=6, out="plain", mask_fraction=0.0), [lengths()], model=loaded("bert"))
+    assert "masked" not in plain.tables
+
+
 def test_threads_of_the_process_stay_as_they_were(
     config_of: Callable[..., Config], loaded: Callable[[str], Any]
 ) -> None:

@@ -74,3 +74,18 @@ def test_folders_that_are_no_run_are_refused(tmp_path: Path) -> None:
         (tmp_path / name / file).write_text("x")
         with pytest.raises(ForeignFolderError):
             Store(tmp_path / name, {})
+
+
+def test_a_process_of_the_smaller_run_stops_when_the_run_is_extended(tmp_path: Path) -> None:
+    """It finds the new fingerprint with its next claim, and writes no shard of too few texts."""
+    smaller = Store(tmp_path / "run", {"config.limit": 6, "data": "abc", "data.sequences": 6})
+    with smaller.claim(1):
+        smaller.write(1, {"a": np.arange(2)}, {})
+    larger = Store(
+        tmp_path / "run", {"config.limit": 9, "data": "abcd", "data.sequences": 9}, lambda n_texts, digest: n_texts // 4
+    )
+    assert larger.done() == set()
+    with pytest.raises(ForeignFolderError, match="was extended by another process"), smaller.claim(1):
+        pass
+    with larger.claim(1) as mine:
+        assert mine

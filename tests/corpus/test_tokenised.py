@@ -60,6 +60,17 @@ def test_masks_follow_seed_and_sequence(tokenise: Callable[..., TokenisedText]) 
     assert all(one.special[c].all() for one, c in zip(masked, changed, strict=True))
 
 
+def test_masked_positions_tell_what_stood_there(tokenise: Callable[..., TokenisedText]) -> None:
+    """Put back at their positions, the masked ids give the text without masks; nothing else changed."""
+    text = "the cat sat on the mat . " * 6
+    plain, masked = tokenise(text), tokenise(text, mask_fraction=0.5)
+    assert len(masked.masked) > 5 and plain.masked == {}
+    restored = masked.ids.copy()
+    restored[list(masked.masked)] = list(masked.masked.values())
+    assert restored.tolist() == plain.ids.tolist()
+    assert masked.special.sum() == plain.special.sum() + len(masked.masked)
+
+
 def test_causal_models_are_not_masked(loaded: Callable[[str], Any]) -> None:
     """The paper masks masked language models only."""
     shares = [Tokeniser(identify(loaded(family)), Config("m", "d", "o")).mask_fraction for family in ("bert", "llama")]

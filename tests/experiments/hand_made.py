@@ -38,7 +38,7 @@ def tokenised(
     """Tokens by id, each a word of its own; `special` are positions."""
     marks = np.isin(np.arange(len(ids)), special)
     words = np.array(range(len(ids)) if word is None else word)
-    return TokenisedText(CorpusText("text", "here", "d", number=0), np.array(ids), marks, words, groups, False)
+    return TokenisedText(CorpusText("text", "here", "d", number=0), np.array(ids), marks, words, groups, False, {})
 
 
 @dataclass(frozen=True)

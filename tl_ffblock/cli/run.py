@@ -6,6 +6,7 @@ from typing import Any
 
 from tl_ffblock.corpus.fields import REQUIRED, DeclaredField, declared_fields
 from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.texts.readers import data_format
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments.studies import STUDIES, run_studies, study, study_names
 
@@ -40,7 +41,13 @@ def add_to(commands: Any) -> None:
 def command(options: argparse.Namespace) -> int:
     """Run, and say what came of it; returns the exit status."""
     config, chosen = config_and_options(options)
-    finished = run_studies([study(name, **values) for name, values in chosen.items()], config)
+    data_format(config)
+    config.check_out()
+    try:
+        finished = run_studies([study(name, **values) for name, values in chosen.items()], config)
+    except KeyboardInterrupt:
+        print("what was computed is kept; run the same command again to continue", file=sys.stderr)
+        raise
     for file in finished.damaged_shards:
         print(f"damaged and done again: {file}", file=sys.stderr)
     for shard, why in finished.failed_shards.items():

@@ -67,10 +67,16 @@ def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None)
     shards = cut_into_shards(config)
     here = replace(config, device="cpu") if config.engine == "ray" else config
     worker = Worker(config, specs, load_model(here.model, device=here.device) if model is None else model)
-    store = Store(config.folder, fingerprint(config, specs, worker.weights, shards))
+    mark = fingerprint(config, specs, worker.weights, shards)
+    store = Store(config.folder, mark, shards.whole_shards_of)
     done = sum(shards.size(shard) for shard in store.verify())
     name = ",".join(study.name for study in worker.studies)
     with Progress(name, len(shards.chosen), "sequence", done=done, kind="lasting") as progress:
+        if worker.tokenise.mask_fraction:
+            progress.say(
+                f"{worker.tokenise.mask_fraction:.0%} of the tokens of text become {worker.tokenise.mask_name} "
+                "(mask_fraction; 0 turns that off)"
+            )
         compute = run_ray if config.engine == "ray" else run_local
         failed = compute(worker, shards, store, progress)
     outputs = None if failed else write_outputs(worker, shards, store)

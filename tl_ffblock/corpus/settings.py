@@ -1,5 +1,6 @@
 """What a corpus run is, whichever studies it makes: one frozen dataclass. The text below a field is its help."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -77,6 +78,18 @@ class Config:
             check_at_least(self, "max_tokens", 2)
         if self.mask_fraction is not None and not 0 <= self.mask_fraction < 1:
             raise InputError(f"mask_fraction={self.mask_fraction}: expected a share from 0 to below 1.")
+
+    def check_out(self) -> None:
+        """See whether the run's folder can be made, before anything is loaded.
+
+        Raises:
+            InputError: if it is a file, or in a folder that is none or that may not be written to.
+        """
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"out={self.out!r} is a file; give a folder.")
+        nearest = next(path for path in (self.folder.absolute(), *self.folder.absolute().parents) if path.exists())
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+            raise InputError(f"out={self.out!r}: nothing can be written to {nearest}; give another folder.")
 
     @property
     def folder(self) -> Path:

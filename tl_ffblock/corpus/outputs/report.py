@@ -2,8 +2,11 @@
 
 import base64
 import platform
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +18,9 @@ import pandas as pd
 from tl_ffblock.corpus.fields import texts_of
 from tl_ffblock.corpus.running.worker import Worker
 from tl_ffblock.corpus.study import Study, Tables
+from tl_ffblock.layer.scopes import STEPS
 
+PACKAGES = ("tl-ffblock", "transformer-lens", "torch", "numpy", "scipy", "pandas")
 LONGEST_TABLE = 60
 """Rows of a table shown on the page; the files hold all."""
 
@@ -41,37 +46,66 @@ def report_page(
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    template = environment.from_string(
-        files("tl_ffblock.corpus.outputs").joinpath("assets/report.html").read_text("utf-8")
-    )
-    packages = ("transformer-lens", "torch", "numpy", "scipy", "pandas")
-    sections = []
-    for study in worker.studies:
-        prefix = f"{study.name}_"
-        sections.append(
-            {
-                "name": study.name,
-                "about": _about(study),
-                "figures": [
-                    {"name": name, "data": base64.b64encode(png.read_bytes()).decode(), "svg": f"figures/{svg.name}"}
-                    for name, (png, svg) in figures.items()
-                    if name.startswith(prefix)
-                ],
-                "tables": [_table(name, table) for name, table in tables.items() if name.startswith(prefix)],
-            }
-        )
-    return template.render(
-        model=worker.facts.name,
+    page = files("tl_ffblock.corpus.outputs").joinpath("assets/report.html").read_text("utf-8")
+    return environment.from_string(page).render(
         facts=worker.facts,
-        settings=_settings(worker),
         config=worker.config,
+        command=_command(worker),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        versions={**{name: version(name) for name in PACKAGES}, "python": platform.python_version()},
+        settings=_settings(worker),
         fingerprint=fingerprint,
         summary=summary,
-        versions={**{name: version(name) for name in packages}, "python": platform.python_version()},
-        sections=sections,
+        sections=[_section(study, tables, figures) for study in worker.studies],
+        steps=STEPS[worker.facts.order],
         problems=_table("problems", tables["problems"]),
+        masked=_table("masked", tables["masked"]) if "masked" in tables else None,
+        mask_fraction=worker.tokenise.mask_fraction,
+        mask_name=worker.tokenise.mask_name,
         examples=examples,
     )
+
+
+def _section(study: Study, tables: Tables, figures: Mapping[str, tuple[Path, Path]]) -> dict[str, Any]:
+    """One study's part of the page."""
+    prefix = f"{study.name}_"
+    return {
+        "name": study.name,
+        "title": study.title,
+        "about": _about(study),
+        "figures": [
+            {"name": name, "data": base64.b64encode(png.read_bytes()).decode(), "svg": f"figures/{svg.name}"}
+            for name, (png, svg) in figures.items()
+            if name.startswith(prefix)
+        ],
+        "tables": [_table(name, table) for name, table in tables.items() if name.startswith(prefix)],
+    }
+
+
+def _command(worker: Worker) -> str | None:
+    """The command line that makes this run; None for studies that it does not know."""
+    if not all(spec.home.startswith("tl_ffblock.") for spec in worker.specs):
+        return None
+    words = ["tl-ffblock", "run", ",".join(study.name for study in worker.studies)]
+    objects = [worker.config, *(spec.options for spec in worker.specs if is_dataclass(spec.options))]
+    for options in objects:
+        for field in fields(options):
+            value = getattr(options, field.name)
+            if value != field.default and value is not None:
+                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                words += [f"--{field.name.replace('_', '-')}", text]
+    return shlex.join(words)
+
+
+def _settings(worker: Worker) -> list[tuple[str, object, str]]:
+    """Name, value and text of every setting, those of the studies behind their names."""
+    texts = texts_of(worker.config)
+    values = vars(worker.config) | {"mask_fraction": worker.tokenise.mask_fraction}
+    settings = [(name, values[name], text) for name, text in texts.items()]
+    for study, spec in zip(worker.studies, worker.specs, strict=True):
+        texts = texts_of(spec.options)
+        settings += [(f"{study.name}: {name}", value, texts.get(name, "")) for name, value in spec.settings().items()]
+    return settings
 
 
 def _about(study: Study) -> list[str]:
@@ -85,16 +119,6 @@ def _about(study: Study) -> list[str]:
         else:
             blocks[-1] += f" {line.strip()}"
     return [block.replace("`", "") for block in blocks if block]
-
-
-def _settings(worker: Worker) -> list[tuple[str, object, str]]:
-    """Name, value and text of every setting, those of the studies behind their names."""
-    texts = texts_of(worker.config)
-    settings = [(name, getattr(worker.config, name), text) for name, text in texts.items()]
-    for study, spec in zip(worker.studies, worker.specs, strict=True):
-        texts = texts_of(spec.options)
-        settings += [(f"{study.name}: {name}", value, texts.get(name, "")) for name, value in spec.settings().items()]
-    return settings
 
 
 def _table(name: str, table: pd.DataFrame) -> dict[str, Any]:

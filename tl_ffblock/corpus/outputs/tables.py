@@ -33,7 +33,7 @@ class Outputs:
     figures: tuple[Path, ...]
     report: Path
     summary: dict[str, Any]
-    """Sequences and tokens used, left out and cut."""
+    """Sequences and tokens used, masked, cut and left out."""
 
 
 def write_outputs(worker: Worker, shards: Shards, store: Store) -> Outputs:
@@ -46,6 +46,8 @@ def write_outputs(worker: Worker, shards: Shards, store: Store) -> Outputs:
     measured = [shard for shard in stored if shard.meta["sequences"]]
     summary = _summary(shards, stored)
     tables: Tables = {"problems": _problems(shards, stored)}
+    if worker.tokenise.mask_fraction:
+        tables["masked"] = _masked(worker, stored)
     figures: dict[str, Figure] = {}
     for study in worker.studies if measured else ():
         own_tables = study.tables(measured)
@@ -53,6 +55,7 @@ def write_outputs(worker: Worker, shards: Shards, store: Store) -> Outputs:
         figures |= {f"{study.name}_{name}": figure for name, figure in study.figures(own_tables).items()}
     writers = {kind: writer for study in worker.studies for kind, writer in study.pages.items()}
     with store.lock("tables"), _explained(store.folder):
+        store.check_mine()
         for folder in ("tables", "figures", *writers):
             (store.folder / folder).mkdir(exist_ok=True)
         _clear_leftovers(store.folder, writers)
@@ -95,6 +98,12 @@ def _problems(shards: Shards, stored: Sequence[StoredShard]) -> pd.DataFrame:
     return pd.DataFrame([*read, *measured], columns=["stage", "where", "why"])
 
 
+def _masked(worker: Worker, stored: Sequence[StoredShard]) -> pd.DataFrame:
+    """What stood where the model read a mask token."""
+    rows = [mask | {"token": worker.facts.label(mask["token"])} for shard in stored for mask in shard.meta["masked"]]
+    return pd.DataFrame(rows, columns=["sequence", "where", "position", "token"])
+
+
 def _summary(shards: Shards, stored: Sequence[StoredShard]) -> dict[str, Any]:
     def total(name: str) -> int:
         return sum(shard.meta[name] for shard in stored)
@@ -102,6 +111,7 @@ def _summary(shards: Shards, stored: Sequence[StoredShard]) -> dict[str, Any]:
     return {
         "sequences": total("sequences"),
         "tokens": total("tokens"),
+        "masked": sum(len(shard.meta["masked"]) for shard in stored),
         "cut": total("cut"),
         "failed": sum(len(shard.meta["problems"]) for shard in stored),
         "unreadable": shards.unreadable,

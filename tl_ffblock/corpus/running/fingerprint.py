@@ -55,8 +55,12 @@ def weights_digest(model: Model, *, head: bool = False) -> str:
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Say what differs."""
-    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    return [f"{name} was {_short(before.get(name))}, is {_short(now.get(name))}" for name in names]
+    return [f"{name} was {_short(before.get(name))}, is {_short(now.get(name))}" for name in changed_names(before, now)]
+
+
+def changed_names(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Name the entries that differ."""
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
 def _short(value: Any) -> str:

@@ -21,6 +21,7 @@ def run_local(worker: Worker, shards: Shards, store: Store, progress: Progress) 
         progress: Told of every sequence measured.
     """
     failed: dict[int, str] = {}
+    computed: set[int] = set()
     missing = set(shards.numbers) - store.done()
     while missing:
         held_by_others = 0
@@ -31,9 +32,12 @@ def run_local(worker: Worker, shards: Shards, store: Store, progress: Progress) 
                     continue
                 try:
                     store.write(shard, *worker.compute(texts, progress.step))
+                    computed.add(shard)
                 except MACHINE_ERRORS as error:
                     failed[shard] = f"{type(error).__name__}: {error}"
-        missing -= store.done() | set(failed)
+        done = store.done()
+        progress.step(sum(shards.size(shard) for shard in missing & done - computed))  # by other processes
+        missing -= done | set(failed)
         if held_by_others and missing:
             time.sleep(SECONDS_BETWEEN_LOOKS)
     return failed

@@ -102,6 +102,7 @@ class _Dispatcher:
         self.load = [0] * len(actors)
         self.running: dict[Any, tuple[int, int, int, AbstractContextManager[bool]]] = {}
         """Future -> shard, actor, sequences, claim."""
+        self.written: set[int] = set()
         self.failed: dict[int, str] = {}
 
     def compute(self, shards: Shards) -> dict[int, str]:
@@ -116,7 +117,9 @@ class _Dispatcher:
                     time.sleep(SECONDS_BETWEEN_LOOKS)  # others hold what is missing
                 while self.running:
                     self._collect()
-                missing -= self.store.done() | set(self.failed)
+                done = self.store.done()
+                self.progress.step(sum(shards.size(shard) for shard in missing & done - self.written))
+                missing -= done | set(self.failed)
         finally:
             for *_, claim in self.running.values():
                 claim.__exit__(None, None, None)
@@ -141,6 +144,7 @@ class _Dispatcher:
             arrays, meta, why = self.ray.get(future)
             if why is None:
                 self.store.write(shard, arrays, meta)
+                self.written.add(shard)
                 self.progress.step(sequences)
             else:
                 self.failed[shard] = why

@@ -50,6 +50,15 @@ class Shards:
         size = self.config.shard_size
         return max(0, min(size, len(self.chosen) - shard * size))
 
+    def whole_shards_of(self, n_texts: int, digest: str) -> int | None:
+        """Count the shards of a run over this run's first texts that are this run's too; None if its texts are others.
+
+        They hold the same texts under the same numbers: all full shards, and where no text is added the last one too.
+        """
+        if n_texts > len(self.chosen) or _digest(self.config, self.chosen[:n_texts]) != digest:
+            return None
+        return self.count if n_texts == len(self.chosen) else n_texts // self.config.shard_size
+
     def texts(self, wanted: set[int]) -> Iterator[tuple[int, list[CorpusText]]]:
         """Read the wanted shards' texts, in order."""
         size, gathered = self.config.shard_size, list[CorpusText]()
@@ -83,10 +92,14 @@ def cut_into_shards(config: Config) -> Shards:
         random = np.random.default_rng(config.seed)
         drawn = random.choice(usable, config.limit, replace=False) if config.sample == "random" else chosen
         chosen = np.sort(drawn)[: config.limit]
+    return Shards(config, chosen, _digest(config, chosen), tuple(problems), unreadable)
+
+
+def _digest(config: Config, chosen: Int[np.ndarray, " text"]) -> str:
     digest = hashlib.sha256()
     for text in _chosen(config, chosen):
         digest.update(repr((text.text, text.document, text.words, text.groups)).encode("utf-8", "replace"))
-    return Shards(config, chosen, digest.hexdigest(), tuple(problems), unreadable)
+    return digest.hexdigest()
 
 
 def _chosen(config: Config, chosen: Int[np.ndarray, " text"]) -> Iterator[CorpusText]:

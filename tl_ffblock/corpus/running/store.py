@@ -1,6 +1,7 @@
 """A run's folder: shards under checksums, one process a shard, a fingerprint at the door.
 
 1. `run.json` holds the fingerprint. It is written once, under a lock; a run of another one is refused.
+   A run that only has more texts behind the same first ones takes the folder over: it keeps the full shards.
 2. A shard is written under a temporary name, flushed to the disk and renamed to a name that carries its
    digest: it is there as a whole or not at all, and a file whose bytes do not match its name is damaged.
 3. Whoever computes a shard holds its lock, which the kernel frees when the process dies.
@@ -10,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from filelock import FileLock, Timeout
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from tl_ffblock.corpus.running.fingerprint import differences
+from tl_ffblock.corpus.running.fingerprint import changed_names, differences
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.files import write_atomically
 
@@ -28,6 +29,10 @@ DIGITS = 32
 """Hexadecimal digits of SHA-256 in a shard's name."""
 
 _NAME = re.compile(rf"shard-(\d{{6}})\.([0-9a-f]{{{DIGITS}}})\.safetensors")
+
+
+GROWS = {"config.limit", "data", "data.sequences"}
+"""Entries of a fingerprint that may differ where a run is extended."""
 
 
 class ForeignFolderError(InputError):
@@ -57,8 +62,19 @@ class StoredShard:
 class Store:
     """The folder of one run."""
 
-    def __init__(self, folder: Path, fingerprint: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        fingerprint: dict[str, Any],
+        whole_shards_of: Callable[[int, str], int | None] = lambda n_texts, digest: None,
+    ) -> None:
         """Open a folder, or make it.
+
+        Args:
+            folder: Of the run.
+            fingerprint: What its numbers depend on.
+            whole_shards_of: How many shards of a run over so many texts of such a digest are this run's too, see
+                `Shards.whole_shards_of`; by default none, and no run is extended.
 
         Raises:
             InputError: if the path is no folder, or the folder holds something else.
@@ -70,11 +86,12 @@ class Store:
         self.shards = folder / "shards"
         self.locks = folder / "locks"
         for path in (self.shards, self.locks):
-            path.mkdir(parents=True, exist_ok=True)
+            _make(path)
         self.damaged: list[str] = []
         """Shards whose bytes did not match their names: removed, to be redone."""
+        self._fingerprint = json.loads(json.dumps(fingerprint))
         with self.lock("run"):
-            self._guard(fingerprint)
+            self._guard(whole_shards_of)
 
     def lock(self, name: str) -> FileLock:
         """A lock among processes."""
@@ -90,6 +107,7 @@ class Store:
             yield False
             return
         try:
+            self.check_mine()
             yield not self._files(shard)
         finally:
             lock.release()
@@ -130,23 +148,60 @@ class Store:
     def _files(self, shard: int) -> list[Path]:
         return sorted(self.shards.glob(f"shard-{shard:06d}.*.safetensors"))
 
-    def _guard(self, fingerprint: dict[str, Any]) -> None:
-        path = self.folder / "run.json"
-        if path.is_file():
-            try:
-                before = json.loads(path.read_text("utf-8"))["fingerprint"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise ForeignFolderError(f"{path} cannot be read ({error}); use another folder.") from error
-            differing = differences(before, json.loads(json.dumps(fingerprint)))
-            if differing:
-                raise ForeignFolderError(
-                    f"{self.folder} holds a run of other settings: {'; '.join(differing)}. Use another folder, or the "
-                    "settings of that run to continue it."
-                )
+    def check_mine(self) -> None:
+        """Hold the folder against this run: another process may have extended it meanwhile.
+
+        Raises:
+            ForeignFolderError: if it is another run's now.
+        """
+        if self._stored_fingerprint() != self._fingerprint:
+            raise ForeignFolderError(f"{self.folder} was extended by another process; this run ends here.")
+
+    def _guard(self, whole_shards_of: Callable[[int, str], int | None]) -> None:
+        if (self.folder / "run.json").is_file():
+            before = self._stored_fingerprint()
+            if before != self._fingerprint:
+                self._extend(before, whole_shards_of)
         elif any(self.shards.iterdir()):
             raise ForeignFolderError(f"{self.folder} holds shards but no run.json; use another folder.")
         else:
-            write_atomically(path, json.dumps({"fingerprint": fingerprint}, indent=1).encode())
+            self._write_fingerprint()
+
+    def _extend(self, before: dict[str, Any], whole_shards_of: Callable[[int, str], int | None]) -> None:
+        """Take a run's folder over, but for its last shard where that is not full: it gets more texts."""
+        grows = all(name in GROWS for name in changed_names(before, self._fingerprint))
+        kept = whole_shards_of(before["data.sequences"], before["data"]) if grows else None
+        if kept is None:
+            random = grows and before.get("config.sample") == "random"
+            raise ForeignFolderError(
+                f"{self.folder} holds a run of other settings: {'; '.join(differences(before, self._fingerprint))}. Use "
+                "another folder, or the settings of that run to continue it."
+                + (" Random samples of two sizes share no shards: such a run cannot be extended." if random else "")
+            )
+        # Under the shard's lock nobody writes it between its removal and the new fingerprint, and a process of the
+        # smaller run that gets the lock later finds that fingerprint.
+        with self.lock(f"shard-{kept:06d}"):
+            for path in self._files(kept):
+                path.unlink()
+            self._write_fingerprint()
+
+    def _stored_fingerprint(self) -> dict[str, Any]:
+        path = self.folder / "run.json"
+        try:
+            return json.loads(path.read_text("utf-8"))["fingerprint"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ForeignFolderError(f"{path} cannot be read ({error}); use another folder.") from error
+
+    def _write_fingerprint(self) -> None:
+        data = json.dumps({"fingerprint": self._fingerprint}, indent=1)
+        write_atomically(self.folder / "run.json", data.encode())
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be made: {error.strerror}; give another out.") from error
 
 
 def _opened(path: Path) -> Any:

@@ -68,6 +68,11 @@ class Worker:
             "sequences": len(measured),
             "tokens": sum(len(text.ids) for text in tokenised),
             "cut": sum(text.cut for text in tokenised),
+            "masked": [
+                {"sequence": text.source.number, "where": text.source.where, "position": position, "token": token}
+                for text in tokenised
+                for position, token in text.masked.items()
+            ],
             "problems": [asdict(problem) for problem in problems],
         }
         return arrays, meta

@@ -36,11 +36,9 @@ def read_texts(config: Config) -> Read:
         InputError: if there is no such file, or its format cannot be told.
     """
     path = Path(config.data).expanduser()
-    kind = _format(config, path)
+    kind = data_format(config)
     if kind == "dataset":
         return _dataset(config, path)
-    if not path.is_file():
-        raise InputError(f"data={config.data!r}: there is no such file.")
     if kind == "text":
         return _text(config, path)
     if kind == "jsonl":
@@ -50,7 +48,15 @@ def read_texts(config: Config) -> Read:
     return _table(config, path, "\t" if kind == "tsv" else ",")
 
 
-def _format(config: Config, path: Path) -> str:
+def data_format(config: Config) -> str:
+    """Tell the format of the data, without reading it.
+
+    Raises:
+        InputError: if there is no such file, or its format cannot be told.
+    """
+    path = Path(config.data).expanduser()
+    if config.format not in ("auto", "dataset") and not path.is_file():
+        raise InputError(f"data={config.data!r}: there is no such file.")
     if config.format != "auto":
         return config.format
     if path.is_file():

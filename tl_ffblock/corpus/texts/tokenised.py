@@ -1,7 +1,7 @@
 """A text of the corpus -> tokens with their words, groups and masks."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -36,6 +36,8 @@ class TokenisedText:
     """Words that belong together."""
     cut: bool
     """Whether tokens at the end were left out."""
+    masked: Mapping[int, int]
+    """The id that stood at each masked position."""
 
 
 class Tokeniser:
@@ -50,6 +52,7 @@ class Tokeniser:
         n_ctx = getattr(model.hooked.cfg, "n_ctx", None)
         self.longest = min(filter(None, (config.max_tokens, n_ctx)), default=None)
         self.mask_token = self.tokenizer.mask_token_id
+        self.mask_name = str(self.tokenizer.mask_token)
         self.marks = sorted(set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id})
         by_default = PAPER_MASKED if self.mask_token is not None and not model.family.causal else 0.0
         self.mask_fraction = by_default if config.mask_fraction is None else config.mask_fraction
@@ -76,12 +79,14 @@ class Tokeniser:
         groups = tuple(
             frozenset(_word_of(span, words) for span in group) for group in (*text.groups, *self._tagged(text, words))
         )
+        masked: dict[int, int] = {}
         if self.mask_fraction:
             random = np.random.default_rng([self.config.seed, text.number])
-            masked = (random.random(len(ids)) < self.mask_fraction) & ~special
-            ids = np.where(masked, self.mask_token, ids)
-            special = special | masked
-        return TokenisedText(text, ids, special, word, groups, bool(cut))
+            hidden = (random.random(len(ids)) < self.mask_fraction) & ~special
+            masked = dict(zip(np.flatnonzero(hidden).tolist(), ids[hidden].tolist(), strict=True))
+            ids = np.where(hidden, self.mask_token, ids)
+            special = special | hidden
+        return TokenisedText(text, ids, special, word, groups, bool(cut), masked)
 
     def _tokens(self, text: str) -> tuple[Int[np.ndarray, " token"], list[Span]]:
         """Ids as the model reads texts, and the characters each stands for."""

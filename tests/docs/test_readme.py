@@ -81,17 +81,6 @@ def test_links_lead_somewhere(page: str) -> None:
         assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
 
 
-def test_the_architecture_page_names_every_file() -> None:
-    """Every file of the core, the bridge and the page has its place in the text."""
-    text = (ROOT / "tl_ffblock" / "README.md").read_text(encoding="utf-8")
-    package = ROOT / "tl_ffblock"
-    files = {path.name for path in package.glob("*.py")} - {"__init__.py"}
-    for folder in ("bridge", "page"):
-        files |= {f"{folder}/{path.name}" for path in (package / folder).glob("*.py")} - {f"{folder}/__init__.py"}
-    missing = files - set(re.findall(r"`([\w/]+\.py)`", text))
-    assert not missing, f"tl_ffblock/README.md needs a sentence on {', '.join(sorted(missing))}"
-
-
 def test_the_python_that_is_claimed_is_the_python_that_is_checked() -> None:
     """One oldest version in the metadata, the linter, the type checker and the words for people."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

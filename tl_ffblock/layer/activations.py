@@ -38,7 +38,7 @@ _SATURATED = 40.0
 # A real layer's largest |a| is 5 to 30, and the time goes with the nodes.
 _NODES: tuple[tuple[float, int, int], ...] = (
     (2.5, 8, 14),
-    (5.0, 10, 18),
+    (5.0, 10, 20),
     (10.0, 14, 28),
     (15.0, 16, 32),
     (20.0, 18, 40),

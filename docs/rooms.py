@@ -10,6 +10,7 @@ ROOMS = {
     "interventions": "interventions/",
     "check": "check.py",
     "contributions": "contributions.py",
+    "attention": "attention.py",
     "results": "results/",
     "bridge": "bridge/",
     "page": "page/",

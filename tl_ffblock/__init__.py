@@ -5,14 +5,27 @@
     maps = ffb.contribution_maps(model, "She loves math rather than engaging in")
     maps["AtbLnFf", 3]  # [query, key]
 
-Names are loaded when first used, so that importing the package costs nothing.
+Names and modules are loaded when first used, so that importing the package costs nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tl_ffblock._version import __version__ as __version__
+
 if TYPE_CHECKING:
+    from tl_ffblock import attention as attention
+    from tl_ffblock import bridge as bridge
+    from tl_ffblock import check as check
+    from tl_ffblock import contributions as contributions
+    from tl_ffblock import corpus as corpus
+    from tl_ffblock import errors as errors
     from tl_ffblock import experiments as experiments
+    from tl_ffblock import interventions as interventions
+    from tl_ffblock import layer as layer
+    from tl_ffblock import page as page
+    from tl_ffblock import results as results
+    from tl_ffblock.attention import attention_maps
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.bridge.loading import load_model
     from tl_ffblock.contributions import contribution_maps, decompose
@@ -25,18 +38,20 @@ if TYPE_CHECKING:
         logit_difference,
         patched_maps,
     )
+    from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
-
-from tl_ffblock._version import __version__ as __version__
+    from tl_ffblock.results.token_maps import TokenMaps
 
 _HOMES = {
     "ContributionMaps": "results.maps",
     "Contributions": "interventions",
     "Decomposition": "layer.vectors",
     "FFBlockError": "errors",
+    "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
+    "attention_maps": "attention",
     "capture": "bridge.capture",
     "causal_validation": "interventions",
     "contextualization_change": "results.measures",
@@ -48,14 +63,33 @@ _HOMES = {
     "logit_difference": "interventions",
     "patched_maps": "interventions",
 }
+"""Where each name is defined."""
+
+_MODULES = {
+    "attention": "attention",
+    "bridge": "bridge",
+    "check": "check",
+    "contributions": "contributions",
+    "corpus": "corpus",
+    "errors": "errors",
+    "experiments": "experiments",
+    "interventions": "interventions",
+    "layer": "layer",
+    "page": "page",
+    "results": "results",
+    "scopes": "layer.scopes",
+}
+"""Modules that are reached as attributes; `scopes`, which every reader of maps needs, without its room."""
 
 __all__ = [
     "ContributionMaps",
     "Contributions",
     "Decomposition",
     "FFBlockError",
+    "TokenMaps",
     "__version__",
     "amplification",
+    "attention_maps",
     "capture",
     "causal_validation",
     "contextualization_change",
@@ -70,12 +104,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "experiments":
-        return import_module(f"{__name__}.experiments")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])

@@ -1,0 +1,87 @@
+"""A model and an input -> attention patterns as `TokenMaps`, heads as channels."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Unpack, overload
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.bridge.runs import DEFAULTS, Layers, Run, RunOptions, Texts, Tokens, open_run
+from tl_ffblock.errors import ProcessedWeightsWarning
+from tl_ffblock.layer.positions import Positions
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import spelled_out
+
+
+@overload
+def attention_maps(
+    model: Any, input: str, *, layers: Layers = None, queries: Positions = None, **options: Unpack[RunOptions]
+) -> TokenMaps: ...
+@overload
+def attention_maps(
+    model: Any, input: Texts, *, layers: Layers = None, queries: Positions = None, **options: Unpack[RunOptions]
+) -> list[TokenMaps]: ...
+@overload
+def attention_maps(
+    model: Any, input: Tokens, *, layers: Layers = None, queries: Positions = None, **options: Unpack[RunOptions]
+) -> Any: ...
+@spelled_out(RunOptions, {name: DEFAULTS[name] for name in RunOptions.__annotations__})
+def attention_maps(
+    model: Any,
+    input: str | Texts | Tokens,
+    *,
+    layers: Layers = None,
+    queries: Positions = None,
+    **options: Unpack[RunOptions],
+) -> TokenMaps | list[TokenMaps]:
+    """The attention pattern of every head: `maps["head 2", 3][i, j]` is the weight that i gives to j in layer 3.
+
+    Weights are those that the run used, after softmax and after any edit of the hooks given. Rows sum
+    to 1, or to less where a model has attention sinks.
+
+    Args:
+        model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
+        input: A text, a list of texts, or token ids.
+        layers: Layer numbers, negative ones from the end; None means all (of a `cache` of records: those captured).
+        queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
+        **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache.
+
+    Returns:
+        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
+
+    Raises:
+        InputError: for input or options that cannot be used.
+        UnsupportedModelError: for models whose layers are not decomposed.
+        IdentityError: if a captured tensor contradicts the model's weights.
+    """
+    with warnings.catch_warnings():
+        # Folding norms and centring weights leave patterns as they are.
+        warnings.simplefilter("ignore", ProcessedWeightsWarning)
+        run = open_run(model, input, layers=layers, queries=queries, **options)
+    patterns: list[dict[int, Float[Tensor, "head query key"]]] = [{} for _ in run.sequences]
+
+    def receive(records: Mapping[int, LayerRecord]) -> None:
+        for number, record in records.items():
+            patterns[number][record.layer] = record.pattern.cpu()[:, run.sequences[number].order]
+
+    run.deliver(receive)
+    results = [_labelled(run, number, by_layer) for number, by_layer in enumerate(patterns)]
+    return results[0] if run.single else results
+
+
+def _labelled(run: Run, number: int, patterns: Mapping[int, Float[Tensor, "head query key"]]) -> TokenMaps:
+    values = torch.stack([patterns[layer] for layer in run.layers])
+    sequence = run.sequences[number]
+    return TokenMaps(
+        values=values,
+        tokens=sequence.labels,
+        layers=run.layers,
+        channels=tuple(f"head {head}" for head in range(values.shape[1])),
+        queries=sequence.queries,
+        causal=run.model.family.causal,
+        model=run.model.name,
+        kind="attention",
+    )

@@ -79,14 +79,16 @@ def contribution_maps(
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode, better without
             weight processing.
-        input: A text, a list of texts, or token ids.
+        input: A text, a list of texts, or token ids. Texts of a list that have equally many tokens run together;
+            results come in the order given.
         layers: Layer numbers, negative ones from the end; None means all (of a `cache` of records: those captured).
         scopes: Names as in `tl_ffblock.layer.scopes`; None means all of the model's order.
         queries: Positions to write as sums, negative ones from the end of each sequence; None means
             all. Cost grows with their number.
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
         token_type_ids: The segment of each token, for BERT.
-        fwd_hooks: Hooks for this run, as in `run_with_hooks`. An edit inside a block becomes its remainder.
+        fwd_hooks: Hooks for this run, as in `run_with_hooks`. An edit inside a block becomes its remainder. A hook sees
+            the batch of a token tensor; texts of a list run one by one under hooks, whatever their lengths.
         cache: An ActivationCache of the same run, or the records of `capture`; saves the forward pass.
         method: "exact" (closed form of Integrated Gradients) or "captum" (Gauss-Legendre, slow).
         n_steps: Quadrature steps of "captum".

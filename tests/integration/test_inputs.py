@@ -141,6 +141,53 @@ def test_a_list_of_texts_is_a_list_of_results(ffb: ModuleType, reader: Any) -> N
     assert len(ffb.decompose(reader, texts, layer=0)) == 3
 
 
+TEXTS = ["the cat", "a dog and the bird saw her", "Why ?", "the mat sat on the cat ?", "her dog"]
+"""Texts of three lengths, mixed."""
+
+
+@pytest.mark.parametrize("queries", [None, -1], ids=["all rows", "last row"])
+def test_texts_of_a_list_are_those_texts_alone(ffb: ModuleType, reader: Any, queries: int | None) -> None:
+    """Texts of equal length share a forward pass; results come in the order given, each as if alone."""
+    lengths = {len(reader.to_tokens(text)[0]) for text in TEXTS}
+    assert len(lengths) < len(TEXTS)
+    passes = []
+    handle = reader.original_model.register_forward_pre_hook(lambda *_: passes.append(1))
+    try:
+        found = ffb.contribution_maps(reader, TEXTS, queries=queries)
+        assert len(passes) <= len(lengths) + 1  # a model whose attention is unknown to it is tried once
+    finally:
+        handle.remove()
+    for maps, text in zip(found, TEXTS, strict=True):
+        same(maps, ffb.contribution_maps(reader, text, queries=queries), BATCH_FLOAT32)
+
+
+def test_hooks_see_texts_of_a_list_one_by_one(ffb: ModuleType, reader: Any) -> None:
+    """A hook of the call, or one that sits on the model, meets a batch of one, in the order given."""
+    seen: list[tuple[int, ...]] = []
+
+    def look(tensor: Tensor, hook: Any) -> None:
+        seen.append(tuple(tensor.shape[:2]))
+
+    expected = [(1, len(reader.to_tokens(text)[0])) for text in TEXTS]
+    ffb.contribution_maps(reader, TEXTS, layers=0, fwd_hooks=[("blocks.0.hook_out", look)])
+    assert seen == expected
+    with reader.hooks(fwd_hooks=[("blocks.0.hook_out", look)]):
+        ffb.contribution_maps(reader, TEXTS, layers=0)
+    assert seen == expected * 2
+
+
+def test_texts_run_in_as_many_batches_as_memory_has_room(
+    ffb: ModuleType, reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room for one text at a time, or for none, changes no number."""
+    from tl_ffblock.bridge import inputs
+
+    expected = ffb.contribution_maps(reader, TEXTS)
+    monkeypatch.setattr(inputs, "BATCH_BYTES", {"cpu": 1})
+    for maps, other in zip(ffb.contribution_maps(reader, TEXTS), expected, strict=True):
+        same(maps, other, BATCH_FLOAT32)
+
+
 def test_one_word_works(ffb: ModuleType, reader: Any) -> None:
     """The shortest text there is, and a single token id."""
     assert "cat" in ffb.contribution_maps(reader, "cat").tokens

@@ -17,6 +17,10 @@ EXAMPLE_TOKENS = 24
 """How many token ids a model without a tokenizer is tried on."""
 
 
+BATCH_BYTES = {"cpu": 64 * 2**20, "cuda": 2**30}
+"""What one layer of texts that run together may occupy, by device; one text may always have more."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """Sequences that run together."""
@@ -26,6 +30,8 @@ class Batch:
     """True at real tokens; None where there is no padding."""
     token_types: Int[Tensor, "batch pos"] | None = None
     """Segment of each token, for BERT; None means 0 everywhere."""
+    numbers: tuple[int, ...] = ()
+    """Which sequences of the input these are."""
 
     def real(self, index: int) -> Int[Tensor, " pos"] | None:
         """The unpadded positions of a sequence; None means all."""
@@ -37,17 +43,32 @@ class Batch:
 
 
 def prepare(
-    model: Model, given: Any, attention_mask: Tensor | None, token_type_ids: Tensor | None = None
+    model: Model,
+    given: Any,
+    attention_mask: Tensor | None,
+    token_type_ids: Tensor | None = None,
+    *,
+    together: bool = True,
 ) -> list[Batch]:
     """What the user gave -> batches to run: a text alone, a tensor as it is.
 
-    Texts of a list run one by one: nothing is padded, and no pair of tokens is computed in vain.
+    Texts of a list run together where they have equally many tokens, as many at a time as fit `BATCH_BYTES`. Texts of
+    other lengths are not padded to theirs: on which side a model may be padded, and with which positions, differs by
+    family, and no pair of tokens is computed in vain.
+
+    Args:
+        model: What will run.
+        given: Text, texts, or token ids.
+        attention_mask: Where a token tensor is not padding.
+        token_type_ids: Segments of a token tensor.
+        together: Whether texts of a list may share a forward pass; else each is a batch of its own, in order.
 
     Raises:
         InputError: for empty, too long or malformed input.
     """
     if isinstance(given, Tensor):
         batch = _from_tensor(model, given, attention_mask)
+        batch = replace(batch, numbers=tuple(range(len(batch.tokens))))
         return [batch if token_type_ids is None else _with_types(model, batch, token_type_ids)]
     if attention_mask is not None:
         raise InputError("attention_mask goes with a token tensor; texts are never padded here.")
@@ -58,7 +79,7 @@ def prepare(
         raise InputError(
             f"input is {_kind(given)}; expected a text, a list of texts, or a token tensor [pos] or [batch, pos]."
         )
-    return [_from_text(model, text) for text in texts]
+    return _in_batches(model, [_from_text(model, text) for text in texts], together=together)
 
 
 def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
@@ -120,7 +141,31 @@ def at_model(model: Model, tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "...
     return tensor.to(next(model.hooked.parameters()).device)
 
 
-def _from_text(model: Model, text: str) -> Batch:
+def _in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 pos"]], *, together: bool) -> list[Batch]:
+    """Sequences of equal length in batches that fit the budget, the length seen first comes first."""
+    by_length: dict[int, list[int]] = {}
+    for number, tokens in enumerate(sequences):
+        by_length.setdefault(tokens.shape[1] if together else -number, []).append(number)
+    batches = []
+    for alike in by_length.values():
+        at_once = _fitting(model, sequences[alike[0]].shape[1]) if together else 1
+        for start in range(0, len(alike), at_once):
+            numbers = tuple(alike[start : start + at_once])
+            batches.append(Batch(torch.cat([sequences[number] for number in numbers]), numbers=numbers))
+    return batches
+
+
+def _fitting(model: Model, length: int) -> int:
+    """How many sequences of a length fit the budget: their captured layer and what the model needs to make it."""
+    cfg, weights = model.hooked.cfg, next(model.hooked.parameters())
+    d_model, n_heads = int(cfg.d_model), int(cfg.n_heads)
+    d_mlp = int(getattr(cfg, "d_mlp", None) or 4 * d_model)
+    numbers_a_token = 4 * d_mlp + 16 * d_model + 2 * n_heads * length
+    budget = BATCH_BYTES.get(weights.device.type, BATCH_BYTES["cpu"])
+    return max(1, budget // (length * numbers_a_token * weights.element_size()))
+
+
+def _from_text(model: Model, text: str) -> Int[Tensor, "1 pos"]:
     if not text.strip():
         raise InputError("input is an empty text; give at least one word.")
     if model.hooked.tokenizer is None:
@@ -131,7 +176,7 @@ def _from_text(model: Model, text: str) -> Batch:
         tokens = model.hooked.tokenizer(text, return_tensors="pt")["input_ids"]
     else:
         tokens = model.hooked.to_tokens(text, truncate=False)
-    return Batch(_checked(model, tokens.cpu()))
+    return _checked(model, tokens.cpu())
 
 
 def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) -> Batch:

@@ -28,6 +28,7 @@ from tl_ffblock.bridge.collector import Records
 from tl_ffblock.bridge.inputs import Batch, forward, is_single, label, prepare
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.selfcheck import check_once
+from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions, settings_of
 from tl_ffblock.bridge.taps import is_listened_to
 from tl_ffblock.errors import InputError
@@ -49,7 +50,8 @@ class RunOptions(TypedDict, total=False):
     token_type_ids: Integer[Tensor, "*batch pos"] | None
     """The segment of each token, for BERT."""
     fwd_hooks: Hooks
-    """Hooks for this run, as in `run_with_hooks`."""
+    """Hooks for this run, as in `run_with_hooks`. A hook sees the batch of a token tensor; texts of a list run one by one
+    under hooks, so that it sees a batch of one whatever their lengths."""
     cache: Any
     """An ActivationCache of the same run, or the records of `capture`: saves the forward pass."""
 
@@ -85,28 +87,6 @@ class Receiver(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class RunSequence:
-    """One sequence of a run, without padding."""
-
-    tokens: Int[Tensor, " pos"]
-    labels: tuple[str, ...]
-    """The tokens as text."""
-    queries: tuple[int, ...]
-    """Positions of the rows, as they were asked for: in that order, repeated where they were."""
-
-    @property
-    def ascending(self) -> list[int]:
-        """Each position once, ascending, as records have them."""
-        return sorted(set(self.queries))
-
-    @property
-    def order(self) -> Int[Tensor, " query"]:
-        """Row of a record for each position asked for."""
-        rows = {position: row for row, position in enumerate(self.ascending)}
-        return torch.tensor([rows[position] for position in self.queries])
-
-
 @dataclass
 class Run:
     """A model and what is to run through it."""
@@ -139,17 +119,15 @@ class Run:
             CaptureError: if the run did not deliver what a layer needs.
             UnsupportedModelError: if the model cannot be certified.
         """
-        first = 0
         for batch in self.batches:
-            self._deliver_batch(batch, first, receiver, check=check)
-            first += len(batch.tokens)
+            self._deliver_batch(batch, receiver, check=check)
 
-    def _deliver_batch(self, batch: Batch, first: int, receiver: Receiver, *, check: bool) -> None:
-        spec = CaptureSpec(self.layers, self.settings.dtype, self._rows(batch, first), self.extra)
+    def _deliver_batch(self, batch: Batch, receiver: Receiver, *, check: bool) -> None:
+        spec = CaptureSpec(self.layers, self.settings.dtype, self._rows(batch), self.extra)
 
         @torch.no_grad()
         def handle(record: LayerRecord) -> None:
-            records = dict(self._apart(record, batch, first))
+            records = dict(self._apart(record, batch))
             if check:
                 for sequence_record in records.values():
                     _refuse_nan(self.model, sequence_record)
@@ -187,9 +165,9 @@ class Run:
         for layer in sorted(left):
             raise records.incomplete(layer)
 
-    def _rows(self, batch: Batch, first: int) -> Int[Tensor, "batch query"] | None:
+    def _rows(self, batch: Batch) -> Int[Tensor, "batch query"] | None:
         """Absolute positions to capture, ascending; None means all."""
-        sequences = self.sequences[first : first + len(batch.tokens)]
+        sequences = [self.sequences[number] for number in batch.numbers]
         if all(len(sequence.ascending) == len(sequence.tokens) for sequence in sequences):
             return None
         rows = []
@@ -199,18 +177,18 @@ class Run:
         equally_many = len({len(asked) for asked in rows}) == 1
         return torch.stack(rows) if equally_many else None
 
-    def _apart(self, record: LayerRecord, batch: Batch, first: int) -> Iterable[tuple[int, LayerRecord]]:
+    def _apart(self, record: LayerRecord, batch: Batch) -> Iterable[tuple[int, LayerRecord]]:
         """A batch's record as one a sequence: of real tokens, and of the queries asked for."""
-        for index in range(len(batch.tokens)):
+        for index, number in enumerate(batch.numbers):
             whole = record.sequence(index, batch.real(index))
-            asked = self.sequences[first + index].ascending
+            asked = self.sequences[number].ascending
             rows = whole.rows(torch.isin(whole.queries, torch.tensor(asked, device=whole.queries.device)))
             if len(rows.queries) != len(asked):
                 raise InputError(
                     f"cache: layer {record.layer} was captured at queries {record.queries[index].tolist()}; asked for are "
                     f"{asked}. Capture them too, or leave cache out."
                 )
-            yield first + index, rows
+            yield number, rows
 
 
 class _NothingMoreToRead(Exception):  # noqa: N818 - no error
@@ -249,12 +227,14 @@ def open_run(
     if cache is not None and keeps_logits:
         raise InputError("a cache holds no logits of the run: leave it out, and the model is run once more.")
     _refuse_unknown_hooks(known, fwd_hooks)
-    batches = prepare(known, input, options.get("attention_mask"), options.get("token_type_ids"))
+    # Whoever listens to the model, and a cache, knows texts in their order, one by one.
+    alone = bool(fwd_hooks) or cache is not None or keeps_logits or is_listened_to(known.hook_points.values())
+    batches = prepare(known, input, options.get("attention_mask"), options.get("token_type_ids"), together=not alone)
     if cache is not None and len(batches) > 1:
         raise InputError("cache holds one run; give the token tensor of that run, not a list of texts.")
     if layers is None and isinstance(cache, Records):
         layers = cache.layers
-    sequences = [batch.sequence(index) for batch in batches for index in range(len(batch.tokens))]
+    tokens_of = {number: batch.sequence(index) for batch in batches for index, number in enumerate(batch.numbers)}
     return Run(
         model=known,
         settings=settings_of(known, options),
@@ -262,7 +242,7 @@ def open_run(
         batches=tuple(batches),
         sequences=tuple(
             RunSequence(tokens, label(known, tokens), tuple(positions(queries, len(tokens), "queries")))
-            for tokens in sequences
+            for tokens in (tokens_of[number] for number in range(len(tokens_of)))
         ),
         single=is_single(input),
         extra=frozenset(extra),

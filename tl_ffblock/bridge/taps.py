@@ -81,7 +81,13 @@ class Watch:
 
 def is_listened_to(hook_points: Iterable[HookPoint]) -> bool:
     """Whether any callback sits on any of them: a user's, or a tap of another capture."""
-    return any(point._forward_hooks or point._forward_pre_hooks for point in hook_points)
+    return any(len(point._forward_hooks) > _wiring(point) or point._forward_pre_hooks for point in hook_points)
+
+
+def _wiring(hook_point: HookPoint) -> int:
+    """How many of a HookPoint's callbacks are TransformerLens's own: BERT's bridge passes tensors on to other names so."""
+    functions = (getattr(handle, "user_hook", None) for handle in hook_point.fwd_hooks)
+    return sum(str(getattr(function, "__module__", "")).startswith("transformer_lens.") for function in functions)
 
 
 @contextmanager

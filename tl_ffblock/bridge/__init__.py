@@ -13,5 +13,7 @@ selfcheck.py  the identities of a block, checked on captured tensors
 loading.py    a name -> a model
 shipped.py    what is known of a name before anything is loaded
 conversion.py GGUF -> a folder that is kept
+token_spans.py  what a tokenizer makes of a text, and where in it each token stands
+facts.py      sizes, the longest input, a digest of the weights
 inputs.py     text and tensors -> batches, token labels, the forward pass
 """

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import kept_records, open_run
+from tl_ffblock.bridge.token_spans import padding_token
 from tl_ffblock.contributions import MapTables
 from tl_ffblock.corpus.texts.tokenised import TokenisedText
 from tl_ffblock.layer.records import LayerRecord
@@ -98,8 +99,7 @@ def _padded(
 ) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"] | None]:
     """Token ids filled up to the longest, and the mask of real ones where something was filled up."""
     longest = max(len(tokenised.ids) for tokenised in texts)
-    pad = getattr(getattr(model.hooked, "tokenizer", None), "pad_token_id", None) or 0
-    tokens = torch.full((len(texts), longest), pad, dtype=torch.long)
+    tokens = torch.full((len(texts), longest), padding_token(model), dtype=torch.long)
     mask = torch.zeros_like(tokens)
     for row, tokenised in enumerate(texts):
         tokens[row, : len(tokenised.ids)] = torch.as_tensor(tokenised.ids)

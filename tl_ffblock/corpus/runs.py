@@ -74,7 +74,7 @@ def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None)
     with Progress(name, len(shards.chosen), "sequence", done=done, kind="lasting") as progress:
         if worker.tokenise.mask_fraction:
             progress.say(
-                f"{worker.tokenise.mask_fraction:.0%} of the tokens of text become {worker.tokenise.mask_name} "
+                f"{worker.tokenise.mask_fraction:.0%} of the tokens of text become {worker.tokenise.special.mask_text} "
                 "(mask_fraction; 0 turns that off)"
             )
         compute = run_ray if config.engine == "ray" else run_local

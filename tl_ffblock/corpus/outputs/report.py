@@ -61,7 +61,7 @@ def report_page(
         problems=_table("problems", tables["problems"]),
         masked=_table("masked", tables["masked"]) if "masked" in tables else None,
         mask_fraction=worker.tokenise.mask_fraction,
-        mask_name=worker.tokenise.mask_name,
+        mask_name=worker.tokenise.special.mask_text,
         examples=examples,
     )
 

@@ -1,6 +1,5 @@
 """What the numbers of a run depend on, as digests; another fingerprint is refused with what differs."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -9,13 +8,9 @@ from typing import Any
 import torch
 
 from tl_ffblock._version import __version__
-from tl_ffblock.bridge.model import Model
 from tl_ffblock.corpus.running.shards import Shards
 from tl_ffblock.corpus.settings import NOT_IN_FINGERPRINT, Config
 from tl_ffblock.corpus.study import StudySpec
-
-MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
-"""No map depends on them, and an encoder saved without a head gets a random one: left out unless a study reads them."""
 
 
 def fingerprint(config: Config, specs: Sequence[StudySpec], weights: str, shards: Shards) -> dict[str, Any]:
@@ -39,18 +34,6 @@ def fingerprint(config: Config, specs: Sequence[StudySpec], weights: str, shards
         "torch": str(torch.__version__),
         "transformer_lens": version("transformer-lens"),
     }
-
-
-def weights_digest(model: Model, *, head: bool = False) -> str:
-    """Digest every parameter up to the last layer, or with the head, by name, shape and bytes."""
-    digest = hashlib.sha256(model.family.name.encode())
-    for name, tensor in sorted(model.hooked.state_dict().items()):
-        if name.startswith(MODULES_AFTER_LAST_LAYER) and not head:
-            continue
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
-    return digest.hexdigest()
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from tl_ffblock.bridge.facts import weights_digest
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.corpus.observation import observe
-from tl_ffblock.corpus.running.fingerprint import weights_digest
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.study import Arrays, ModelFacts, StudySpec
 from tl_ffblock.corpus.texts.texts import CorpusText, Problem

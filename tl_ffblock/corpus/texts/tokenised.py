@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
+from tl_ffblock.bridge.facts import longest_input
 from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.token_spans import special_tokens, token_spans
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.texts.texts import CorpusText, Span
 from tl_ffblock.errors import InputError
@@ -46,17 +48,11 @@ class Tokeniser:
     def __init__(self, model: Model, config: Config) -> None:
         self.model = model
         self.config = config
-        self.tokenizer: Any = getattr(model.hooked, "tokenizer", None)
-        if self.tokenizer is None:
-            raise InputError(f"{model.name} has no tokenizer, which reading texts needs.")
-        n_ctx = getattr(model.hooked.cfg, "n_ctx", None)
-        self.longest = min(filter(None, (config.max_tokens, n_ctx)), default=None)
-        self.mask_token = self.tokenizer.mask_token_id
-        self.mask_name = str(self.tokenizer.mask_token)
-        self.marks = sorted(set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id})
-        by_default = PAPER_MASKED if self.mask_token is not None and not model.family.causal else 0.0
+        self.special = special_tokens(model)
+        self.longest = min(filter(None, (config.max_tokens, longest_input(model))), default=None)
+        by_default = PAPER_MASKED if self.special.mask is not None and not model.family.causal else 0.0
         self.mask_fraction = by_default if config.mask_fraction is None else config.mask_fraction
-        if self.mask_fraction and self.mask_token is None:
+        if self.mask_fraction and self.special.mask is None:
             raise InputError(f"mask_fraction={self.mask_fraction}: {model.name} has no mask token.")
         self.tagger = None if config.tagger is None else _tagger(config.tagger)
 
@@ -66,8 +62,8 @@ class Tokeniser:
         Raises:
             InputError: if nothing is left of it.
         """
-        ids, offsets = self._tokens(text.text)
-        special = np.array([end <= start for start, end in offsets]) | np.isin(ids, self.marks)
+        ids, offsets = token_spans(self.model, text.text)
+        special = np.array([end <= start for start, end in offsets]) | np.isin(ids, self.special.marks)
         cut = self.longest is not None and len(ids) > self.longest
         if cut:
             keep = self._kept(special)
@@ -80,28 +76,13 @@ class Tokeniser:
             frozenset(_word_of(span, words) for span in group) for group in (*text.groups, *self._tagged(text, words))
         )
         masked: dict[int, int] = {}
-        if self.mask_fraction:
+        if self.mask_fraction and self.special.mask is not None:
             random = np.random.default_rng([self.config.seed, text.number])
             hidden = (random.random(len(ids)) < self.mask_fraction) & ~special
             masked = dict(zip(np.flatnonzero(hidden).tolist(), ids[hidden].tolist(), strict=True))
-            ids = np.where(hidden, self.mask_token, ids)
+            ids = np.where(hidden, self.special.mask, ids)
             special = special | hidden
         return TokenisedText(text, ids, special, word, groups, bool(cut), masked)
-
-    def _tokens(self, text: str) -> tuple[Int[np.ndarray, " token"], list[Span]]:
-        """Ids as the model reads texts, and the characters each stands for."""
-        if self.model.api == "HookedEncoder":
-            ids = self.tokenizer(text)["input_ids"]
-        else:
-            ids = self.model.hooked.to_tokens(text, truncate=False)[0].tolist()
-        if not self.tokenizer.is_fast:
-            raise InputError(f"{self.model.name}: its tokenizer tells no character offsets; a fast one is needed.")
-        tokens = self.tokenizer(text, return_offsets_mapping=True)
-        inner, offsets = list(tokens["input_ids"]), [tuple(pair) for pair in tokens["offset_mapping"]]
-        before = len(ids) - len(inner)
-        if before < 0 or ids[before:] != inner:
-            raise InputError(f"{self.model.name}: TransformerLens and the tokenizer cut {text[:60]!r} differently.")
-        return np.array(ids), [(0, 0)] * before + [_trim(text, *pair) for pair in offsets]
 
     def _kept(self, special: Bool[np.ndarray, " token"]) -> Int[np.ndarray, " kept"]:
         """Indices of the first tokens, and of the special ones that end a sequence."""
@@ -116,13 +97,6 @@ class Tokeniser:
             group = tuple(word for word in words if start <= word[0] and word[1] <= end)
             if len(group) > 1:
                 yield group
-
-
-def _trim(text: str, start: int, end: int) -> Span:
-    """Without the white space that byte-level tokens carry."""
-    piece = text[start:end]
-    stripped = len(piece) - len(piece.lstrip())
-    return (start + stripped, end - (len(piece) - len(piece.rstrip()))) if piece.strip() else (start, end)
 
 
 def _word_of(span: Span, words: Sequence[Span]) -> int:

@@ -9,13 +9,14 @@ beside them, so that tables of several runs can be joined.
 import resource
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
+from tl_ffblock.bridge.facts import longest_input, model_sizes
 from tl_ffblock.bridge.inputs import forward, prepare
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.corpus.fields import check_at_least
@@ -52,13 +53,13 @@ class Cost(MomentsStudy):
     options: CostOptions
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
-        n_ctx = getattr(observed.model.hooked.cfg, "n_ctx", None) or max(self.options.lengths)
+        longest = longest_input(observed.model) or max(self.options.lengths)
         seconds = np.full((len(self.options.lengths), len(TIMED)), np.nan)
         memory = np.full(len(self.options.lengths), np.nan)
         ids = observed.tokens.repeat(-(-max(self.options.lengths) // len(observed.tokens)))
         contribution_maps(observed.model, ids[:2])  # makes the head products once, which is not the input's cost
         for row, length in enumerate(self.options.lengths):
-            if length > n_ctx:
+            if length > longest:
                 continue
             batch = prepare(observed.model, ids[:length], None)[0]
             seconds[row, 0] = _timed(lambda batch=batch: forward(observed.model, batch))
@@ -68,9 +69,7 @@ class Cost(MomentsStudy):
                 seconds[row, 2] = _timed(
                     lambda batch=batch: contribution_maps(observed.model, batch.tokens[0], method="captum")
                 )
-        cfg = observed.model.hooked.cfg
-        parameters = sum(p.numel() for p in observed.model.hooked.parameters())
-        size = np.array([cfg.d_model, cfg.d_mlp, cfg.n_heads, parameters], dtype=np.float64)
+        size = np.array(astuple(model_sizes(observed.model)), dtype=np.float64)
         return {
             "seconds": Moments.of(seconds[None]),
             "memory": Moments.of(memory[None]),

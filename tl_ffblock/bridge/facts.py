@@ -1,0 +1,45 @@
+"""What a model is, in numbers: its sizes, the longest input it reads, a digest of its weights."""
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+
+from tl_ffblock.bridge.model import Model
+
+MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
+"""No map depends on them, and an encoder saved without a head gets a random one."""
+
+
+@dataclass(frozen=True)
+class ModelSizes:
+    """What its cost depends on."""
+
+    d_model: int
+    d_mlp: int
+    heads: int
+    parameters: int
+
+
+def model_sizes(model: Model) -> ModelSizes:
+    """Read a model's sizes."""
+    cfg = model.hooked.cfg
+    parameters = sum(parameter.numel() for parameter in model.hooked.parameters())
+    return ModelSizes(int(cfg.d_model), int(cfg.d_mlp), int(cfg.n_heads), parameters)
+
+
+def longest_input(model: Model) -> int | None:
+    """Tokens that a model reads at most; None where it sets no limit."""
+    return getattr(model.hooked.cfg, "n_ctx", None)
+
+
+def weights_digest(model: Model, *, head: bool = False) -> str:
+    """Digest every parameter up to the last layer, or with the head, by name, shape and bytes."""
+    digest = hashlib.sha256(model.family.name.encode())
+    for name, tensor in sorted(model.hooked.state_dict().items()):
+        if name.startswith(MODULES_AFTER_LAST_LAYER) and not head:
+            continue
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
+    return digest.hexdigest()

@@ -1,0 +1,72 @@
+"""What a model's tokenizer makes of a text: ids as the model reads them, and the characters each stands for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.errors import InputError
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Tokens of a vocabulary that stand for no text."""
+
+    mask: int | None
+    """The mask token; None where the model has none."""
+    mask_text: str
+    marks: tuple[int, ...]
+    """All of them but the unknown token, which stands for some."""
+
+
+def special_tokens(model: Model) -> SpecialTokens:
+    """Read the special tokens of a model's tokenizer.
+
+    Raises:
+        InputError: if it has no tokenizer.
+    """
+    tokenizer = _tokenizer(model)
+    marks = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    return SpecialTokens(tokenizer.mask_token_id, str(tokenizer.mask_token), tuple(sorted(marks)))
+
+
+def padding_token(model: Model) -> int:
+    """The id that fills short sequences up; any will do, since the mask hides it."""
+    return getattr(model.hooked.tokenizer, "pad_token_id", None) or 0
+
+
+def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], list[tuple[int, int]]]:
+    """Give the ids of a text as the model reads it, and the characters of each; (0, 0) for those put before it.
+
+    Raises:
+        InputError: if there is no tokenizer, or none that tells where its tokens stand.
+    """
+    tokenizer = _tokenizer(model)
+    if model.api == "HookedEncoder":
+        ids = tokenizer(text)["input_ids"]
+    else:
+        ids = model.hooked.to_tokens(text, truncate=False)[0].tolist()
+    if not tokenizer.is_fast:
+        raise InputError(f"{model.name}: its tokenizer tells no character offsets; a fast one is needed.")
+    tokens = tokenizer(text, return_offsets_mapping=True)
+    inner, offsets = list(tokens["input_ids"]), [tuple(pair) for pair in tokens["offset_mapping"]]
+    before = len(ids) - len(inner)
+    if before < 0 or ids[before:] != inner:
+        raise InputError(f"{model.name}: TransformerLens and the tokenizer cut {text[:60]!r} differently.")
+    return np.array(ids), [(0, 0)] * before + [_trim(text, *pair) for pair in offsets]
+
+
+def _tokenizer(model: Model) -> Any:
+    tokenizer = getattr(model.hooked, "tokenizer", None)
+    if tokenizer is None:
+        raise InputError(f"{model.name} has no tokenizer, which reading texts needs.")
+    return tokenizer
+
+
+def _trim(text: str, start: int, end: int) -> tuple[int, int]:
+    """Without the white space that byte-level tokens carry."""
+    piece = text[start:end]
+    stripped = len(piece) - len(piece.lstrip())
+    return (start + stripped, end - (len(piece) - len(piece.rstrip()))) if piece.strip() else (start, end)

@@ -1,13 +1,15 @@
 """Maps inside causal experiments: contributions as interventions, patched runs, causal validation of a map.
 
 edit_points.py         which HookPoint changes exactly one scope
-contribution_hooks.py  one run's vectors as hook functions
+hooks.py               functions that add vectors at a HookPoint
+contribution_hooks.py  one run's vectors as such functions
 metrics.py             what is read of a run
 edits.py               many edits in few forward passes
 sweeps.py              the effect of every (layer, query, key)
 patched.py             clean, corrupted and patched in one call; differences
 sampling.py            cells of a prompt: drawn, predicted, taken out, measured
 validation.py          whether a map predicts effects: the labelled result
+validation_figure.py   its picture
 """
 
 from tl_ffblock.interventions.contribution_hooks import Contributions

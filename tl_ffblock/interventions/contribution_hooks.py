@@ -5,10 +5,10 @@ ready for `run_with_hooks`; the function adds a vector to the scope's own tensor
 else, so what follows is the model's own answer. All parts and the bias taken out leave zero.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias, TypedDict, Unpack
 
 import torch
 from jaxtyping import Float, Int
@@ -19,21 +19,30 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Hooks, Layers, Run, Texts, Tokens, kept_records, open_run
 from tl_ffblock.contributions import certify
 from tl_ffblock.errors import InputError, LayerError
-from tl_ffblock.interventions.edit_points import activation_name, edit_point, number_of
+from tl_ffblock.interventions.edit_points import activation_name, edit_point, index_axes, number_of
+from tl_ffblock.interventions.hooks import Hook, PatchSetter, adding
 from tl_ffblock.layer.positions import Positions, positions, spans
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import ValueBias
 from tl_ffblock.layer.vectors import Decomposition, decompose_record
-from tl_ffblock.results.tokens import visible
+from tl_ffblock.results.tokens import shortened
+from tl_ffblock.signatures import spelled_out
 
-HookFunction: TypeAlias = Callable[..., Tensor]
-Hook: TypeAlias = tuple[str, HookFunction]
-PatchSetter: TypeAlias = Callable[[Tensor, Sequence[int], Tensor], Tensor]
 Heads: TypeAlias = Sequence[int] | int | None
 """Attention heads, negative ones from the end; None means everything, the residual included."""
 
-AXES = {"dest_pos": "query", "pos": "query", "src_pos": "key", "head": "head", "head_index": "head"}
-"""What TransformerLens's patching functions call the axes of an index, and what we call them."""
+
+class Chosen(TypedDict, total=False):
+    """Which contributions of a layer and scope; `Contributions.vector` says what each means."""
+
+    query: Positions
+    key: Positions
+    head: Heads
+    bias: bool
+
+
+EVERYTHING = {"query": None, "key": None, "head": None, "bias": False}
+"""What the choice is where nothing is said: every query and key, whole, without the bias part."""
 
 _KEPT_LAYERS = 4
 """Decompositions kept at a time; each holds [query, key, d_model] for every scope."""
@@ -46,10 +55,9 @@ class Contributions:
         hook = contributions.subtract(9, "AtbLnFf", query=-1, key=2)
         model.run_with_hooks(contributions.tokens, fwd_hooks=[hook])
 
-    Layers, positions and heads may be counted from the end. `query` and `key` are one position or
-    several; None means all, so `key=j` alone is a whole column. `head` takes the share of that head, or
-    of those heads together, which adds up over heads to what attention brought (the residual's own x_i
-    belongs to no head).
+    Layers, positions and heads may be counted from the end. `query` and `key` are one position, several, or
+    None for all: `key=j` alone is a whole column. `head` takes the share of one head, or of several together;
+    all heads' shares sum to what attention brought (the residual's own x_i belongs to no head).
     """
 
     def __init__(
@@ -157,48 +165,21 @@ class Contributions:
             vectors.append(chosen)
         return torch.stack(vectors)
 
-    def subtract(
-        self,
-        layer: int,
-        scope: str,
-        *,
-        query: Positions = None,
-        key: Positions = None,
-        head: Heads = None,
-        bias: bool = False,
-    ) -> Hook:
+    @spelled_out(Chosen, EVERYTHING)
+    def subtract(self, layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
         """A hook that takes the chosen contributions out; arguments and errors are those of `vector`."""
-        return self.scale(0.0, layer, scope, query=query, key=key, head=head, bias=bias)
+        return self.scale(0.0, layer, scope, **chosen)
 
-    def scale(
-        self,
-        factor: float,
-        layer: int,
-        scope: str,
-        *,
-        query: Positions = None,
-        key: Positions = None,
-        head: Heads = None,
-        bias: bool = False,
-    ) -> Hook:
+    @spelled_out(Chosen, EVERYTHING)
+    def scale(self, factor: float, layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
         """A hook that multiplies the chosen contributions by `factor`: 0 takes them out, 1 changes nothing.
 
         The other arguments and errors are those of `vector`.
         """
-        vector = self.vector(layer, scope, query=query, key=key, head=head, bias=bias)
-        return self._adding((factor - 1) * vector, layer, scope)
+        return self._adding((factor - 1) * self.vector(layer, scope, **chosen), layer, scope)
 
-    def replace(
-        self,
-        donor: "Contributions",
-        layer: int,
-        scope: str,
-        *,
-        query: Positions = None,
-        key: Positions = None,
-        head: Heads = None,
-        bias: bool = False,
-    ) -> Hook:
+    @spelled_out(Chosen, EVERYTHING)
+    def replace(self, donor: "Contributions", layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
         """A hook that puts another run's contributions of the same cells in place of this run's.
 
         The other arguments and errors are those of `vector`.
@@ -211,11 +192,7 @@ class Contributions:
                 f"donor is a run of shape {donor.shape}, this one of {self.shape} [batch, pos]: the cells of one are not "
                 "those of the other. Use prompts of equally many tokens."
             )
-        theirs, ours = (
-            contributions.vector(layer, scope, query=query, key=key, head=head, bias=bias)
-            for contributions in (donor, self)
-        )
-        return self._adding(theirs - ours, layer, scope)
+        return self._adding(donor.vector(layer, scope, **chosen) - self.vector(layer, scope, **chosen), layer, scope)
 
     def activation_name(self, scope: str) -> str:
         """What TransformerLens's patching functions call the scope's HookPoint; see `patch_setter`.
@@ -248,14 +225,12 @@ class Contributions:
         Raises:
             InputError: for axes that are none of these.
         """
-        unknown = [axis for axis in axes[1:] if axis not in AXES]
-        if unknown or not axes or axes[0] != "layer":
-            raise InputError(f"axes={tuple(axes)}: expected layer, then some of {', '.join(AXES)}.")
+        names = index_axes(axes)
         self.activation_name(scope)
 
         def setter(activation: Tensor, index: Sequence[int], _: Tensor) -> Tensor:
             layer, *rest = (int(number) for number in index)
-            at = {AXES[axis]: number for axis, number in zip(axes[1:], rest, strict=True)}
+            at = dict(zip(names, rest, strict=True))
             query, key, head = (at.get(axis) for axis in ("query", "key", "head"))
             if donor is None:
                 return self.subtract(layer, scope, query=query, key=key, head=head)[1](activation)
@@ -273,7 +248,7 @@ class Contributions:
         if bias:
             raise InputError(f"head={head} with bias=True: the bias part belongs to no head.")
         n_heads = self.record(layer).pattern.shape[0]
-        heads = [head] if isinstance(head, int) else list(head)
+        heads = [int(number) for number in ([head] if isinstance(head, SupportsIndex) else head)]
         if not all(-n_heads <= number < n_heads for number in heads):
             raise InputError(f"head={head}: layer {self.record(layer).layer} has heads 0 to {n_heads - 1}.")
         return tuple(sorted({number % n_heads for number in heads}))
@@ -284,8 +259,7 @@ class Contributions:
     def _vectors(self, record: LayerRecord, heads: tuple[int, ...] | None) -> Decomposition:
         """Everything, certified, or what some heads' values became.
 
-        Every step is linear in the parts, with the run's own scales and gates: what the other heads and the residual
-        brought is left out by giving it nothing to bring.
+        Every step is linear in the parts, with the run's own scales and gates: the other heads bring nothing.
         """
         if heads is None:
             everything = decompose_record(record, self._settings)
@@ -294,16 +268,15 @@ class Contributions:
             return everything
         kept = torch.zeros_like(record.pattern[:, :1, :1])
         kept[list(heads)] = 1
-        nothing = torch.zeros_like(record.resid_pre)
-        share = replace(record, pattern=record.pattern * kept, resid_pre=nothing, edited=False)
+        no_residual = torch.zeros_like(record.resid_pre)
+        share = replace(record, pattern=record.pattern * kept, resid_pre=no_residual, edited=False)
         return decompose_record(share, self._settings)
 
     def __repr__(self) -> str:
         n_sequences, length = self.shape
-        text = " ".join(visible(token) for token in self.labels())
         return (
             f"Contributions: {n_sequences} sequence{'s' * (n_sequences > 1)} of {length} tokens through {self.model.name} "
-            f"({self.model.family.order}); layers {spans(self.layers)}\n  {text if len(text) <= 100 else text[:97] + '...'}"
+            f"({self.model.family.order}); layers {spans(self.layers)}\n  {shortened(self.labels())}"
         )
 
 
@@ -325,15 +298,3 @@ def equally_long(run: Run) -> Int[Tensor, "batch pos"]:
             "equally many tokens."
         )
     return torch.stack([sequence.tokens for sequence in run.sequences])
-
-
-def adding(delta: Float[Tensor, "batch pos d_model"]) -> HookFunction:
-    """A hook function that adds the same tensor at every call; one sequence's serves a whole batch."""
-
-    def add(tensor: Tensor, hook: object = None) -> Tensor:
-        rows = tensor.reshape(-1, *delta.shape[1:])
-        if delta.shape[0] not in (1, rows.shape[0]):
-            raise InputError(f"these contributions are of {delta.shape[0]} sequences, the run has {rows.shape[0]}.")
-        return (rows + delta.to(tensor)).reshape(tensor.shape)
-
-    return add

@@ -5,6 +5,7 @@ HookPoint between the two residuals is the input of the second norm alone, so an
 the residual.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -16,6 +17,9 @@ from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.records import Block
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Normalise, NormName, select_scopes
+
+AXES = {"dest_pos": "query", "pos": "query", "src_pos": "key", "head": "head", "head_index": "head"}
+"""What TransformerLens's patching functions call the axes of an index, and what we call them."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,18 @@ def activation_name(model: Model, scope: str) -> str:
             f"{point.name}. Use contribution_sweep, or give Contributions' hooks to run_with_hooks."
         )
     return short
+
+
+def index_axes(axes: Sequence[str]) -> list[str]:
+    """Our words for the axes of an index of TransformerLens's patching functions, those behind the layer.
+
+    Raises:
+        InputError: for axes that are none of these.
+    """
+    unknown = [axis for axis in axes[1:] if axis not in AXES]
+    if unknown or not axes or axes[0] != "layer":
+        raise InputError(f"axes={tuple(axes)}: expected layer, then some of {', '.join(AXES)}.")
+    return [AXES[axis] for axis in axes[1:]]
 
 
 def number_of(model: Model, layer: int) -> int:

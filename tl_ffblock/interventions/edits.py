@@ -15,8 +15,9 @@ from torch import Tensor
 
 from tl_ffblock.bridge.resume import ResumedRuns
 from tl_ffblock.bridge.sites import values_name
-from tl_ffblock.interventions.contribution_hooks import Contributions, HookFunction
+from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edit_points import edit_point
+from tl_ffblock.interventions.hooks import Hook, adding_rows
 from tl_ffblock.interventions.metrics import Metric, Outcome
 from tl_ffblock.layer.positions import positions
 
@@ -183,24 +184,20 @@ def _as_far_as_read(
     return torch.cat([before.expand(len(rest), -1, -1), rest], dim=1)
 
 
-def _hooks(edits: Sequence[Edit], start: int) -> list[tuple[str, HookFunction]]:
+def _hooks(edits: Sequence[Edit], start: int) -> list[Hook]:
     """One function a HookPoint, for all rows that edit there; the run begins at position `start`."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, edit in enumerate(edits):
         rows[edit.name].append(row)
     return [
-        (name, _adding_rows([edits[row] for row in edited], edited, len(edits), start)) for name, edited in rows.items()
+        (
+            name,
+            adding_rows(
+                torch.stack([edits[row].vector for row in edited]),
+                edited,
+                [edits[row].query - start for row in edited],
+                len(edits),
+            ),
+        )
+        for name, edited in rows.items()
     ]
-
-
-def _adding_rows(edits: Sequence[Edit], rows: list[int], n_runs: int, start: int) -> HookFunction:
-    """Edit i is added in row `rows[i]`, at its own position; z [row pos head d_head] is seen as [row pos d]."""
-    queries = [edit.query - start for edit in edits]
-    vectors = torch.stack([edit.vector for edit in edits])
-
-    def add(tensor: Tensor, hook: object = None) -> Tensor:
-        changed = tensor.clone(memory_format=torch.contiguous_format)
-        changed.view(n_runs, -1, vectors.shape[-1])[rows, queries] += vectors.to(tensor)
-        return changed
-
-    return add

@@ -6,15 +6,13 @@ logits of the run without edits.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.bridge.inputs import first_token
 from tl_ffblock.errors import InputError
-
-Token: TypeAlias = str | int
-"""A token as id, or as a text whose first token it is."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,9 @@ class Metric:
         return self.read(outcome)
 
 
-def logit_difference(model: Any, right: Sequence[Token], wrong: Sequence[Token], *, position: int = -1) -> Metric:
+def logit_difference(
+    model: Any, right: Sequence[str | int], wrong: Sequence[str | int], *, position: int = -1
+) -> Metric:
     """`logit(right) - logit(wrong)` at one position, in nats of log-odds.
 
     Args:
@@ -60,7 +60,7 @@ def logit_difference(model: Any, right: Sequence[Token], wrong: Sequence[Token],
     """
     if len(right) != len(wrong) or not right:
         raise InputError(f"{len(right)} right and {len(wrong)} wrong tokens: expected one pair a prompt.")
-    pairs = [(_token(model, a), _token(model, b)) for a, b in zip(right, wrong, strict=True)]
+    pairs = [(first_token(model, a), first_token(model, b)) for a, b in zip(right, wrong, strict=True)]
     same = next((number for number, (a, b) in enumerate(pairs) if a == b), None)
     if same is not None:
         raise InputError(f"prompt {same}: {right[same]!r} and {wrong[same]!r} begin with the same token.")
@@ -95,15 +95,3 @@ def loss() -> Metric:
         return -log_probabilities.gather(-1, following[..., None])[..., 0].mean(dim=-1)
 
     return Metric("loss", read, None)
-
-
-def _token(model: Any, word: Token) -> int:
-    if isinstance(word, int):
-        return word
-    tokenizer = getattr(model, "tokenizer", None)
-    if tokenizer is None:
-        raise InputError(f"the model has no tokenizer to read {word!r}: give token ids.")
-    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
-    if not ids:
-        raise InputError(f"{word!r} has no tokens.")
-    return int(ids[0])

@@ -22,7 +22,7 @@ from tl_ffblock.layer.vectors import Decomposition
 from tl_ffblock.page.tabs import side_by_side
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.tokens import visible
+from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out
 
 
@@ -75,7 +75,7 @@ class PatchedMaps:
 
     def __repr__(self) -> str:
         return "\n".join(
-            f"{name}: {' '.join(visible(token) for token in maps.tokens)}"
+            f"{name}: {shortened(maps.tokens)}"
             for name, maps in (("clean", self.clean), ("corrupted", self.corrupted), ("patched", self.patched))
         )
 

@@ -9,7 +9,6 @@ The effects do not enter the maps, and an edge that is cut is an intervention on
 the vectors the maps are made of.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -23,11 +22,11 @@ from tl_ffblock.bridge.model import identify, select_layers
 from tl_ffblock.bridge.runs import Layers
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.metrics import Metric, kl_divergence, loss
-from tl_ffblock.interventions.sampling import ATTENTION, KNOCKOUT, PLACEBO, VALUES, PromptSample, SamplePlan, Sampler
+from tl_ffblock.interventions.sampling import ATTENTION, KNOCKOUT, PLACEBO, PromptSample, SamplePlan, Sampler
+from tl_ffblock.interventions.validation_figure import draw
 from tl_ffblock.layer.scopes import select_scopes
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.correlation import Correlation, bootstrap_weights, rank_correlation
-from tl_ffblock.results.figures import COLOURS, axes
 
 if TYPE_CHECKING:
     import pandas
@@ -37,10 +36,6 @@ CellChoice: TypeAlias = Literal["off-diagonal", "reachable", "read row", "beyond
 """Which of the sampled cells are correlated: those with key != query; all, as a query can reach no others; of the first,
 those whose query the metric reads; of the first, those whose key is not the first token, on which attention rests when it
 has nothing to bring."""
-
-OWN_MAP, OTHER_MAP = "map of what is removed", "other maps"
-COLOUR_OF = {OWN_MAP: COLOURS[5], OTHER_MAP: COLOURS[0], ATTENTION: COLOURS[1], PLACEBO: COLOURS[6]}
-"""Vermilion, blue, orange and grey: kinds of predictors on the figure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,32 +141,7 @@ class CausalValidation:
         Raises:
             ModuleNotFoundError: if matplotlib is not installed.
         """
-        from matplotlib.lines import Line2D
-
-        columns = min(4, len(self.effects))
-        rows = math.ceil(len(self.effects) / columns)
-        size = {"width": 2.2 * columns + 1.4, "height": rows * (0.6 + 0.22 * len(self.predictors)) + 0.6}
-        figure, grid = axes(rows=rows, columns=columns, **size, sharey=True, sharex=True, squeeze=False)
-        panels = list(grid.flat)
-        for spare in panels[len(self.effects) :]:
-            spare.set_visible(False)
-        for panel, effect in zip(panels, self.effects, strict=False):
-            for row, predictor in enumerate(self.predictors):
-                value, low, high = self.correlation(effect, predictor, cells=cells).mean()
-                colour = COLOUR_OF[_kind(predictor, effect)]
-                panel.plot([low, high], [row, row], color=colour, linewidth=2)
-                panel.plot(value, row, "o", color=colour)
-            panel.axvline(0, color="0.7", linewidth=1, zorder=0)
-            panel.set_title(effect if effect == KNOCKOUT else f"removed: {effect}")
-            panel.tick_params(labelbottom=True)
-        panels[0].set_yticks(range(len(self.predictors)), self.predictors)
-        panels[0].invert_yaxis()
-        marks = [
-            Line2D([], [], marker="o", linewidth=2, color=colour, label=kind) for kind, colour in COLOUR_OF.items()
-        ]
-        figure.legend(handles=marks, loc="outside upper center", ncols=len(marks), fontsize=7, frameon=False)
-        figure.supxlabel(f"Spearman's rho with |change of {self.metric}|, mean over layers ({cells} cells)", fontsize=8)
-        return figure
+        return draw(self, cells)
 
     def __add__(self, other: "CausalValidation") -> "CausalValidation":
         """Two samples of the same model, metric, scopes and sample sizes as one; prompts of the second come after.
@@ -310,11 +280,3 @@ def _lines(correlation: Correlation) -> list[tuple[str, float, float, float, int
             for number, layer in enumerate(correlation.layers)
         ),
     ]
-
-
-def _kind(predictor: str, effect: str) -> str:
-    if predictor in (ATTENTION, VALUES):
-        return ATTENTION
-    if predictor == PLACEBO:
-        return PLACEBO
-    return OWN_MAP if predictor == effect else OTHER_MAP

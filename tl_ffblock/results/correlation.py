@@ -8,24 +8,21 @@ of the full sample, so that a draw is a weighted sum of per-prompt moments.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float, Int
 
 from tl_ffblock.results.ranks import centred_ranks
 
-Numbers = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Correlation:
     """Spearman's rho with what the bootstrap drew: per layer, and the mean over layers."""
 
-    layers: Labels
-    rho: Numbers
-    """[layer]; NaN where a variable is constant."""
-    draws: Numbers
-    """[draw layer]."""
-    counts: Labels
+    layers: Int[np.ndarray, " layer"]
+    rho: Float[np.ndarray, " layer"]
+    """NaN where a variable is constant."""
+    draws: Float[np.ndarray, "draw layer"]
+    """Rho of every draw of the bootstrap."""
+    counts: Int[np.ndarray, " layer"]
     """Cells by layer."""
 
     def of_layer(self, number: int) -> tuple[float, float, float]:
@@ -42,28 +39,41 @@ class Correlation:
 
 
 def rank_correlation(
-    prediction: Numbers, effect: Numbers, layer: Labels, prompt: Labels, weights: Numbers
+    prediction: Float[np.ndarray, " cell"],
+    effect: Float[np.ndarray, " cell"],
+    layer: Int[np.ndarray, " cell"],
+    prompt: Int[np.ndarray, " cell"],
+    weights: Float[np.ndarray, "draw prompt"],
 ) -> Correlation:
-    """Spearman's rho within every layer; `weights` [draw prompt] counts how often a draw took each prompt."""
+    """Spearman's rho within every layer.
+
+    Args:
+        prediction: What is correlated; no NaN.
+        effect: With what; no NaN.
+        layer: The layer of each cell; cells of different layers are never ranked together.
+        prompt: The prompt of each cell, from 0.
+        weights: How often each draw of the bootstrap took each prompt, as `bootstrap_weights` gives it.
+    """
     layers = np.unique(layer)
     moments = np.zeros((weights.shape[1], len(layers), 6))
-    for number, one in enumerate(layers):
-        here = layer == one
-        x, y = (centred_ranks(values[here]) for values in (prediction, effect))
+    for number, name in enumerate(layers):
+        cells = layer == name
+        x, y = (centred_ranks(values[cells]) for values in (prediction, effect))
         columns = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
-        np.add.at(moments[:, number], prompt[here], columns)
+        np.add.at(moments[:, number], prompt[cells], columns)
     counts = moments[:, :, 0].sum(axis=0).astype(np.int64)
     draws = np.einsum("dp,plm->dlm", weights, moments)
     return Correlation(layers, _pearson(moments.sum(axis=0)), _pearson(draws), counts)
 
 
-def bootstrap_weights(n_prompts: int, n_draws: int, seed: int) -> Numbers:
-    """How often each draw takes each prompt, [draw prompt]."""
+def bootstrap_weights(n_prompts: int, n_draws: int, seed: int) -> Float[np.ndarray, "draw prompt"]:
+    """How often each draw takes each prompt."""
     generator = np.random.default_rng(seed)
     return generator.multinomial(n_prompts, np.full(n_prompts, 1 / n_prompts), size=n_draws).astype(np.float64)
 
 
-def _pearson(moments: Numbers) -> Numbers:
+def _pearson(moments: Float[np.ndarray, "*lead 6"]) -> Float[np.ndarray, "*lead"]:
+    """Of the sums of 1, x, y, x^2, y^2, x y."""
     n, x, y, xx, yy, xy = np.moveaxis(moments, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         covariance = xy - x * y / n
@@ -71,14 +81,14 @@ def _pearson(moments: Numbers) -> Numbers:
         return np.where(spread > 1e-9, covariance / spread, np.nan)
 
 
-def _mean(rho: Numbers) -> Numbers:
+def _mean(rho: Float[np.ndarray, "row layer"]) -> Float[np.ndarray, " row"]:
     """Mean over layers, those without a correlation left out."""
     known = ~np.isnan(rho)
     total = np.where(known, rho, 0).sum(axis=1)
     return np.where(known.any(axis=1), total / np.maximum(known.sum(axis=1), 1), np.nan)
 
 
-def _summary(value: float, draws: Numbers) -> tuple[float, float, float]:
+def _summary(value: float, draws: Float[np.ndarray, " draw"]) -> tuple[float, float, float]:
     known = draws[~np.isnan(draws)]
     low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
     return float(value), float(low), float(high)

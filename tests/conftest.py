@@ -1,4 +1,4 @@
-"""Shared fixtures. The package is imported inside them, since a hook that checks shapes may sit on its import."""
+"""Shared fixtures."""
 
 import contextlib
 import functools

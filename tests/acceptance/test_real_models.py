@@ -14,6 +14,11 @@ import pytest
 import torch
 
 from tests.tolerances import COMPLETE_FLOAT32, ROADS_FLOAT32
+from tl_ffblock import load_model
+from tl_ffblock.bridge.conversion import is_whole
+from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.shipped import SHIPPED, Outline, outline
+from tl_ffblock.errors import ModelLoadError
 
 pytestmark = pytest.mark.slow
 
@@ -27,9 +32,6 @@ SENTENCES = (
 @pytest.fixture(scope="module", params=["minilm", "smollm2"])
 def model(request: pytest.FixtureRequest) -> Any:
     """A real float32 model, by the name a user types."""
-    from tl_ffblock import load_model
-    from tl_ffblock.errors import ModelLoadError
-
     try:
         return load_model(request.param)
     except ModelLoadError as error:
@@ -38,9 +40,6 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 def test_what_is_known_before_loading_is_so(model: Any) -> None:
     """Layers, order and name of the shipped models are those of the model itself."""
-    from tl_ffblock.bridge.model import identify
-    from tl_ffblock.bridge.shipped import SHIPPED, Outline, outline
-
     known = identify(model)
     (name,) = (name for name, shipped in SHIPPED.items() if shipped.title == known.name)
     assert outline(name) == Outline(known.name, known.n_layers, known.family.order)
@@ -50,8 +49,6 @@ def test_smollm2_is_the_same_whether_read_from_gguf_or_kept(
     ffb: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every weight and every logit bit for bit, the same tokens; prompts begin with <|im_start|>; the second load is silent."""
-    from tl_ffblock.errors import ModelLoadError
-
     monkeypatch.setenv("TL_FFBLOCK_CACHE", "/dev/null/nowhere")
     try:
         direct = ffb.load_model("smollm2")
@@ -80,9 +77,6 @@ def test_smollm2_is_the_same_whether_read_from_gguf_or_kept(
 
 def test_two_processes_may_convert_smollm2_at_once(tmp_path: Path) -> None:
     """Both load it, and one whole folder is left."""
-    from tl_ffblock.bridge.conversion import is_whole
-    from tl_ffblock.bridge.shipped import SHIPPED
-
     if SHIPPED["smollm2"].folder() is None:
         pytest.skip("smollm2 is not installed")
     script = "import tl_ffblock; print(tl_ffblock.load_model('smollm2').to_tokens('the cat').tolist())"

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import tl_ffblock
 from tests import tiny
+from tl_ffblock.cli.main import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +30,6 @@ Command = Callable[..., Ran]
 @pytest.fixture(scope="session")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """`process("map", ..., stdin=b"")`: `python -m tl_ffblock` elsewhere than in the source folder."""
-    import tl_ffblock
-
     here = tmp_path_factory.mktemp("process")
     package = str(Path(tl_ffblock.__file__).parent.parent)
 
@@ -50,8 +50,6 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Command:
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """`command("map", ..., stdin=b"")`: the same in this process, in an empty folder."""
-    from tl_ffblock.cli.main import main
-
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, stdin: bytes = b"") -> Ran:

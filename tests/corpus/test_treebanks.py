@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tl_ffblock.corpus.texts.conllu import read_conllu
+
 FOLDER = Path(__file__).resolve().parent / "treebanks"
 WORDS = {
     "own.conllu": [
@@ -22,8 +24,6 @@ DOCUMENTS = {"own.conllu": ["kitchen", "kitchen", "letters"], "own.conllulex": [
 
 def sentences(file: str) -> list[Any]:
     """All that stands in a file."""
-    from tl_ffblock.corpus.texts.conllu import read_conllu
-
     return list(read_conllu(FOLDER / file))
 
 

@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import tl_ffblock
+from tl_ffblock.bridge.families import FAMILIES
+from tl_ffblock.bridge.shipped import SHIPPED
+from tl_ffblock.cli.main import parser
+from tl_ffblock.layer.scopes import STEPS
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))
@@ -43,8 +49,6 @@ def _close(given: str, expected: str) -> bool:
 
 def test_exactly_two_commands_do_all_the_setting_up() -> None:
     """One line each; the map command is one that the command line understands."""
-    from tl_ffblock.cli.main import parser
-
     assert sorted(COMMANDS) == ["install", "test"]
     assert not any("\n" in command for command in COMMANDS.values())
     words = shlex.split(COMMANDS["install"].rpartition("&&")[2])
@@ -54,9 +58,6 @@ def test_exactly_two_commands_do_all_the_setting_up() -> None:
 
 def test_the_table_of_models_claims_nothing_that_is_not_there() -> None:
     """Every order with its scopes as the code has them, and only families that the code has."""
-    from tl_ffblock.bridge.families import FAMILIES
-    from tl_ffblock.layer.scopes import STEPS
-
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \|$", README, re.MULTILINE)
     assert {order: re.findall(r"`(\w+)`", scopes) for order, _, scopes in rows} == {
         order: [step.scope for step in steps] for order, steps in STEPS.items()
@@ -67,8 +68,6 @@ def test_the_table_of_models_claims_nothing_that_is_not_there() -> None:
 
 def test_install_commands_of_models_are_those_of_the_code() -> None:
     """What brings a shipped model."""
-    from tl_ffblock.bridge.shipped import SHIPPED
-
     for shipped in SHIPPED.values():
         assert f"`{shipped.install}`" in README
 
@@ -94,8 +93,6 @@ def test_the_python_that_is_claimed_is_the_python_that_is_checked() -> None:
 
 def test_the_changelog_knows_the_version() -> None:
     """The newest entry is of the version that the package has."""
-    import tl_ffblock
-
     assert (
         tl_ffblock.__version__ in re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)[0]
     )

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from tests import tiny
+from tl_ffblock.layer.scopes import scope_names
 
 Bridges = Callable[..., Any]
 
@@ -28,8 +29,6 @@ def check() -> ModuleType:
 @pytest.mark.parametrize("family", ["gemma2", "gpt_neox", "qwen2_moe", "bert"])
 def test_every_equation_of_every_layer_is_there(check: ModuleType, bridge_of: Bridges, family: str) -> None:
     """One finding an identity, a layer; one a scope, a layer; all hold, and speed is measured."""
-    from tl_ffblock.layer.scopes import scope_names
-
     model = bridge_of(family)
     result = check.check_model(model)
     assert result.ok

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests import tiny
+from tl_ffblock.bridge.hugging_face import TOLERANCE
 
 Bridges = Callable[..., Any]
 IGNORED = [
@@ -79,8 +80,6 @@ def test_no_false_alarm(
     bridge_of: Bridges, identify: Callable[[Any], Any], every_family: str, dtype: torch.dtype
 ) -> None:
     """Every family, in every dtype, stays well below the tolerance; only what Hugging Face cannot run is not compared."""
-    from tl_ffblock.bridge.hugging_face import TOLERANCE
-
     difference = identify(bridge_of(every_family, dtype=dtype)).memory.difference
     if (every_family, dtype) == ("xglm", torch.float64):
         assert difference != difference  # Hugging Face's eager attention overflows

@@ -12,6 +12,7 @@ import torch
 
 from tests import tiny
 from tests.tolerances import BATCH_FLOAT32, COMPLETE_FLOAT32
+from tl_ffblock.errors import ProcessedWeightsWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 
@@ -45,8 +46,6 @@ def test_compatibility_mode_without_processing(ffb: ModuleType, bridge_of: Bridg
 @pytest.mark.parametrize("family", FORMS)
 def test_compatibility_mode_with_processing(ffb: ModuleType, bridge_of: Bridges, family: str) -> None:
     """Warned about, and the maps are those of the processed model, complete."""
-    from tl_ffblock.errors import ProcessedWeightsWarning
-
     model, tokens = _compatible(bridge_of(family)), tiny.tokens(family, 6)
     with pytest.warns(ProcessedWeightsWarning, match=r"processed model.*without enable_compatibility_mode"):
         maps = ffb.contribution_maps(model, tokens)

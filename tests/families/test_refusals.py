@@ -11,6 +11,7 @@ import transformers
 from torch import nn
 
 from tests import tiny
+from tl_ffblock.errors import UnsupportedModelError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 
@@ -211,8 +212,6 @@ def test_hooked_gpt_oss(ffb: ModuleType, processed: bool) -> None:
 
 def test_the_error_is_both(ffb: ModuleType) -> None:
     """One `except` of either kind catches every refusal."""
-    from tl_ffblock.errors import UnsupportedModelError
-
     assert issubclass(UnsupportedModelError, (ffb.FFBlockError,))
     assert issubclass(UnsupportedModelError, (NotImplementedError,))
 

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from tests import tiny
+from tl_ffblock import load_model
+from tl_ffblock.errors import ProcessedWeightsWarning
 
 Models = Callable[..., Any]
 
@@ -24,8 +26,6 @@ def model() -> Any:
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A GPT-2 with a tokenizer."""
-    from tl_ffblock import load_model
-
     return load_model(str(tiny.save_local("gpt2", tmp_path_factory.mktemp("gpt2"))))
 
 
@@ -311,8 +311,6 @@ def test_attention_without_pattern_is_explained(ffb: ModuleType) -> None:
 
 def test_processed_weights_are_warned_about(ffb: ModuleType) -> None:
     """Folded and centred weights give maps of another model: a warning with the remedy, and a mark in the result."""
-    from tl_ffblock.errors import ProcessedWeightsWarning
-
     model = tiny.bridge("gpt2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tests.golden import recipe
 from tests.tolerances import GOLDEN_FLOAT32, GOLDEN_FLOAT64, GOLDEN_ROTARY
+from tl_ffblock.layer.scopes import STEPS
 
 SEQUENCES = [
     (case, int(key.partition(".")[2]))
@@ -82,8 +83,6 @@ def test_other_weights_are_an_error() -> None:
 
 def test_every_order_has_golden_maps() -> None:
     """An order without numbers from elsewhere would be checked by our own oracle alone."""
-    from tl_ffblock.layer.scopes import STEPS
-
     assert {case["order"] for case in recipe.CASES} == set(STEPS)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tests import tiny
 from tests.tolerances import BATCH_FLOAT32, BATCH_FLOAT64
+from tl_ffblock import load_model
 
 Models = Callable[..., Any]
 LENGTHS = (3, 6, 1, 5)
@@ -115,8 +116,6 @@ def test_any_integer_type_will_do(ffb: ModuleType, model_of: Models, dtype: torc
 @pytest.fixture(scope="module", params=["gpt2", "bert"])
 def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A tiny model with a word-level tokenizer, loaded from a local folder."""
-    from tl_ffblock import load_model
-
     folder: Path = tmp_path_factory.mktemp(request.param)
     return load_model(str(tiny.save_local(request.param, folder)))
 

@@ -9,6 +9,10 @@ import torch
 
 from tests import tiny
 from tests.tolerances import BATCH_FLOAT64, COMPLETE_BFLOAT16, COMPLETE_FLOAT32, COMPLETE_FLOAT64, REBUILT
+from tl_ffblock.layer.fast.buffers import ON_CPU, Budget, Buffers
+from tl_ffblock.layer.fast.norms import contribution_norms
+from tl_ffblock.layer.scopes import STEPS
+from tl_ffblock.layer.settings import Settings
 
 Models = Callable[..., Any]
 
@@ -25,8 +29,6 @@ def test_parts_are_complete_in_float64(ffb: ModuleType, model_of: Models, any_fa
 @pytest.mark.usefixtures("float64_throughout")
 def test_the_whole_is_the_models_own_tensor(ffb: ModuleType, model_of: Models, any_family: str) -> None:
     """`whole` is what the model's hooks show, found here by other names, and the vectors sum to it."""
-    from tl_ffblock.layer.scopes import STEPS
-
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, 5)
     _, cache = model.run_with_cache(tokens[None])
     layer = 1
@@ -168,10 +170,6 @@ def test_groups_and_tiles_change_nothing(
     ffb: ModuleType, model_of: Models, any_family: str, group_bytes: int, tile_pairs: int
 ) -> None:
     """In small pieces as of long sequences, and in tall tiles as on a GPU: the same norms."""
-    from tl_ffblock.layer.fast.buffers import ON_CPU, Budget, Buffers
-    from tl_ffblock.layer.fast.norms import contribution_norms
-    from tl_ffblock.layer.settings import Settings
-
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, 7)
     small = Buffers(Budget(group_bytes=group_bytes, row_bytes=ON_CPU.row_bytes, tile_pairs=tile_pairs))
     with ffb.capture(model, layers=[0, 1]) as records, torch.no_grad():

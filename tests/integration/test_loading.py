@@ -13,7 +13,11 @@ import pytest
 import torch
 from tokenizers import pre_tokenizers
 
+import tl_ffblock as ffb
 from tests import tiny
+from tl_ffblock.bridge.conversion import announce, cache_folder, keep, kept, read_gguf
+from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.shipped import SHIPPED, Shipped, outline
 
 TEXTS = ("the cat", "  two  spaces\n\nand lines", "<|im_start|>user\nhé 日本<|im_end|>", "")
 
@@ -31,8 +35,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def cache(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The tiny wheel is installed and known by the name "tiny"; an empty folder is the cache."""
-    from tl_ffblock.bridge.shipped import SHIPPED, Shipped
-
     monkeypatch.syspath_prepend(wheel.parent)
     shipped = Shipped("tiny", "Tiny", "a Llama", wheel.name, "pip install it", "*.gguf", "LlamaForCausalLM", 2)
     monkeypatch.setitem(SHIPPED, "tiny", shipped)
@@ -92,8 +94,6 @@ def the_same(model: Any, expected: Any) -> None:
 @pytest.fixture
 def direct(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """The model as transformers reads it from GGUF, where nothing can be kept."""
-    import tl_ffblock as ffb
-
     with monkeypatch.context() as patch:
         patch.setenv("TL_FFBLOCK_CACHE", "/dev/null/nowhere")
         model = ffb.load_model("tiny")
@@ -118,8 +118,6 @@ def test_a_model_is_converted_once(
     direct: Any, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first load says what it does, the second reads no GGUF and says nothing; both are the model that was read."""
-    import tl_ffblock as ffb
-
     first = ffb.load_model("tiny")
     assert capsys.readouterr().err == f"tl_ffblock: converting tiny once, about 1 s, into {cache} ...\n"
     monkeypatch.setattr(gguf, "GGUFReader", lambda *_: pytest.fail("the GGUF file was read again"))
@@ -132,8 +130,6 @@ def test_a_model_is_converted_once(
 
 def test_a_gguf_file_is_parsed_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One reader, one table of names; gguf is afterwards as it was."""
-    import tl_ffblock as ffb
-
     asked: list[str] = []
 
     class Reader(gguf.GGUFReader):
@@ -157,8 +153,6 @@ def test_a_damaged_copy_is_made_again(
     direct: Any, cache: Path, capsys: pytest.CaptureFixture[str], damage: str
 ) -> None:
     """Whatever is wrong with the folder, the model is right, and so is the folder afterwards."""
-    import tl_ffblock as ffb
-
     ffb.load_model("tiny")
     (folder,) = cache.iterdir()
     weights = folder / "model.safetensors"
@@ -185,8 +179,6 @@ def test_a_damaged_copy_is_made_again(
 
 def test_another_process_may_be_quicker(wheel: Path, cache: Path) -> None:
     """Who comes second takes the folder that is there, and leaves nothing of its own."""
-    from tl_ffblock.bridge.conversion import announce, keep, kept, read_gguf
-
     file = wheel / "tiny.gguf"
     assert announce(file, "tiny")
     model, tokenizer = read_gguf(file)
@@ -204,8 +196,6 @@ def test_a_full_disk_costs_the_copy_and_not_the_model(
     """The model that was read is used, one line says what was lost, and no half folder stays."""
     import safetensors.torch
 
-    import tl_ffblock as ffb
-
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -217,8 +207,6 @@ def test_a_full_disk_costs_the_copy_and_not_the_model(
 
 def test_what_killed_processes_left_is_removed_after_a_day(cache: Path) -> None:
     """An old unfinished folder goes, one of a process that may still be writing stays."""
-    import tl_ffblock as ffb
-
     old, new = cache / ".unfinished-old", cache / ".unfinished-new"
     for folder in (old, new):
         folder.mkdir(parents=True)
@@ -230,8 +218,6 @@ def test_what_killed_processes_left_is_removed_after_a_day(cache: Path) -> None:
 
 def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library's own variable, then XDG's, then the home folder; without any there is no cache."""
-    from tl_ffblock.bridge.conversion import cache_folder
-
     assert cache_folder() == Path(os.environ["TL_FFBLOCK_CACHE"])
     monkeypatch.delenv("TL_FFBLOCK_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
@@ -248,8 +234,6 @@ def test_without_gguf_the_command_that_brings_it_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One sentence, before anything is read or said."""
-    import tl_ffblock as ffb
-
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(OSError, match="needs gguf; run: pip install gguf"):
         ffb.load_model("tiny")
@@ -258,8 +242,6 @@ def test_without_gguf_the_command_that_brings_it_is_named(
 
 def test_a_wheel_of_another_make_is_refused(wheel: Path) -> None:
     """Two files where one is expected: no guess is made."""
-    import tl_ffblock as ffb
-
     copy = wheel / "copy.gguf"
     copy.touch()
     try:
@@ -273,9 +255,6 @@ def test_what_is_known_of_a_folder_before_loading_is_so(
     any_family: str, model_of: Callable[..., Any], tmp_path: Path
 ) -> None:
     """The number of layers always; the order that the model has, where its architecture has only one."""
-    from tl_ffblock.bridge.model import identify
-    from tl_ffblock.bridge.shipped import outline
-
     config: Any = tiny.hf_model(any_family).config
     config.architectures = [tiny.FAMILIES[any_family].architecture]
     config.save_pretrained(tmp_path)

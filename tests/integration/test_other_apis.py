@@ -9,6 +9,7 @@ import torch
 
 from tests import tiny
 from tests.tolerances import COMPLETE_FLOAT32
+from tl_ffblock.errors import ProcessedWeightsWarning
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*HookedTransformer.*:DeprecationWarning", "ignore:.*HookedEncoder.*:DeprecationWarning"
@@ -63,8 +64,6 @@ def test_edits_become_the_remainder(ffb: ModuleType, family: str) -> None:
 
 def test_processed_hooked_transformer_is_warned_about(ffb: ModuleType) -> None:
     """`fold_ln` and `center_writing_weights` make another model of it."""
-    from tl_ffblock.errors import ProcessedWeightsWarning
-
     model = _hooked("gpt2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

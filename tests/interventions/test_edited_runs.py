@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tests import tiny
 from tests.tolerances import BATCH_FLOAT64
+from tl_ffblock.errors import IdentityError
 
 Models = Callable[..., Any]
 Edit = Callable[[Tensor], Tensor]
@@ -188,8 +189,6 @@ def test_a_cached_pattern_that_had_no_effect_is_refused(ffb: ModuleType, model_o
 
 def test_an_edit_cannot_hide_a_model_that_is_misread(ffb: ModuleType) -> None:
     """Unverified layers are checked on a small clean run: a wrong activation is no remainder, with hooks or a cache."""
-    from tl_ffblock.errors import IdentityError
-
     hooks = [("blocks.0.hook_mlp_out", hook_of(shifted, in_place=False))]
     for family, way in (("gpt2", "hooks"), ("gpt2", "cache"), ("llama", "hooks")):
         model, tokens = tiny.bridge(family), tiny.tokens(family, N)

@@ -7,6 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tl_ffblock.layer.activations import recognise
+from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, LayerRecord, Norm
+
 
 @pytest.fixture(scope="session")
 def make_record() -> Callable[..., Any]:
@@ -27,9 +30,6 @@ def _make_record(
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
 ) -> Any:
-    from tl_ffblock.layer.activations import recognise
-    from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, LayerRecord, Norm
-
     heads, d_head, d, d_mlp = 4, 5, 12, 20
     generator = torch.Generator().manual_seed(seed)
 

@@ -17,6 +17,8 @@ from tests.tolerances import (
     PATH_MEAN,
     UNKNOWN_ACTIVATION,
 )
+from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.layer.activations import ClampedGate, recognise
 
 Elementwise = Callable[[Tensor], Tensor]
 
@@ -63,8 +65,6 @@ def by_quadrature(function: Elementwise, a: Tensor) -> tuple[Tensor, Tensor, Ten
 @pytest.mark.parametrize("name", KNOWN)
 def test_coefficients_are_the_path_integrals(name: str) -> None:
     """r, A and B equal the means they are defined by, at zero, near it, and far beyond saturation."""
-    from tl_ffblock.layer.activations import recognise
-
     activation = recognise(KNOWN[name], "here")
     a = both_signs(ZERO_AND_TINY + MODERATE + SATURATED)
     slope, mean, rest = by_quadrature(KNOWN[name], a)
@@ -79,8 +79,6 @@ def test_coefficients_are_the_path_integrals(name: str) -> None:
 @pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu", "quick_gelu"])
 def test_nodes_follow_the_largest_pre_activation(name: str, largest: float, dtype: torch.dtype) -> None:
     """Whatever the largest |a| of a tensor, A(a) of all its numbers is as accurate as the dtype."""
-    from tl_ffblock.layer.activations import recognise
-
     a = torch.linspace(-largest, largest, 101, dtype=dtype)
     found, _ = recognise(KNOWN[name], "here").mean_and_rest(a)
     _, expected, _ = by_quadrature(KNOWN[name], a)
@@ -90,8 +88,6 @@ def test_nodes_follow_the_largest_pre_activation(name: str, largest: float, dtyp
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_coefficients_of_an_unknown_activation_are_the_path_integrals(name: str) -> None:
     """The same for functions without closed form, one of them with g(0) != 0, up to |a| = 40."""
-    from tl_ffblock.layer.activations import recognise
-
     activation = recognise(UNKNOWN[name], "here")
     a = both_signs(ZERO_AND_TINY + MODERATE)
     slope, mean, rest = by_quadrature(UNKNOWN[name], a)
@@ -104,8 +100,6 @@ def test_coefficients_of_an_unknown_activation_are_the_path_integrals(name: str)
 @pytest.mark.parametrize("name", [*KNOWN, *UNKNOWN])
 def test_coefficients_in_float32(name: str) -> None:
     """float32 coefficients are the float64 ones to float32 precision, finite everywhere."""
-    from tl_ffblock.layer.activations import recognise
-
     function = (KNOWN | UNKNOWN)[name]
     activation = recognise(function, "here")
     a = both_signs(ZERO_AND_TINY + MODERATE + SATURATED * (name in KNOWN), torch.float32)
@@ -117,8 +111,6 @@ def test_coefficients_in_float32(name: str) -> None:
 @pytest.mark.parametrize("name", [*KNOWN, *UNKNOWN])
 def test_shares_are_complete(name: str) -> None:
     """S r(s) + g(0) = g(s), and gated u A + a u B = u g(a), to rounding, whatever s, a and u."""
-    from tl_ffblock.layer.activations import recognise
-
     function = (KNOWN | UNKNOWN)[name]
     activation = recognise(function, "here")
     s = torch.cat(
@@ -150,9 +142,6 @@ def test_path_mean_in_arbitrary_precision(name: str, a: float) -> None:
 @pytest.mark.parametrize("function", [nn.functional.hardswish, nn.functional.relu6], ids=["hardswish", "relu6"])
 def test_a_kink_off_zero_costs_no_accuracy_unnoticed(function: Elementwise, a: float) -> None:
     """Quadrature across a kink converges slowly and completeness cannot see it: accurate to 1e-5, or refused."""
-    from tl_ffblock.errors import UnsupportedModelError
-    from tl_ffblock.layer.activations import recognise
-
     at = torch.tensor([a], dtype=torch.float64)
     midpoints = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
     try:
@@ -183,16 +172,12 @@ def test_hugging_face_activations_are_recognised_by_value(key: str, name: str) -
     """Whatever a module is called, its values tell which closed form it is, and unknown ones keep their own name."""
     from transformers.activations import ACT2FN
 
-    from tl_ffblock.layer.activations import recognise
-
     assert recognise(ACT2FN[key], "here").name == name
 
 
 @pytest.mark.parametrize(("key", "name"), [("gelu_new", "gelu_tanh"), ("gelu_fast", "gelu_tanh"), ("silu", "silu")])
 def test_transformer_lens_activations_are_recognised_by_value(key: str, name: str) -> None:
     """The same for the functions of TransformerLens, whose `gelu_fast` is the tanh one."""
-    from tl_ffblock.layer.activations import recognise
-
     try:
         from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
     except ImportError:
@@ -207,17 +192,12 @@ def test_transformer_lens_activations_are_recognised_by_value(key: str, name: st
 )
 def test_functions_across_neurons_are_refused(function: Elementwise) -> None:
     """A function whose output at one neuron depends on another has another path integral."""
-    from tl_ffblock.errors import UnsupportedModelError
-    from tl_ffblock.layer.activations import recognise
-
     with pytest.raises(UnsupportedModelError, match=r"layer 7: .* is not elementwise"):
         recognise(function, "layer 7")
 
 
 def test_a_function_that_cannot_be_evaluated_alone_is_refused() -> None:
     """An activation that fails on a plain vector is refused with its own error text."""
-    from tl_ffblock.errors import UnsupportedModelError
-    from tl_ffblock.layer.activations import recognise
 
     def glu(s: Tensor) -> Tensor:
         raise ValueError("needs two halves")
@@ -228,8 +208,6 @@ def test_a_function_that_cannot_be_evaluated_alone_is_refused() -> None:
 
 def test_baseline_is_the_value_at_zero() -> None:
     """g(0) is nobody's share: log 2 for softplus, 0 for gelu."""
-    from tl_ffblock.layer.activations import recognise
-
     like = torch.zeros(1, dtype=torch.float64)
     assert float(recognise(nn.functional.softplus, "here").at_zero(like)) == pytest.approx(math.log(2), rel=1e-15)
     assert float(recognise(nn.functional.gelu, "here").at_zero(like)) == 0
@@ -237,8 +215,6 @@ def test_baseline_is_the_value_at_zero() -> None:
 
 def test_coefficients_work_in_inference_mode() -> None:
     """A derivative is taken near zero only for unknown functions; inference mode must not forbid it."""
-    from tl_ffblock.layer.activations import recognise
-
     with torch.inference_mode():
         activation = recognise(torch.tanh, "here")
         s = both_signs(ZERO_AND_TINY)
@@ -247,8 +223,6 @@ def test_coefficients_work_in_inference_mode() -> None:
 
 def test_clamped_gate_is_the_path_integral() -> None:
     """gpt_oss clamps both factors: shares by the definition, in 200000 midpoints, on and beyond every kink."""
-    from tl_ffblock.layer.activations import ClampedGate, recognise
-
     known = recognise(KNOWN["quick_gelu"], "here")
     gate = ClampedGate(known.name, known.function, known.gate, limit=2.0)
     values = torch.tensor([-9.0, -2.0, -0.5, 0.0, 1e-5, 0.7, 2.0, 5.0], dtype=torch.float64)

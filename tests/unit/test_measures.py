@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock
 from tl_ffblock import amplification, contextualization_change
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.maps import ContributionMaps
@@ -97,8 +98,6 @@ def test_amplification_of_an_empty_column_is_finite() -> None:
 
 
 def _measure(name: str) -> Any:
-    import tl_ffblock
-
     return getattr(tl_ffblock, name)
 
 

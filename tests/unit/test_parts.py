@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.tolerances import ALGEBRA
+from tl_ffblock.layer.parts import Parts, attend, normalise, project, reconcile, residual, weigh
+from tl_ffblock.layer.records import Norm
 
 N, D = 5, 7
 
@@ -21,8 +23,6 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 @pytest.fixture
 def parts() -> Any:
     """A random sum, remainder included."""
-    from tl_ffblock.layer.parts import Parts
-
     return Parts(draw(N, N, D), draw(N, D, seed=1), draw(N, D, seed=2))
 
 
@@ -31,8 +31,6 @@ def parts() -> Any:
 @pytest.mark.parametrize("order", ["pre_ln", "post_ln"])
 def test_attention_is_complete(make_record: Callable[..., Any], order: str, row_sum: float, value_bias: str) -> None:
     """Parts and bias sum to the attention output, with attention sinks (rows of 0.4) too."""
-    from tl_ffblock.layer.parts import attend
-
     record = make_record(order, row_sum=row_sum)
     torch.testing.assert_close(attend(record, value_bias=value_bias).total(), record.whole["Attn"], **ALGEBRA)
 
@@ -41,8 +39,6 @@ def test_constant_of_the_values_is_scaled_by_the_row_sum_and_output_bias_is_not(
     make_record: Callable[..., Any],
 ) -> None:
     """b_i = rowsum(pattern) (b_V + beta W_V) W_O + b_O (eq. 7, 21), read at two row sums."""
-    from tl_ffblock.layer.parts import attend
-
     full, sunk = (attend(make_record(row_sum=s), value_bias="bias").bias for s in (1.0, 0.25))
     b_o = make_record().block.attention.b_o
     torch.testing.assert_close(sunk - b_o, 0.25 * (full - b_o), **ALGEBRA)
@@ -51,8 +47,6 @@ def test_constant_of_the_values_is_scaled_by_the_row_sum_and_output_bias_is_not(
 
 def test_value_bias_only_moves_the_constant(make_record: Callable[..., Any]) -> None:
     """With "token" every token gets its attention-weighted share of the constant, all of it from the bias."""
-    from tl_ffblock.layer.parts import attend
-
     record = make_record(row_sum=0.7)
     to_bias, to_token = (attend(record, value_bias=where) for where in ("bias", "token"))
     weights = record.block.attention
@@ -64,8 +58,6 @@ def test_value_bias_only_moves_the_constant(make_record: Callable[..., Any]) -> 
 
 def test_a_source_nobody_attends_to_has_no_part(make_record: Callable[..., Any]) -> None:
     """In a causal layer the part of a later token is exactly zero."""
-    from tl_ffblock.layer.parts import attend
-
     tokens = attend(make_record(causal=True), value_bias="token").tokens
     later = torch.ones(6, 6, dtype=torch.bool).triu(1)
     assert (tokens[later] == 0).all()
@@ -74,8 +66,6 @@ def test_a_source_nobody_attends_to_has_no_part(make_record: Callable[..., Any])
 
 def test_residual_belongs_to_the_own_token_only() -> None:
     """x_i is the part of source j = i (eq. 26-27), and rows may be any queries in any order."""
-    from tl_ffblock.layer.parts import residual
-
     queries = torch.tensor([4, 0, 2])
     x = draw(3, D)
     brought = residual(x, queries, N)
@@ -89,9 +79,6 @@ def test_residual_belongs_to_the_own_token_only() -> None:
 @pytest.mark.parametrize("centred", [True, False], ids=["LayerNorm", "RMSNorm"])
 def test_normalised_parts_sum_to_torchs_own_norm(parts: Any, centred: bool) -> None:
     """With the scale of the whole the parts of a norm sum to the norm of the sum (eq. 28-34)."""
-    from tl_ffblock.layer.parts import normalise
-    from tl_ffblock.layer.records import Norm
-
     gain, shift = 1 + draw(D, seed=3), draw(D, seed=4) * centred
     norm, whole = Norm(gain, shift, 1e-5, centred), parts.total()
     expected = (
@@ -105,9 +92,6 @@ def test_normalised_parts_sum_to_torchs_own_norm(parts: Any, centred: bool) -> N
 
 def test_normalise_gives_beta_to_the_bias_alone(parts: Any) -> None:
     """Without its shift a norm differs in the bias part and nowhere else."""
-    from tl_ffblock.layer.parts import normalise
-    from tl_ffblock.layer.records import Norm
-
     gain, shift = 1 + draw(D, seed=3), draw(D, seed=4)
     scale = draw(N, 1, seed=5).abs() + 1
     with_shift, without = (normalise(parts, Norm(gain, b, 1e-5, True), scale) for b in (shift, 0 * shift))
@@ -118,9 +102,6 @@ def test_normalise_gives_beta_to_the_bias_alone(parts: Any) -> None:
 
 def test_steps_are_linear_in_the_parts(parts: Any) -> None:
     """Norm, projection and weighing of a sum of parts are the sums of those of the summands, up to constants."""
-    from tl_ffblock.layer.parts import normalise, project, weigh
-    from tl_ffblock.layer.records import Norm
-
     other = type(parts)(draw(N, N, D, seed=6), draw(N, D, seed=7), draw(N, D, seed=8))
     norm = Norm(1 + draw(D, seed=3), torch.zeros(D, dtype=torch.float64), 1e-5, True)
     scale, matrix, factor = draw(N, 1, seed=5).abs() + 1, draw(D, 3, seed=9), draw(N, D, seed=10)
@@ -137,16 +118,12 @@ def test_steps_are_linear_in_the_parts(parts: Any) -> None:
 
 def test_projection_keeps_the_sum(parts: Any) -> None:
     """The parts of x W + b sum to (sum of the parts) W + b."""
-    from tl_ffblock.layer.parts import project
-
     matrix, shift = draw(D, 3, seed=9), draw(3, seed=10)
     torch.testing.assert_close(project(parts, matrix, shift).total(), parts.total() @ matrix + shift, **ALGEBRA)
 
 
 def test_reconcile_gives_the_gap_to_the_remainder_of_the_queries_that_miss(parts: Any) -> None:
     """Where the sum misses the whole by more than rtol the remainder takes all of it, elsewhere it is untouched."""
-    from tl_ffblock.layer.parts import reconcile
-
     whole = parts.total()
     whole[1] += 1
     whole[3] *= 1 + 1e-9
@@ -159,8 +136,6 @@ def test_reconcile_gives_the_gap_to_the_remainder_of_the_queries_that_miss(parts
 
 def test_error_is_relative_to_the_whole_or_to_what_cancels_in_it() -> None:
     """`||gap|| / ||whole||`; where the whole is under a thousandth of a summand, by that; no division by zero."""
-    from tl_ffblock.layer.parts import Parts
-
     whole = torch.tensor([[0.0, 5.0], [0.0, 0.0], [0.0, 0.0]])
     tokens = torch.tensor([[[3.0, 1.0], [0.0, 5.0]], [[1000.0, 3.0], [0.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]]])
     bias = torch.tensor([[0.0, 3.0], [-1000.0, 0.0], [0.0, 0.0]])

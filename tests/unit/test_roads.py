@@ -9,6 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from tests.tolerances import ALGEBRA, CANCELLATION, CAPTUM, ROADS_FLOAT32, ROADS_FLOAT64
+from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers
+from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
+from tl_ffblock.layer.fast.products import HeadProducts, ProductKey
+from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.vectors import decompose_record
 
 LAYERS = {
     "GPT-2": dict(order="pre_ln", kv_heads=4),
@@ -32,9 +37,6 @@ def layer(request: pytest.FixtureRequest) -> dict:
 @pytest.mark.parametrize("value_bias", ["bias", "token"])
 def test_every_scope_is_complete(make_record: Callable[..., Any], layer: dict, value_bias: str) -> None:
     """At every scope parts and bias sum to the run's own tensor, computed the plain way."""
-    from tl_ffblock.layer.settings import Settings
-    from tl_ffblock.layer.vectors import decompose_record
-
     record = make_record(**layer)
     found = decompose_record(record, Settings(value_bias=value_bias))
     assert found.scopes == tuple(record.whole)
@@ -51,9 +53,6 @@ def test_both_roads_give_the_same_norms(
     make_record: Callable[..., Any], layer: dict, n: int, dtype: torch.dtype
 ) -> None:
     """Norms without vectors are the norms of the vectors, to rounding of the row's largest."""
-    from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
-    from tl_ffblock.layer.settings import Settings
-
     record, settings = make_record(n=n, dtype=dtype, **layer), Settings()
     scopes = tuple(record.whole)
     fast, slow = (road(record, settings, scopes) for road in (contribution_norms, norms_of_vectors))
@@ -66,9 +65,6 @@ def test_both_roads_give_the_same_norms(
 
 def test_cancelling_heads_cost_few_digits(make_record: Callable[..., Any]) -> None:
     """A Gram matrix squares a cancellation: heads that leave a thousandth of what each writes still give nine digits."""
-    from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
-    from tl_ffblock.layer.settings import Settings
-
     record = make_record(kv_heads=1)
     record.block.attention.w_o[1] = -record.block.attention.w_o[0]
     record.block.attention.w_o[2:] *= 1e-3
@@ -80,9 +76,6 @@ def test_cancelling_heads_cost_few_digits(make_record: Callable[..., Any]) -> No
 @pytest.mark.parametrize("rows", [[5], [0, 3], [2, 3, 4, 5]], ids=str)
 def test_rows_of_a_record_are_rows_of_its_norms(make_record: Callable[..., Any], layer: dict, rows: list[int]) -> None:
     """Fewer queries change no number of the others, on either road."""
-    from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
-    from tl_ffblock.layer.settings import Settings
-
     record = make_record(**layer)
     some = record.rows(torch.isin(record.queries, torch.tensor(rows)))
     scopes = tuple(record.whole)
@@ -96,9 +89,6 @@ def test_rows_of_a_record_are_rows_of_its_norms(make_record: Callable[..., Any],
 @pytest.mark.parametrize("name", ["GPT-2", "Llama", "BERT", "unknown activation"])
 def test_exact_is_captum_at_fifty_steps(make_record: Callable[..., Any], name: str) -> None:
     """Every vector of the closed form is captum's Gauss-Legendre one, relative to the scope's largest norm."""
-    from tl_ffblock.layer.settings import Settings
-    from tl_ffblock.layer.vectors import decompose_record
-
     record = make_record(**LAYERS[name])
     exact, quadrature = (decompose_record(record, Settings(method=m)) for m in ("exact", "captum"))
     for scope in exact.scopes:
@@ -109,9 +99,6 @@ def test_exact_is_captum_at_fifty_steps(make_record: Callable[..., Any], name: s
 
 def test_exact_is_captum_with_a_remainder(make_record: Callable[..., Any]) -> None:
     """The remainder is one more player for both methods, before and after the activation."""
-    from tl_ffblock.layer.settings import Settings
-    from tl_ffblock.layer.vectors import decompose_record
-
     record = make_record()
     whole = dict(record.whole)
     whole["AtbLn"] = whole["AtbLn"] + 0.5
@@ -126,9 +113,6 @@ def test_exact_is_captum_with_a_remainder(make_record: Callable[..., Any]) -> No
 
 def test_asking_for_few_scopes_changes_no_number(make_record: Callable[..., Any], layer: dict) -> None:
     """Each scope alone is what it is among all."""
-    from tl_ffblock.layer.fast.norms import contribution_norms
-    from tl_ffblock.layer.settings import Settings
-
     record = make_record(**layer)
     everything = contribution_norms(record, Settings(), tuple(record.whole))
     for scope in record.whole:
@@ -141,10 +125,6 @@ def test_asking_for_few_scopes_changes_no_number(make_record: Callable[..., Any]
 @pytest.mark.parametrize("group_bytes", [None, 1], ids=["one group", "a token a group"])
 def test_shared_buffers_change_no_number(make_record: Callable[..., Any], group_bytes: int | None) -> None:
     """Layers of other sizes, orders and dtypes, one after the other in the same memory, of one or of many groups of tokens."""
-    from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers
-    from tl_ffblock.layer.fast.norms import contribution_norms
-    from tl_ffblock.layer.settings import Settings
-
     layers = (
         dict(n=9),
         dict(n=3),
@@ -163,8 +143,6 @@ def test_shared_buffers_change_no_number(make_record: Callable[..., Any], group_
 
 def test_a_buffer_is_filled_anew_for_another_owner() -> None:
     """What one owner's `fill` left stays until the key is had by anyone else; other keys, dtypes and sizes stand apart."""
-    from tl_ffblock.layer.fast.buffers import Buffers
-
     buffers, like, calls = Buffers(), torch.zeros(1), []
 
     def filled(owner: object, size: int, value: float, like: Tensor = like) -> list[float]:
@@ -188,8 +166,6 @@ def test_a_buffer_is_filled_anew_for_another_owner() -> None:
 
 def test_head_products_are_kept_while_the_weights_are_the_same(make_record: Callable[..., Any]) -> None:
     """A second layer's run takes the kept product; weights that were edited in place, or more bytes than allowed, make it anew."""
-    from tl_ffblock.layer.fast.products import HeadProducts, ProductKey
-
     block, key = make_record().block, ProductKey(3, 0, "in")
     w_o, norms, w = block.attention.w_o, [block.ff_norm], block.feed_forward.w_in
 
@@ -210,10 +186,6 @@ def test_head_products_are_kept_while_the_weights_are_the_same(make_record: Call
 @pytest.mark.parametrize("gated", [False, True], ids=["dense", "gated"])
 def test_kept_head_products_change_no_number(make_record: Callable[..., Any], gated: bool) -> None:
     """Products that a call before kept give the same bits as those made in the call."""
-    from tl_ffblock.layer.fast.norms import contribution_norms
-    from tl_ffblock.layer.fast.products import HeadProducts
-    from tl_ffblock.layer.settings import Settings
-
     record, products = make_record(gated=gated), HeadProducts()
     scopes = tuple(record.whole)
     expected = contribution_norms(record, Settings(), scopes)
@@ -226,9 +198,6 @@ def test_kept_head_products_change_no_number(make_record: Callable[..., Any], ga
 
 def test_permuting_tokens_permutes_the_map(make_record: Callable[..., Any]) -> None:
     """Without causal mask positions carry no meaning of their own: a permuted record has the permuted map."""
-    from tl_ffblock.layer.fast.norms import contribution_norms
-    from tl_ffblock.layer.settings import Settings
-
     record = make_record("post_ln", causal=False)
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     permuted = dataclasses.replace(
@@ -247,9 +216,6 @@ def test_permuting_tokens_permutes_the_map(make_record: Callable[..., Any]) -> N
 
 def test_decomposition_names_what_there_is(make_record: Callable[..., Any]) -> None:
     """An unknown scope is a KeyError that lists the scopes; the repr says layer, order and sizes."""
-    from tl_ffblock.layer.settings import Settings
-    from tl_ffblock.layer.vectors import decompose_record
-
     found = decompose_record(make_record(), Settings())
     with pytest.raises(KeyError, match="no scope 'AtbFf' here; there are Attn, Atb, AtbLn, AtbLnFf"):
         found.parts("AtbFf")

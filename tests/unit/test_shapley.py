@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.tolerances import ALGEBRA
+from tl_ffblock.layer.activations import recognise
 
 Elementwise = Callable[[Tensor], Tensor]
 
@@ -33,8 +34,6 @@ def shapley(value: Callable[[Tensor], Tensor], n: int) -> Tensor:
 
 def integrated(function: Elementwise, pre: Tensor, linear: Tensor | None = None) -> Tensor:
     """The library's share of each player [player]."""
-    from tl_ffblock.layer.activations import recognise
-
     total = None if linear is None else linear.sum()
     shares = recognise(function, "here").coefficients(pre.sum(), total)
     return pre * shares.on_pre + (0 if linear is None else linear * shares.on_linear)

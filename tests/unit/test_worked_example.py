@@ -11,6 +11,10 @@ import torch
 from torch import Tensor
 
 from tests.tolerances import ALGEBRA
+from tl_ffblock.layer.activations import recognise
+from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
+from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, LayerRecord, Norm
+from tl_ffblock.layer.settings import Settings
 
 PAGE = Path(__file__).resolve().parents[2] / "tl_ffblock" / "layer" / "fast" / "README.md"
 
@@ -23,9 +27,6 @@ def tensor(*rows: Any) -> Tensor:
 @pytest.fixture
 def example() -> Any:
     """The page's layer: pre-LN with RMSNorm and ReLU, 3 tokens, 2 heads, d_head 1, d_model 2, d_mlp 3, run the plain way."""
-    from tl_ffblock.layer.activations import recognise
-    from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, LayerRecord, Norm
-
     x = tensor([1, 0], [0, 2], [1, 1])
     pattern = tensor([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]], [[1, 0, 0], [0.2, 0.8, 0], [0.5, 0.25, 0.25]])
     value = tensor([[1], [2]], [[3], [-1]], [[-2], [1]])
@@ -76,9 +77,6 @@ def test_the_page_prints_what_stands_on_it(example: Any) -> None:
 
 def test_the_example_is_right(example: Any) -> None:
     """The page's layer has the norms of its vectors, which the slow road makes one by one."""
-    from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
-    from tl_ffblock.layer.settings import Settings
-
     scopes = tuple(example.whole)
     fast, slow = (road(example, Settings(), scopes) for road in (contribution_norms, norms_of_vectors))
     for scope in scopes:

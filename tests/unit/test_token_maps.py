@@ -105,6 +105,8 @@ def test_contribution_maps_are_token_maps_with_scopes_as_channels() -> None:
     assert tokens.reachable().equal(maps.reachable())
     with pytest.raises(KeyError, match="no scope 'AtbFf' here"):
         maps.token_maps("AtbFf")
+    with pytest.raises(InputError, match="no scope given; there are Attn, Atb"):
+        maps.token_maps(())
 
 
 def test_repr_says_what_a_reader_asks_first(patterns: TokenMaps) -> None:

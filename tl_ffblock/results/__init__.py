@@ -1,1 +1,14 @@
-"""Labelled results and what reads them: maps, measures, the data of a page, figures."""
+"""Labelled results and what reads them; knows no model.
+
+token_maps.py   maps by layer and channel: what views and statistics read
+maps.py         ContributionMaps: maps by scope with bias, remainder and completeness
+scope_table.py  tensors by scope and layer
+saving.py       a result as a file
+measures.py     contextualization change, amplification
+ranks.py        rank correlation and shares of arrays
+correlation.py  predictions against effects, with intervals over prompts
+page_data.py    a result as the page takes it
+figures.py      the style of all figures
+tokens.py       tokens as a reader sees them
+files.py        files that are there as a whole or not at all
+"""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Shaped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,10 +18,12 @@ COLUMN = 3.4
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "||||", "----", "++++")
 MARKERS = "osD^vP*X"
-MANY = 48
+BARS_IN_ONE_COLUMN = 48
 """Bars of a figure beyond which it takes two columns."""
-LOG_FROM = 20
+LOG_SPREAD = 20
 """A logarithmic axis is for values that differ by more than this factor."""
+LABELLED_LAYERS = 20
+"""Layers beyond which every other one has its number."""
 STYLE: dict[str, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -55,7 +58,7 @@ def axes(
 
 
 def layer_bars(
-    bars: Mapping[str, np.ndarray],
+    bars: Mapping[str, Shaped[np.ndarray, " layer"]],
     *,
     ylabel: str,
     stacked: bool = False,
@@ -64,10 +67,15 @@ def layer_bars(
 ) -> "Figure":
     """Groups of bars, one group a layer; bars too thin for a hatch have their colour alone.
 
-    A label of `among` looks the same in every figure, whichever of the others are there.
+    Args:
+        bars: Heights by label.
+        ylabel: What a height is, with its unit.
+        stacked: Whether the bars of a group stand on one another and not side by side.
+        xticks: Names of the groups; empty means layer numbers.
+        among: All labels of a series of figures: one looks the same in each, whichever of the others are there.
     """
     n_layers = len(next(iter(bars.values())))
-    many = n_layers * len(bars) > MANY
+    many = n_layers * len(bars) > BARS_IN_ONE_COLUMN
     figure, ax = axes(width=2 * COLUMN if many else COLUMN)
     width = 0.8 if stacked else 0.84 / len(bars)
     at = np.arange(n_layers)
@@ -75,14 +83,14 @@ def layer_bars(
     for i, (label, values) in enumerate(bars.items()):
         shift = 0 if stacked else (i - (len(bars) - 1) / 2) * width
         heights = np.nan_to_num(values)
-        place = (among.index(label) if among else i) % len(COLOURS)
-        look = dict(color=COLOURS[place], hatch=HATCHES[place] if stacked or not many else None)
+        style = (among.index(label) if among else i) % len(COLOURS)
+        look = dict(color=COLOURS[style], hatch=HATCHES[style] if stacked or not many else None)
         bottoms = bottom if stacked else 0
         ax.bar(at + shift, heights, width, bottom=bottoms, label=label, edgecolor="white", linewidth=0, **look)
         bottom = bottom + heights
     ax.set_xticks(at, xticks or [str(layer) for layer in at])
     ax.margins(x=0.02)
-    if n_layers > 20 and not xticks:
+    if n_layers > LABELLED_LAYERS and not xticks:
         ax.set_xticks(at[::2], [str(layer) for layer in at[::2]])
     ax.set_xlabel("" if xticks else "layer")
     ax.set_ylabel(ylabel)
@@ -91,16 +99,29 @@ def layer_bars(
 
 
 def layer_lines(
-    lines: Mapping[str, np.ndarray], *, ylabel: str, log: bool = False, xlabel: str = "layer", x: Any = None
+    lines: Mapping[str, Shaped[np.ndarray, " point"]],
+    *,
+    ylabel: str,
+    log: bool = False,
+    xlabel: str = "layer",
+    x: Mapping[str, Any] | None = None,
 ) -> "Figure":
-    """One line a quantity over layers; earlier lines are thicker and show below those that cover them."""
+    """One line a quantity over layers; earlier lines are thicker and show below those that cover them.
+
+    Args:
+        lines: Heights by label.
+        ylabel: What a height is, with its unit.
+        log: Whether the axis is logarithmic where the values differ by much.
+        xlabel: What lies along the lines.
+        x: Where the points of each label lie; None means at layer numbers.
+    """
     figure, ax = axes()
     for i, (label, values) in enumerate(lines.items()):
         at = np.arange(len(values)) if x is None else x[label]
         over = len(lines) - 1 - i
         size = dict(markersize=3 + 0.7 * over, linewidth=1 + 0.4 * over)
         ax.plot(at, values, color=COLOURS[i % 8], marker=MARKERS[i % 8], label=label, **size)
-    if log and _spread(lines) > LOG_FROM:
+    if log and _spread(lines) > LOG_SPREAD:
         ax.set_yscale("log")
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
@@ -110,7 +131,7 @@ def layer_lines(
     return figure
 
 
-def _spread(lines: Mapping[str, np.ndarray]) -> float:
+def _spread(lines: Mapping[str, Shaped[np.ndarray, " point"]]) -> float:
     """Largest value over smallest."""
     values = np.concatenate([np.asarray(line, dtype=float) for line in lines.values()])
     values = values[np.isfinite(values)]

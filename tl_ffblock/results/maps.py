@@ -4,8 +4,7 @@ A map is `[query, key]`: row = the position whose vector is written as a sum (de
 the source token. Values are norms `||F_i(x_j)||` in residual-stream units, always >= 0; only a
 difference of two results is signed. Every map carries the norm of its bias part, the norm of its
 remainder (the effect of edits made inside the block by the user's own hooks, else 0) and its
-completeness error, so nothing of the layer's vector is out of sight. Saving, the page's data and the
-maps as arrays have files of their own; here are the labels, arithmetic and comparison.
+completeness error, so nothing of the layer's vector is out of sight.
 """
 
 import dataclasses
@@ -86,11 +85,7 @@ class ContributionMaps:
         return self.values[key]
 
     def __iter__(self) -> Iterator[str]:
-        """Refuse to guess: results have scopes, layers and rows.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse, always: over scopes, layers or rows would be a guess."""
         raise TypeError(
             "these are the maps of one sequence: iterate over maps.scopes or maps.layers, and index maps[scope, layer]. "
             "A list of results comes from a list of texts."
@@ -100,8 +95,7 @@ class ContributionMaps:
         """Whether all labels and all numbers are the same; NaN equals NaN."""
         if not isinstance(other, ContributionMaps):
             return NotImplemented
-        names = [field.name for field in dataclasses.fields(self)]
-        return all(getattr(self, name) == getattr(other, name) for name in names)
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in dataclasses.fields(self))
 
     def worst_completeness(self) -> tuple[float, str, int, int]:
         """The largest completeness error with its scope, layer and query position."""
@@ -122,8 +116,11 @@ class ContributionMaps:
 
         Raises:
             ScopeKeyError: if a scope is missing.
+            InputError: if none is given.
         """
         channels = self.scopes if scopes is None else (scopes,) if isinstance(scopes, str) else tuple(scopes)
+        if not channels:
+            raise InputError(f"scopes={scopes!r}: no scope given; there are {', '.join(self.scopes)}.")
         return TokenMaps(
             values=torch.stack([self[scope] for scope in channels], dim=1),
             tokens=self.tokens,
@@ -253,13 +250,12 @@ class ContributionMaps:
     def __repr__(self) -> str:
         error, scope, layer, query = self.worst_completeness()
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"
-        first = next(iter(self.values.values()))
+        dtype = str(next(iter(self.values.values())).dtype).removeprefix("torch.")
         kind = "difference of contribution maps" if self.signed else "contribution maps"
         return "\n".join(
             [
                 f"ContributionMaps: {kind} of {self.model} ({self.order}) · {len(self.tokens)} tokens{rows}"
-                f" · layer{'s' if len(self.layers) > 1 else ''} {spans(self.layers)}"
-                f" · {str(first.dtype).removeprefix('torch.')}",
+                f" · layer{'s' if len(self.layers) > 1 else ''} {spans(self.layers)} · {dtype}",
                 f"  tokens        {shortened(self.tokens)}",
                 f"  scopes        {', '.join(self.scopes)}",
                 f"  completeness  worst relative error {error:.1e} ({scope}, layer {layer}, query {query}"

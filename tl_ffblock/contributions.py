@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tl_ffblock._version import __version__
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Layers, MapOptions, Run, Texts, Tokens, open_run
+from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.weights import is_processed
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.layer.fast.buffers import Buffers
@@ -32,7 +32,7 @@ from tl_ffblock.signatures import spelled_out
 @overload
 def contribution_maps(
     model: Any,
-    input: str,
+    input: str | Ids,
     *,
     layers: Layers = None,
     scopes: Sequence[str] | str | None = None,
@@ -62,7 +62,7 @@ def contribution_maps(
 @spelled_out(MapOptions, DEFAULTS | {"chunk_bytes": None})
 def contribution_maps(
     model: Any,
-    input: str | Texts | Tokens,
+    input: str | Texts | Ids | Tokens,
     *,
     layers: Layers = None,
     scopes: Sequence[str] | str | None = None,
@@ -120,7 +120,7 @@ def contribution_maps(
 
 @overload
 def decompose(
-    model: Any, input: str, *, layer: SupportsIndex, queries: Positions = None, **options: Unpack[CallOptions]
+    model: Any, input: str | Ids, *, layer: SupportsIndex, queries: Positions = None, **options: Unpack[CallOptions]
 ) -> Decomposition: ...
 @overload
 def decompose(
@@ -133,7 +133,7 @@ def decompose(
 @spelled_out(CallOptions, DEFAULTS)
 def decompose(
     model: Any,
-    input: str | Texts | Tokens,
+    input: str | Texts | Ids | Tokens,
     *,
     layer: SupportsIndex,
     queries: Positions = None,

@@ -134,6 +134,19 @@ def test_what_transformer_lens_3_runs_wrongly(ffb: ModuleType, family: str) -> N
         ffb.contribution_maps(tiny.bridge(family), tiny.tokens(family, 5))
 
 
+def test_an_epsilon_that_does_not_run(ffb: ModuleType, bridge_of: Callable[..., Any]) -> None:
+    """StarCoder2's bridge computes its norms with 1e-5, whatever the module says: too little for any tolerance to see."""
+    with pytest.raises(NotImplementedError, match=r"layer 0: ln1 has an epsilon of 1\.1e-05, .* runs it with 1e-05"):
+        ffb.contribution_maps(bridge_of("starcoder2", norm_epsilon=1.1e-5), tiny.tokens("starcoder2", 5))
+    ffb.contribution_maps(bridge_of("starcoder2", norm_epsilon=1e-5), tiny.tokens("starcoder2", 5))
+
+
+def test_bidirectional_gemma_3(ffb: ModuleType, bridge_of: Callable[..., Any]) -> None:
+    """The option is named, not what it does to the pattern."""
+    with pytest.raises(NotImplementedError, match="use_bidirectional_attention=True is not supported"):
+        ffb.contribution_maps(bridge_of("gemma3", use_bidirectional_attention=True), tiny.tokens("gemma3", 5))
+
+
 def test_processed_gpt_oss(ffb: ModuleType) -> None:
     """Its own weight processing makes another model of it (rows of the pattern do not sum to 1); without, it is fine."""
     model = tiny.bridge("gpt_oss")

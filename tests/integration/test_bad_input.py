@@ -48,7 +48,9 @@ def test_empty_texts(ffb: ModuleType, reader: Any, text: str) -> None:
     ("given", "message"),
     [
         ([], "an empty list"),
-        ([1, 2], "a list of int"),
+        ([1, "cat"], "a list of int"),
+        ([True, False], "a list of bool"),
+        ([[1, 2], [3, 4]], "a list of list"),
         ([torch.tensor([1])], "a list of Tensor"),
         (None, "a NoneType"),
         (b"cat", "a bytes"),
@@ -59,7 +61,9 @@ def test_empty_texts(ffb: ModuleType, reader: Any, text: str) -> None:
 )
 def test_things_that_are_neither_text_nor_tokens(ffb: ModuleType, model: Any, given: Any, message: str) -> None:
     """The message says what came and what is expected."""
-    with pytest.raises(ValueError, match=f"input is {message}.*expected a text, a list of texts, or a token tensor"):
+    with pytest.raises(
+        ValueError, match=f"input is {message}.*expected a text, a list of texts, token ids, or a token tensor"
+    ):
         ffb.contribution_maps(model, given)
 
 
@@ -117,6 +121,10 @@ def test_a_text_needs_a_tokenizer(ffb: ModuleType, model: Any) -> None:
         (torch.tensor([0, 1, 2]), r"values \[0, 1, 2\]; expected zeros and ones of the input's shape \(3,\)"),
         (torch.tensor([0.0, -1e9, 0.0]), "expected zeros and ones"),
         (torch.zeros(3), "attention_mask hides every token of sequence 0"),
+        (
+            torch.tensor([1, 0, 1]),
+            r"sequence 0 hides tokens between others \(zeros at positions \[1\]\); expected padding",
+        ),
         (torch.tensor(1), "attention_mask"),
         ([1, 1, 1], "attention_mask"),
     ],
@@ -332,6 +340,17 @@ def test_compatibility_names_alone_are_no_processing(ffb: ModuleType) -> None:
     maps = ffb.contribution_maps(model, tokens)
     assert maps.provenance["weights"] == "raw"
     torch.testing.assert_close(maps["AtbLnFf"], expected["AtbLnFf"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("padding", [[0, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1]], ids=str)
+def test_padded_gpt_1(ffb: ModuleType, padding: list[int]) -> None:
+    """Its bridge forgets with a mask that the model is causal: padding is refused, a mask of ones is none."""
+    model, tokens, mask = tiny.bridge("openai_gpt"), tiny.tokens("openai_gpt", 4)[None], torch.tensor([padding])
+    if all(padding):
+        ffb.contribution_maps(model, tokens, attention_mask=mask)
+        return
+    with pytest.raises(ValueError, match="a padded run of GPT-1 attends to later tokens"):
+        ffb.contribution_maps(model, tokens, attention_mask=mask)
 
 
 # --- modules changed behind the model's back --------------------------------------------------------------------

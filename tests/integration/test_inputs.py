@@ -256,6 +256,47 @@ def test_a_cache_of_a_padded_batch(ffb: ModuleType, model_of: Models, family: st
         same(one, two, {"rtol": 1e-6, "atol": 1e-7})
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("kind", ["cache", "records"])
+def test_a_cache_of_a_padded_batch_without_its_mask(
+    ffb: ModuleType, model_of: Models, family: str, side: str, kind: str
+) -> None:
+    """Padding would be mapped as if it were text: the empty columns of its patterns show it."""
+    model, (_, batch, mask) = model_of(family), padded(family, side)
+    with torch.no_grad(), ffb.capture(model) as records:
+        _, cache = model.run_with_cache(batch, attention_mask=mask)
+    with pytest.raises(ffb.FFBlockError, match=r"in no layer does a token .* Give the attention_mask of that run"):
+        ffb.contribution_maps(model, batch, cache=cache if kind == "cache" else records)
+
+
+def test_edits_of_the_pattern_are_not_taken_for_padding(ffb: ModuleType, model_of: Models) -> None:
+    """In every layer the first token, or a middle one, is hidden from all others: it still attends to itself."""
+    model, tokens = model_of("llama"), tiny.tokens("llama", 6)
+
+    def hide(token: int) -> Callable[..., Tensor]:
+        def edit(pattern: Tensor, hook: Any) -> Tensor:
+            others = torch.arange(6) != token
+            return pattern.masked_fill(others[:, None] & ~others, 0)
+
+        return edit
+
+    for token in (0, 3):
+        hooks = [(f"blocks.{layer}.attn.hook_pattern", hide(token)) for layer in range(model.cfg.n_layers)]
+        with model.hooks(fwd_hooks=hooks):
+            _, cache = model.run_with_cache(tokens[None])
+        maps = ffb.contribution_maps(model, tokens, cache=cache)
+        assert float(maps["Attn"][:, 5, token].max()) == 0
+
+
+def test_token_ids_as_a_list(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """A list of integers is one sequence, as the tensor of them is; numpy's and ranges too."""
+    model, tokens = model_of(family), tiny.tokens(family, 6)
+    expected = ffb.contribution_maps(model, tokens)
+    for ids in (tokens.tolist(), tuple(tokens.tolist()), list(tokens.numpy())):
+        same(ffb.contribution_maps(model, ids), expected, {"rtol": 0, "atol": 0})
+    assert len(ffb.contribution_maps(model, range(5, 9)).tokens) == 4
+
+
 def test_a_cache_of_another_shape_is_refused(ffb: ModuleType, model_of: Models) -> None:
     """The tokens label the map, so they must be the run's."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 6)

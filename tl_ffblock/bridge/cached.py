@@ -108,3 +108,28 @@ def refuse_other_tokens(record: LayerRecord, batch: Batch, cache: Any) -> None:
     cached = getattr(cache, "cache_dict", {}).get("embed.hook_in")
     if cached is not None and not torch.equal(cached.cpu().reshape(batch.tokens.shape), batch.tokens):
         raise InputError("cache is of a run of other tokens than the input: give the input of that run.")
+
+
+def refuse_hidden_padding(model: Model, records: Records) -> None:
+    """Refuse a cache whose patterns are those of a padded run, where no mask says what is padding."""
+    for index in range(next(iter(records.values())).pattern.shape[0]):
+        if all(_shows_padding(record, index) for record in records.values()):
+            raise InputError(
+                f"cache: in no layer does a token of sequence {index} attend to its first or last positions, as in a run of "
+                f"{model.name} with padding. Give the attention_mask of that run."
+            )
+
+
+def _shows_padding(record: LayerRecord, index: int) -> bool:
+    """Whether the first or the last keys of a sequence are seen by no query, as far as the rows asked for tell."""
+    queries = record.queries[index]
+    attended = (record.pattern[index] != 0).any(dim=0)
+    n_keys = attended.shape[1]
+    last_row, first_row = attended[queries == n_keys - 1], attended[queries == 0]
+    if n_keys > 1 and len(last_row) and not attended[:, -1].any():
+        return True  # after the tokens: the last position does not even attend to itself
+    if not len(first_row) or (first_row[0, 0] and not first_row[0, 1:].any()):
+        return False  # the first token attends to itself alone, as in every causal run
+    # Before the tokens: for some k the keys before k are seen by queries before k at most.
+    last_seen = torch.where(attended, queries[:, None], -1).amax(dim=0).cummax(dim=0).values
+    return bool((last_seen[:-1] < torch.arange(1, n_keys, device=queries.device)).any())

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -66,6 +66,8 @@ def prepare(
     Raises:
         InputError: for empty, too long or malformed input.
     """
+    if _is_ids(given):
+        given = torch.tensor([int(token) for token in given])
     if isinstance(given, Tensor):
         batch = _from_tensor(model, given, attention_mask)
         batch = replace(batch, numbers=tuple(range(len(batch.tokens))))
@@ -77,7 +79,7 @@ def prepare(
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
         raise InputError(
-            f"input is {_kind(given)}; expected a text, a list of texts, or a token tensor [pos] or [batch, pos]."
+            f"input is {_kind(given)}; expected a text, a list of texts, token ids, or a token tensor [pos] or [batch, pos]."
         )
     return _in_batches(model, [_from_text(model, text) for text in texts], together=together)
 
@@ -131,7 +133,17 @@ def example_input(model: Model) -> str | Int[Tensor, " pos"]:
 
 def is_single(given: Any) -> bool:
     """Whether the input is one sequence, so that the answer is one result and not a list."""
-    return isinstance(given, str) or (isinstance(given, Tensor) and given.ndim == 1)
+    return isinstance(given, str) or _is_ids(given) or (isinstance(given, Tensor) and given.ndim == 1)
+
+
+def _is_ids(given: Any) -> bool:
+    """Whether it is a list of integers: the token ids of one sequence."""
+    return (
+        isinstance(given, Sequence)
+        and not isinstance(given, (str, bytes, bytearray))
+        and bool(given)
+        and all(isinstance(token, SupportsIndex) and not isinstance(token, (bool, Tensor)) for token in given)
+    )
 
 
 def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
@@ -218,9 +230,29 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
             f"and ones of the input's shape {tuple(tokens.shape)}."
         )
     mask = mask.bool()
+    _refuse_masks(model, mask)
+    return Batch(_checked(model, batch), None if mask.all() else mask)
+
+
+def _refuse_masks(model: Model, mask: Bool[Tensor, "batch pos"]) -> None:
+    """Refuse masks that are no padding, and padding that TransformerLens does not hide."""
     if not mask.any(dim=1).all():
         raise InputError(f"attention_mask hides every token of sequence {int((~mask.any(dim=1)).nonzero()[0])}.")
-    return Batch(_checked(model, batch), None if mask.all() else mask)
+    before = torch.nn.functional.pad(mask, (1, 0))[:, :-1]
+    starts = (mask & ~before).sum(dim=1)
+    if (starts > 1).any():
+        index = int((starts > 1).nonzero()[0])
+        holes = (~mask[index]).nonzero()[:, 0].tolist()
+        raise InputError(
+            f"attention_mask of sequence {index} hides tokens between others (zeros at positions {holes[:8]}); expected padding "
+            "before or after one run of ones. TransformerLens would number the positions of what is left anew, Hugging Face "
+            "would not. Leave those tokens out, or cut their edges of attention with hooks."
+        )
+    if model.family.name == "GPT" and not mask.all():
+        raise InputError(
+            "attention_mask: a padded run of GPT-1 attends to later tokens in TransformerLens, so it is another run than that of "
+            "each sequence alone. Give the sequences one by one, without padding."
+        )
 
 
 def _with_types(model: Model, batch: Batch, token_type_ids: Tensor) -> Batch:

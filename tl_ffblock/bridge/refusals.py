@@ -109,6 +109,7 @@ def _reasons(model: Any, architecture: str) -> Iterator[str]:
             f"{architecture} as a HookedTransformer is not supported: its clamped experts are of no known form there. A "
             "TransformerBridge of it is, on TransformerLens 4."
         )
+    yield from _unused_epsilons(model, architecture)
     if _processed_sinks(model):
         yield (
             f"{architecture} has attention sinks, and its weights were processed: folding b_V into b_O takes rows of the "
@@ -138,6 +139,22 @@ def _reasons_of_block(block: Any) -> Iterator[str]:
     quantised = _quantised(block)
     if quantised:
         yield f"{quantised}: quantised weights cannot be read exactly. Load the model in bfloat16, float16 or float32."
+
+
+def _unused_epsilons(model: Any, architecture: str) -> Iterator[str]:
+    """Norms that a bridge computes itself, with the epsilon of its own configuration in place of the module's."""
+    for layer, block in enumerate(model.blocks):
+        for name, norm in block.named_children():
+            if getattr(norm, "use_native_layernorm_autograd", True) or getattr(
+                norm.config, "layer_norm_folding", False
+            ):
+                continue  # Hugging Face's module runs, or this is no norm
+            epsilon, runs = getattr(norm.original_component, "eps", None), getattr(norm.config, "eps", None)
+            if epsilon is not None and epsilon != runs:
+                yield (
+                    f"{architecture}, layer {layer}: {name} has an epsilon of {epsilon:g}, and TransformerLens runs it with "
+                    f"{runs:g}, so what runs is another model than Hugging Face's."
+                )
 
 
 def _quantised(block: Any) -> str | None:

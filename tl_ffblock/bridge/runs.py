@@ -22,7 +22,7 @@ from jaxtyping import Float, Int, Integer, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.assembly import CaptureSpec, ExtraSite
-from tl_ffblock.bridge.cached import records_of_cache, refuse_other_run, refuse_other_tokens
+from tl_ffblock.bridge.cached import records_of_cache, refuse_hidden_padding, refuse_other_run, refuse_other_tokens
 from tl_ffblock.bridge.capture import capture
 from tl_ffblock.bridge.collector import Records
 from tl_ffblock.bridge.inputs import Batch, forward, is_single, label, prepare
@@ -37,6 +37,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
 
 Texts: TypeAlias = list[str] | tuple[str, ...]
+Ids: TypeAlias = Sequence[int]
 Tokens: TypeAlias = Integer[Tensor, "*batch pos"]
 Layers: TypeAlias = Sequence[int] | int | None
 Hooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
@@ -137,6 +138,8 @@ class Run:
         if self.cache is not None:
             records = self.cache if isinstance(self.cache, Records) else records_of_cache(self.model, spec, self.cache)
             refuse_other_run(self.model, records, self.settings)
+            if batch.mask is None:
+                refuse_hidden_padding(self.model, records)
             for layer in self.layers:
                 refuse_other_tokens(records[layer], batch, self.cache)
                 handle(records[layer])
@@ -197,7 +200,7 @@ class _NothingMoreToRead(Exception):  # noqa: N818 - no error
 
 def open_run(
     model: Any,
-    input: str | Sequence[str] | Tokens,
+    input: str | Sequence[str] | Ids | Tokens,
     *,
     layers: Layers = None,
     queries: Positions = None,
@@ -209,7 +212,7 @@ def open_run(
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        input: A text, a list of texts, or token ids [pos] or [batch, pos].
+        input: A text, a list of texts, or token ids: a list, or a tensor [pos] or [batch, pos].
         layers: Layer numbers, negative ones from the end; None means all, with records as `cache` those they hold.
         queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
         extra: Further tensors for the records: "query" and "key" vectors of attention.

@@ -50,7 +50,7 @@ def settings_of(model: Model, options: _AllOptions) -> Settings:
     if is_processed(model):
         warnings.warn(
             f"{model.name} has processed weights (folded norms or centred weights): these maps are of the processed model, "
-            "whose norms differ by up to 13 % from the original's. Load it without processing: TransformerBridge without "
+            "whose norms differ by up to a fifth from the original's. Load it without processing: TransformerBridge without "
             "enable_compatibility_mode(), or HookedTransformer.from_pretrained_no_processing.",
             ProcessedWeightsWarning,
             stacklevel=4,

@@ -186,7 +186,7 @@ def _activation(model: Model, layer: int) -> Activation:
     block = model.hooked.blocks[layer]
     where = f"layer {layer}"
     if model.api != "TransformerBridge":
-        return recognise(block.mlp.act_fn, where)
+        return recognise(block.mlp.act_fn, f"{where}, act_fn={model.hooked.cfg.act_fn!r}")
     owners = [getattr(block.mlp, "original_component", None)]
     original = getattr(block, "original_component", None)
     owners += [getattr(original, "intermediate", None), original]

@@ -248,21 +248,21 @@ def recognise(function: Elementwise, where: str) -> Activation:
         UnsupportedModelError: if the function is not elementwise (its output at one neuron depends
             on another), since its path integral is another one then.
     """
+    name = getattr(function, "__name__", type(function).__name__)
     grid = torch.linspace(-12, 12, 241, dtype=torch.float64)
     try:
         values = function(grid.clone())
         alone = torch.stack([function(x.clone().reshape(1)) for x in grid]).reshape(-1)
     except Exception as error:
         raise UnsupportedModelError(
-            f"{where}: the activation {function!r} cannot be evaluated on its own: {error}"
+            f"{where}: the activation {name} cannot be evaluated on its own: {error}"
         ) from error
     if values.shape != grid.shape or not torch.allclose(values, alone, atol=1e-6):
         raise UnsupportedModelError(
-            f"{where}: the activation {function!r} is not elementwise, its Integrated Gradients have no closed form. "
+            f"{where}: the activation {name} is not elementwise, its Integrated Gradients have no closed form. "
             f"Supported: any elementwise activation ({', '.join(a.name for a in KNOWN)} in closed form)."
         )
     for activation in KNOWN:
         if torch.allclose(values.double(), activation(grid), rtol=0, atol=1e-6):
             return activation
-    name = getattr(function, "__name__", type(function).__name__)
     return Activation(name, function)

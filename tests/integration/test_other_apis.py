@@ -62,6 +62,52 @@ def test_edits_become_the_remainder(ffb: ModuleType, family: str) -> None:
     assert part.remainder(scope).norm() > 0.1
 
 
+SWITCHES = ["set_use_split_qkv_input", "set_use_attn_in", "set_use_attn_result", "set_use_hook_mlp_in"]
+
+
+def _switched(family: str, switch: str, api: str) -> Any:
+    model = tiny.bridge(family) if api == "bridge" else _hooked(family)
+    if api == "bridge" and not hasattr(model, switch):
+        pytest.skip(f"this bridge has no {switch}")
+    getattr(model, switch)(True)
+    return model
+
+
+@pytest.mark.parametrize("api", ["bridge", "hooked"])
+@pytest.mark.parametrize("switch", SWITCHES)
+@pytest.mark.parametrize("family", ["gpt2", "gpt_neox"])
+@pytest.mark.parametrize("from_cache", [False, True], ids=["run", "cache"])
+def test_switches_of_path_patching(ffb: ModuleType, family: str, switch: str, api: str, from_cache: bool) -> None:
+    """Inputs and results of single heads at HookPoints of their own change no map."""
+    model, tokens = _switched(family, switch, api), tiny.tokens(family, 7)
+    expected = ffb.contribution_maps(tiny.bridge(family) if api == "bridge" else _hooked(family), tokens)
+    cache = model.run_with_cache(tokens[None])[1] if from_cache else None
+    maps = ffb.contribution_maps(model, tokens, cache=cache)
+    for scope in expected.scopes:
+        torch.testing.assert_close(maps[scope], expected[scope], rtol=1e-4, atol=1e-4)
+    assert float(maps.remainder["AtbLnFfResLn", 0].max()) < 1e-4
+
+
+@pytest.mark.parametrize(("switch", "point"), [(SWITCHES[0], "hook_q_input"), (SWITCHES[1], "hook_attn_in")])
+@pytest.mark.parametrize("heads", [slice(2, 3), slice(None)], ids=["one head", "all heads"])
+def test_an_edit_of_heads_inputs_is_a_remainder(ffb: ModuleType, switch: str, point: str, heads: slice) -> None:
+    """Path patching in layer 1 leaves layer 0 as it was, but for what layer 1's norm made of the heads' own inputs."""
+    model, tokens = _switched("gpt2", switch, "hooked"), tiny.tokens("gpt2", 7)
+
+    def edit(tensor: torch.Tensor, hook: Any) -> torch.Tensor:
+        tensor = tensor.clone()
+        tensor[:, :, heads] += torch.linspace(-1, 1, tensor.shape[-1])
+        return tensor
+
+    clean, edited = (ffb.contribution_maps(model, tokens, fwd_hooks=h) for h in ([], [(f"blocks.1.{point}", edit)]))
+    for scope in clean.scopes:
+        torch.testing.assert_close(edited[scope, 0], clean[scope, 0], rtol=1e-4, atol=1e-5)
+        touched = scope == "AtbLnFfResLn"
+        assert bool((edited.remainder[scope, 0] > 0.01).all()) == touched
+    assert not torch.allclose(edited["Attn", 1], clean["Attn", 1], rtol=1e-2)
+    assert edited.worst_completeness()[0] < COMPLETE_FLOAT32
+
+
 def test_processed_hooked_transformer_is_warned_about(ffb: ModuleType) -> None:
     """`fold_ln` and `center_writing_weights` make another model of it."""
     model = _hooked("gpt2")

@@ -105,6 +105,18 @@ def _routing(model: Model, layer: int, tensors: Mapping[str, Tensor]) -> Tensor 
     return routing if "shared" not in tensors else torch.cat([routing, tensors["shared"].sigmoid()], dim=-1)
 
 
+def one_for_all_heads(site: str, tensor: Tensor) -> Tensor:
+    """What a norm makes of copies of its input, one for each head, as a single [batch pos d]; other sites as they are.
+
+    HookedTransformer hands each head a copy where `use_split_qkv_input` or `use_attn_in` is set. The copies are equal
+    unless a hook edits a head's: then it is their mean, and the edit's effect is in the remainder.
+    """
+    if tensor.ndim != 4 or not site.startswith("whole."):
+        return tensor
+    first = tensor[:, :, 0]
+    return first if bool((tensor == first[:, :, None]).all()) else tensor.mean(dim=2)
+
+
 def select_rows(site: str, tensor: Tensor, rows: Tensor | None, size: tuple[int, int], *, copy: bool = True) -> Tensor:
     """The rows asked for; `copy` makes it a tensor that no later in-place edit can reach."""
     if site in ("value", "key"):

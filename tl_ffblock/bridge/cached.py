@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tl_ffblock.bridge.assembly import CaptureSpec, make_record, select_rows
+from tl_ffblock.bridge.assembly import CaptureSpec, make_record, one_for_all_heads, select_rows
 from tl_ffblock.bridge.collector import Records, hook_point
 from tl_ffblock.bridge.inputs import Batch
 from tl_ffblock.bridge.model import Model
@@ -43,6 +43,7 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
                 "model is run once more."
             )
         with_batch = {site: t if getattr(cache, "has_batch_dim", True) else t[None] for site, t in present.items()}
+        with_batch = {site: one_for_all_heads(site, tensor) for site, tensor in with_batch.items()}
         _refuse_unused_pattern(model, cached, layer, with_batch)
         batch, positions = with_batch["resid_pre"].shape[:2]
         chosen = {site: select_rows(site, tensor, spec.rows, (batch, positions)) for site, tensor in with_batch.items()}

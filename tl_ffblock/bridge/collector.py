@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from tl_ffblock.bridge.assembly import CaptureSpec, make_record, select_rows
+from tl_ffblock.bridge.assembly import CaptureSpec, make_record, one_for_all_heads, select_rows
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import site_names
 from tl_ffblock.bridge.taps import Tap, Watch
@@ -117,8 +117,9 @@ class _LayerCollector:
         after_use = site == "pattern" and self._attended
         if after_use:
             tensor = tensor.clone() if self._used_pattern is None else self._used_pattern
+        given, tensor = tensor, one_for_all_heads(site, tensor)
         batch, positions = (tensor if site == "resid_pre" else self._tensors["resid_pre"]).shape[:2]
-        on_the_way = tensor.requires_grad and self._spec.rows is None and not after_use
+        on_the_way = tensor is given and tensor.requires_grad and self._spec.rows is None and not after_use
         self._tensors[site] = kept = select_rows(site, tensor, self._spec.rows, (batch, positions), copy=not on_the_way)
         onward = kept.reshape(tensor.shape).clone() if on_the_way else None
         self._pending[self.layer] = set(self.names) - set(self._tensors)
@@ -216,7 +217,8 @@ def hook_point(model: Model, name: str) -> Any:
 def _hook_points_of(model: Model, layer: int) -> list[Any]:
     """Every HookPoint between the layer's input and the next norm's output."""
     own, following = f"blocks.{layer}.", f"blocks.{layer + 1}."
-    prefixes = (own, f"{following}ln1.", f"{following}hook_in", f"{following}hook_resid_pre", "ln_final.")
+    read_by_norm = ("ln1.", "hook_in", "hook_resid_pre", "hook_attn_in", "hook_q_input")  # of heads, queries come first
+    prefixes = (own, "ln_final.", *(following + name for name in read_by_norm))
     inputs = (f"{own}hook_in", f"{own}hook_resid_pre")
     points = (p for name, p in model.hook_points.items() if name.startswith(prefixes) and name not in inputs)
     return list({id(point): point for point in points}.values())

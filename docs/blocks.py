@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs import cost
+from docs import cost, rooms
 from docs.results import causal_tables, findings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": cost.BLOCKS,
+    "tl_ffblock/README.md": rooms.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,
     "docs/results/causal_validation.md": causal_tables.BLOCKS,
 }

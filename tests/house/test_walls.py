@@ -33,6 +33,11 @@ def leaks(source: Source) -> list[str]:
     return found
 
 
+def test_hook_names_and_the_hooked_model_stay_in_the_bridge(sources: list[Source]) -> None:
+    """Another way to run models would be another bridge, and no other room would change."""
+    assert [leak for source in sources if source.room != "bridge" for leak in leaks(source)] == []
+
+
 @pytest.mark.parametrize(
     ("text", "leaking"),
     [

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from tl_ffblock.bridge.assembly import CaptureSpec, make_record, one_for_all_heads, select_rows
 from tl_ffblock.bridge.collector import Records, hook_point
-from tl_ffblock.bridge.inputs import Batch
+from tl_ffblock.bridge.inputs import Batch, at_model
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.probe import probe
 from tl_ffblock.bridge.selfcheck import identities
@@ -19,6 +20,12 @@ from tl_ffblock.layer.settings import Settings
 
 _ROUGHLY = 0.05
 """Relative error up to which a cached tensor follows from the weights, in any dtype; that of another model's is about 1."""
+
+
+def cache_of(model: Model, tokens: Int[Tensor, " pos"]) -> Any:
+    """What TransformerLens keeps of a run of one sequence: its `ActivationCache`."""
+    with torch.no_grad():
+        return model.hooked.run_with_cache(at_model(model, tokens[None]))[1]
 
 
 def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:

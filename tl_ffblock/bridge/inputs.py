@@ -102,23 +102,6 @@ def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
     return batch.tokens[0]
 
 
-def first_token(model: Any, word: str | int) -> int:
-    """The id of a text's first token, without any marks of a sequence's begin; an id as it is.
-
-    Raises:
-        InputError: if there is no tokenizer to read a text, or the text has no tokens.
-    """
-    if isinstance(word, int):
-        return word
-    tokenizer = getattr(model.hooked if isinstance(model, Model) else model, "tokenizer", None)
-    if tokenizer is None:
-        raise InputError(f"the model has no tokenizer to read {word!r}: give token ids.")
-    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
-    if not ids:
-        raise InputError(f"{word!r} has no tokens.")
-    return int(ids[0])
-
-
 def example_input(model: Model) -> str | Int[Tensor, " pos"]:
     """Something to try a model on: a sentence, or drawn ids where there is no tokenizer."""
     if getattr(model.hooked, "tokenizer", None) is not None:

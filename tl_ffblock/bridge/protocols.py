@@ -82,6 +82,10 @@ class HookedModel(Protocol):
         """`run_with_hooks(tokens, fwd_hooks=...)`: one run with callbacks."""
 
     @property
+    def run_with_cache(self) -> Callable[..., Any]:
+        """`run_with_cache(tokens)`: logits and everything that passed HookPoints."""
+
+    @property
     def parameters(self) -> Callable[[], Iterator[nn.Parameter]]:
         """All parameters."""
 

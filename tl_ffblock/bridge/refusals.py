@@ -70,6 +70,34 @@ def _reasons(model: Any, architecture: str) -> Iterator[str]:
         yield f"{architecture} has no list of blocks: no known block form. Supported are {supported()}."
     for layer, block in enumerate(model.blocks):
         yield from (f"{architecture}, layer {layer}: {reason}" for reason in _reasons_of_block(block))
+    yield from _reasons_of_options(config, architecture)
+    for family in FAMILIES:
+        if architecture in family.architectures and family.needs and not getattr(model.cfg, family.needs, False):
+            yield (
+                f"{architecture}: this TransformerLens does not know {family.needs} and runs another model than Hugging "
+                "Face does (its residual stream differs by more than its own size). TransformerLens 4.3 runs it rightly."
+            )
+    if any(parameter.is_meta for parameter in model.parameters()):
+        yield (
+            f"{architecture} has weights on no device (offloaded by accelerate): they cannot be read. Give device_map "
+            "devices that hold the whole model."
+        )
+    if getattr(model.cfg, "use_attention_sinks", False) and hasattr(model.blocks[0].mlp, "experts"):
+        yield (
+            f"{architecture} as a HookedTransformer is not supported: its clamped experts are of no known form there. A "
+            "TransformerBridge of it is, on TransformerLens 4."
+        )
+    yield from _unused_epsilons(model, architecture)
+    if _processed_sinks(model):
+        yield (
+            f"{architecture} has attention sinks, and its weights were processed: folding b_V into b_O takes rows of the "
+            "pattern to sum to 1, so what ran is no longer the model (log-probabilities off by 0.8). Leave out "
+            "enable_compatibility_mode(), or give it no_processing=True."
+        )
+
+
+def _reasons_of_options(config: Any, architecture: str) -> Iterator[str]:
+    """Options of a Hugging Face configuration that make another model than the family's."""
     if architecture.startswith("OPT") and getattr(config, "do_layer_norm_before", True) is False:
         yield (
             "OPT with do_layer_norm_before=False (OPT-350m) is Post-LN, which TransformerLens cannot run with hooks. "
@@ -91,31 +119,8 @@ def _reasons(model: Any, architecture: str) -> Iterator[str]:
             "Falcon with new_decoder_architecture=True (40B, 180B, Falcon-2) is not supported: TransformerLens splits its "
             "queries, keys and values wrongly, so what runs is not Falcon. Falcon-7B and Falcon-RW are supported."
         )
-    for family in FAMILIES:
-        if architecture in family.architectures and family.needs and not getattr(model.cfg, family.needs, False):
-            yield (
-                f"{architecture}: this TransformerLens does not know {family.needs} and runs another model than Hugging "
-                "Face does (its residual stream differs by more than its own size). TransformerLens 4.3 runs it rightly."
-            )
     if getattr(config, "is_decoder", False) and architecture.startswith(("Bert", "Roberta")):
         yield f"{architecture} with is_decoder=True is not supported: expected the bidirectional encoder."
-    if any(parameter.is_meta for parameter in model.parameters()):
-        yield (
-            f"{architecture} has weights on no device (offloaded by accelerate): they cannot be read. Give device_map "
-            "devices that hold the whole model."
-        )
-    if getattr(model.cfg, "use_attention_sinks", False) and hasattr(model.blocks[0].mlp, "experts"):
-        yield (
-            f"{architecture} as a HookedTransformer is not supported: its clamped experts are of no known form there. A "
-            "TransformerBridge of it is, on TransformerLens 4."
-        )
-    yield from _unused_epsilons(model, architecture)
-    if _processed_sinks(model):
-        yield (
-            f"{architecture} has attention sinks, and its weights were processed: folding b_V into b_O takes rows of the "
-            "pattern to sum to 1, so what ran is no longer the model (log-probabilities off by 0.8). Leave out "
-            "enable_compatibility_mode(), or give it no_processing=True."
-        )
 
 
 def _reasons_of_block(block: Any) -> Iterator[str]:

@@ -7,7 +7,7 @@ else, so what follows is the model's own answer. All parts and the bias taken ou
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, SupportsIndex, TypeAlias, TypedDict, Unpack
 
 import torch
@@ -232,9 +232,8 @@ class Contributions:
             layer, *rest = (int(number) for number in index)
             at = dict(zip(names, rest, strict=True))
             query, key, head = (at.get(axis) for axis in ("query", "key", "head"))
-            if donor is None:
-                return self.subtract(layer, scope, query=query, key=key, head=head)[1](activation)
-            return self.replace(donor, layer, scope, query=query, key=key, head=head)[1](activation)
+            edit = self.subtract if donor is None else partial(self.replace, donor)
+            return edit(layer, scope, query=query, key=key, head=head)[1](activation)
 
         return setter
 

@@ -11,7 +11,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import first_token
+from tl_ffblock.bridge.token_spans import first_token
 from tl_ffblock.errors import InputError
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack, overload
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import at_model, one_sequence
+from tl_ffblock.bridge.cached import cache_of
+from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Layers, Tokens
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions
@@ -119,8 +119,7 @@ def patched_maps(
             "a run at the same position of the other. Use prompts of equally many tokens."
         )
     if callable(fwd_hooks):
-        with torch.no_grad():
-            fwd_hooks = fwd_hooks(model.run_with_cache(at_model(known, clean_tokens[None]))[1])
+        fwd_hooks = fwd_hooks(cache_of(known, clean_tokens))
 
     def maps(tokens: Int[Tensor, " pos"], hooks: Hooks) -> ContributionMaps:
         return contribution_maps(

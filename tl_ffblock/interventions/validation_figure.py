@@ -48,7 +48,7 @@ def draw(result: "CausalValidation", cells: "CellChoice") -> "Figure":
             panel.plot([low, high], [row, row], color=colour, linewidth=2)
             panel.plot(value, row, "o", color=colour)
         panel.axvline(0, color="0.7", linewidth=1, zorder=0)
-        panel.set_title(effect if effect == KNOCKOUT else f"removed: {effect}")
+        panel.set_title(effect if effect == KNOCKOUT else f"removed: {effect}", fontsize=8)
         panel.tick_params(labelbottom=True)
     panels[0].set_yticks(range(len(result.predictors)), result.predictors)
     panels[0].invert_yaxis()

@@ -123,3 +123,15 @@ def test_wrong_paths_are_refused_before_torch_is_imported(tmp_path: Path) -> Non
         command = [sys.executable, "-c", program, data, out]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout == "2 False\n" and says in done.stderr
+
+
+def test_an_interrupted_run_says_how_it_goes_on(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C loses nothing that was computed; the status is that of a program that was interrupted."""
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tl_ffblock.cli.run.run_studies", interrupted)
+    found = answer("bypass")
+    assert found.status == 130
+    assert found.lines[0] == "what was computed is kept; run the same command again to continue"

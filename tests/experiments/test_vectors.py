@@ -51,7 +51,7 @@ def test_norms_of_feed_forward_and_bypass(family: str, loaded: Callable[[str], A
 def test_outliers_against_the_next_gain(family: str, loaded: Callable[[str], Any]) -> None:
     """Mean absolute values of FF's output by dimension, the weight of the norm behind it, and their correlation."""
     hooked, model = loaded(family), identify(loaded(family))
-    study = Outliers(CONFIG, facts_of(model), OutliersOptions(ignored_dimensions=0))
+    study = Outliers(CONFIG, facts_of(model), OutliersOptions(ignored_dimensions=0.0))
     (observation,) = observe(model, [tokenised(IDS)], ())
     tables = tables_of_shards(study, [observation])
     blocks = hooked.blocks

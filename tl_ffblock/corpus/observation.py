@@ -7,7 +7,7 @@ the run.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Int
@@ -22,6 +22,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.results.maps import ContributionMaps
 
 
+@runtime_checkable
 class Source(Protocol):
     """Gives maps and records of sequences by their place in a batch."""
 

@@ -1,7 +1,7 @@
 """Studies and a config -> a finished folder: cut, guard, compute what is missing, write the outputs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,9 @@ def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None)
     require_for(config)
     require([package for spec in specs for package in spec.study_class.packages])
     shards = cut_into_shards(config)
-    here = replace(config, device="cpu") if config.engine == "ray" else config
-    worker = Worker(config, specs, load_model(here.model, device=here.device) if model is None else model)
+    if model is None:  # with Ray this process only guards the folder, and leaves the GPUs to the workers
+        model = load_model(config.model, device="cpu" if config.engine == "ray" else config.device)
+    worker = Worker(config, specs, model)
     mark = fingerprint(config, specs, worker.weights, shards)
     store = Store(config.folder, mark, shards.whole_shards_of)
     done = sum(shards.size(shard) for shard in store.verify())

@@ -1,10 +1,11 @@
 """What statistics read of a shard."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 
+@runtime_checkable
 class ShardArrays(Protocol):
     """The arrays of a shard by name, as a whole or some rows of one."""
 

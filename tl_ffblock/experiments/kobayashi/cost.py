@@ -8,9 +8,9 @@ beside them, so that tables of several runs can be joined.
 
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -62,13 +62,11 @@ class Cost(MomentsStudy):
             if length > longest:
                 continue
             batch = prepare(observed.model, ids[:length], None)[0]
-            seconds[row, 0] = _timed(lambda batch=batch: forward(observed.model, batch))
-            seconds[row, 1] = _timed(lambda batch=batch: contribution_maps(observed.model, batch.tokens[0]))
+            seconds[row, 0] = _timed(partial(forward, observed.model, batch))
+            seconds[row, 1] = _timed(partial(contribution_maps, observed.model, batch.tokens[0]))
             memory[row] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
             if length <= self.options.captum_length:
-                seconds[row, 2] = _timed(
-                    lambda batch=batch: contribution_maps(observed.model, batch.tokens[0], method="captum")
-                )
+                seconds[row, 2] = _timed(partial(contribution_maps, observed.model, batch.tokens[0], method="captum"))
         size = np.array(astuple(model_sizes(observed.model)), dtype=np.float64)
         return {
             "seconds": Moments.of(seconds[None]),
@@ -112,7 +110,7 @@ class Cost(MomentsStudy):
         return {"time": figure}
 
 
-def _timed(work: Any) -> float:
+def _timed(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     with torch.no_grad():
         work()

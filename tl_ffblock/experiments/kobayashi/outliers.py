@@ -10,7 +10,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,9 @@ from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import decompose_record
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 QUERIES = 32
 """Rows decomposed at a time."""
@@ -171,7 +174,7 @@ def _without(squares: Tensor, left_out: Tensor) -> Tensor:
     return squares[..., keep].sum(dim=-1)
 
 
-def _scatter(dimensions: pd.DataFrame, correlation: pd.DataFrame) -> Any:
+def _scatter(dimensions: pd.DataFrame, correlation: pd.DataFrame) -> "Figure":
     """Value against gain in the layers of the strongest negative and of the weakest correlation."""
     output = correlation.query("of == 'output'").set_index("layer")["spearman"]
     layers = [int(output.fillna(1).idxmin()), int(output.fillna(-1).idxmax())]

@@ -79,19 +79,22 @@ class ShapleyWalk(LayerWalk):
         return Parts(shared[:, :keys], shared[:, keys] + start @ ff.w_out + ff.b_out)
 
     def _row(self, ff: FeedForward, linear: Parts, gate: Parts | None, query: int) -> Float[Tensor, "player d"]:
-        """The shares at one position; players that bring nothing are left out of the game."""
+        """The shares at one position; players that bring nothing are left out of the game.
+
+        Without a gate the activation reads the linear branch, which then stands in the gate's place.
+        """
         stacked = [torch.cat([p.tokens[query], p.bias[query][None]]) for p in (gate or linear, linear)]
         active = stacked[0].abs().sum(dim=1) + stacked[1].abs().sum(dim=1) > 0
-        pre, other = (s[active] for s in stacked)
+        gated, linear_parts = (players[active] for players in stacked)
 
         def game(coalitions: np.ndarray) -> np.ndarray:
-            chosen = torch.as_tensor(np.asarray(coalitions), dtype=pre.dtype)
-            out = ff.activation.output(chosen @ pre, None if gate is None else chosen @ other)
+            chosen = torch.as_tensor(np.asarray(coalitions), dtype=gated.dtype)
+            out = ff.activation.output(chosen @ gated, None if gate is None else chosen @ linear_parts)
             return (out @ ff.w_out).numpy()
 
         shares = self._values(game, int(active.sum()))
-        row = torch.zeros(len(active), ff.w_out.shape[1], dtype=pre.dtype)
-        row[active] = torch.as_tensor(np.ascontiguousarray(shares), dtype=pre.dtype)
+        row = torch.zeros(len(active), ff.w_out.shape[1], dtype=gated.dtype)
+        row[active] = torch.as_tensor(np.ascontiguousarray(shares), dtype=gated.dtype)
         return row
 
 

@@ -17,7 +17,7 @@ from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOption
 from tl_ffblock.bridge.weights import is_processed
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.layer.fast.buffers import Buffers
-from tl_ffblock.layer.fast.norms import LayerNorms, contribution_norms
+from tl_ffblock.layer.fast.norms import LayerNorms, norms_of_sequences
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import select_scopes
@@ -218,10 +218,14 @@ class MapTables:
     def __call__(self, records: Mapping[int, LayerRecord]) -> None:
         """One layer: its norms are certified and kept, the records are not."""
         run = self.run
-        for number, record in records.items():
-            norms = contribution_norms(
-                record, run.settings, self.scopes, buffers=self._buffers, products=run.model.memory.products
-            )
+        of_all = norms_of_sequences(
+            list(records.values()),
+            run.settings,
+            self.scopes,
+            buffers=self._buffers,
+            products=run.model.memory.products,
+        )
+        for (number, record), norms in zip(records.items(), of_all, strict=True):
             certify(run.model, record, norms.completeness, run.settings)
             self._keep(number, record.layer, norms)
         if self._progress is not None:

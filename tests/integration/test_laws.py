@@ -171,7 +171,9 @@ def test_groups_and_tiles_change_nothing(
 ) -> None:
     """In small pieces as of long sequences, and in tall tiles as on a GPU: the same norms."""
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, 7)
-    small = Buffers(Budget(group_bytes=group_bytes, row_bytes=ON_CPU.row_bytes, tile_pairs=tile_pairs))
+    small = Buffers(
+        Budget(group_bytes=group_bytes, row_bytes=ON_CPU.row_bytes, sequence_bytes=1, tile_pairs=tile_pairs)
+    )
     with ffb.capture(model, layers=[0, 1]) as records, torch.no_grad():
         model(tokens[None])
     for layer in (0, 1):

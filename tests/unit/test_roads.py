@@ -141,6 +141,38 @@ def test_shared_buffers_change_no_number(make_record: Callable[..., Any], group_
             torch.testing.assert_close(norms.values[scope], expected.values[scope], rtol=1e-5, atol=1e-6)
 
 
+SIZES = [9, 6, 9, 9, 6]
+"""Tokens of some sequences, lengths mixed."""
+
+
+@pytest.mark.parametrize("dtype", ROADS, ids=str)
+@pytest.mark.parametrize("rows", [None, [-1], [2, 5]], ids=str)
+@pytest.mark.parametrize("room", ["room for all", "two together", "a pair at a time"])
+def test_sequences_together_are_sequences_alone(
+    make_record: Callable[..., Any], layer: dict, rows: list[int] | None, room: str, dtype: torch.dtype
+) -> None:
+    """Sequences of a layer, those of equal length worked on together, give the norms of each alone, in the order given."""
+    from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers
+    from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_sequences
+    from tl_ffblock.layer.settings import Settings
+
+    records = [make_record(n=n, seed=seed, dtype=dtype, **layer) for seed, n in enumerate(SIZES)]
+    records = [dataclasses.replace(record, block=records[0].block) for record in records]
+    if rows is not None:
+        records = [record.rows(torch.tensor([row % len(record.queries) for row in rows])) for record in records]
+    bytes_of_two = 2 * len(records[0].queries) * 20 * (1 + layer.get("gated", False)) * records[0].value.element_size()
+    sizes = {"sequence_bytes": bytes_of_two} if room == "two together" else {}
+    settings = Settings(chunk_bytes=1 if room == "a pair at a time" else None)
+    scopes = tuple(records[0].whole)
+    together = norms_of_sequences(records, settings, scopes, buffers=Buffers(dataclasses.replace(ON_CPU, **sizes)))
+    for record, norms in zip(records, together, strict=True):
+        alone = contribution_norms(record, Settings(), scopes)
+        for scope in scopes:
+            _same_rows(norms.values[scope], alone.values[scope], ROADS[dtype])
+            _same_rows(norms.bias[scope][:, None], alone.bias[scope][:, None], ROADS[dtype])
+            torch.testing.assert_close(norms.completeness[scope], alone.completeness[scope], rtol=1e-4, atol=1e-5)
+
+
 def test_a_buffer_is_filled_anew_for_another_owner() -> None:
     """What one owner's `fill` left stays until the key is had by anyone else; other keys, dtypes and sizes stand apart."""
     buffers, like, calls = Buffers(), torch.zeros(1), []

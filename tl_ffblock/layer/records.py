@@ -154,7 +154,8 @@ class LayerRecord:
     queries: Int[Tensor, "*batch query"] = field(metadata=_axes("query"))
     """Positions of the rows."""
     resid_pre: Float[Tensor, "*batch key d"] = field(metadata=_axes("key", "d"))
-    pattern: Float[Tensor, "*batch head query key"] = field(metadata=_axes("head", "query", "key"))
+    pattern: Float[Tensor, "*batch head query own_key"] = field(metadata=_axes("head", "query", "key"))
+    """Over the keys of a query's own sequence, which are all there are unless sequences lie below each other."""
     value: Float[Tensor, "*batch key kv_head d_head"] = field(metadata=_axes("key", "kv_head", "d_head"))
     pre: Float[Tensor, "*batch query d_mlp"] | None = field(metadata=_axes("query", "d_mlp"))
     """Pre-activation (of the gate where there is one)."""
@@ -211,6 +212,28 @@ class LayerRecord:
         keep = keep.to(weights.device)
         real = record._cut({"query": torch.isin(record.queries, keep), "key": keep})
         return replace(real, queries=torch.searchsorted(keep, real.queries))
+
+    @classmethod
+    def below_each_other(cls, records: Sequence["LayerRecord"]) -> "LayerRecord":
+        """Equally long sequences of one layer as one record, whose rows and keys are those of the first, then of the second, ...
+
+        A pattern's row is over the keys of its own sequence; queries count over all keys.
+        """
+        first = records[0]
+        if len(records) == 1:
+            return first
+        changed: dict[str, Any] = {}
+        for name, axes in _AXES.items():
+            held = [getattr(record, name) for record in records]
+            axis = 1 if axes[0] == "head" else 0
+            if isinstance(held[0], Mapping):
+                changed[name] = {scope: torch.cat([tensors[scope] for tensors in held]) for scope in held[0]}
+            elif held[0] is not None:
+                changed[name] = torch.cat(held, dim=axis)
+        n_keys = len(first.resid_pre)
+        offsets = n_keys * torch.arange(len(records), device=first.queries.device)
+        changed["queries"] = (torch.stack([record.queries for record in records]) + offsets[:, None]).flatten()
+        return replace(first, **changed)
 
     def rows(self, chosen: slice | Bool[Tensor, " query"] | Int[Tensor, " chosen"]) -> "LayerRecord":
         """The same sequence with some of its queries only."""

@@ -12,6 +12,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from tl_ffblock.layer.records import FeedForward, LayerRecord
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -21,13 +23,31 @@ class Budget:
     """What the heads' pre-activations of one group of source tokens may occupy."""
     row_bytes: int
     """What the packed rows may occupy, where `Settings.chunk_bytes` leaves it open."""
+    sequence_bytes: int
+    """What the coefficients of sequences that are worked on together may occupy: they are read once a source token."""
     tile_pairs: int
     """How many pairs are work enough for one call of a kernel. A causal layer's tile of several source tokens also
     holds pairs that cannot be reached, so its tiles grow in that direction only up to here."""
 
+    def sequences(self, record: LayerRecord, chunk_bytes: int | None = None) -> int:
+        """How many sequences like this one to work on at a time; `chunk_bytes` as in `Settings`."""
+        ff = record.block.feed_forward
+        if not isinstance(ff, FeedForward):
+            return 1
+        number = ff.w_in.element_size()
+        bytes_a_row = (1 if ff.w_gate is None else 2) * ff.w_in.shape[1] * number
+        bytes_a_key = record.block.attention.w_o.shape[0] * bytes_a_row
+        bytes_a_pair = bytes_a_row + 2 * ff.w_in.shape[0] * number
+        fitting = (
+            self.sequence_bytes // (len(record.queries) * bytes_a_row),
+            self.group_bytes // bytes_a_key,
+            (chunk_bytes or self.row_bytes) // bytes_a_pair,
+        )
+        return max(1, min(fitting))
 
-ON_CPU = Budget(group_bytes=16 * 2**20, row_bytes=24 * 2**20, tile_pairs=64)
-ON_GPU = Budget(group_bytes=512 * 2**20, row_bytes=2**30, tile_pairs=4096)
+
+ON_CPU = Budget(group_bytes=16 * 2**20, row_bytes=24 * 2**20, sequence_bytes=8 * 2**20, tile_pairs=64)
+ON_GPU = Budget(group_bytes=512 * 2**20, row_bytes=2**30, sequence_bytes=512 * 2**20, tile_pairs=4096)
 
 _Key: TypeAlias = tuple[Hashable, torch.dtype, torch.device]
 

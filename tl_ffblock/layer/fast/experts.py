@@ -43,7 +43,7 @@ class Branch:
     product: Float[Tensor, "head d_head d_mlp"] | None
     """The head product with W, where it pays."""
 
-    def heads(self, tile: Tile, norms: tuple[NormName, ...]) -> Float[Tensor, "key head d_mlp"]:
+    def heads(self, tile: Tile, norms: tuple[NormName, ...]) -> Float[Tensor, "matrix head d_mlp"]:
         """The heads' pre-activations of a tile's source tokens."""
         if self.product is None:
             return tile.group.pre_activations(self.buffer, self.w, norms)[tile.keys_in_group]
@@ -139,6 +139,6 @@ def _head_product(
     block = given.pairs.record.block
     w_o = block.attention.w_o
     keep = worth_keeping(given.pairs.count(), d_model=w_o.shape[2])
-    if not product_pays(given.pairs.n_keys, w_o, keep=keep):
+    if not product_pays(given.pairs.n_sequences * given.pairs.n_keys, w_o, keep=keep):
         return None
     return products.product(key, w_o, [block.norm(name) for name in given.head_sum.norms], w, keep=keep)

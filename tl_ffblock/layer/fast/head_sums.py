@@ -10,7 +10,9 @@ residual brought (eq. 21, 26-27, 28-34):
 vector a query. Its norms need no vectors: with the heads' Gram matrix `K_j = B_j B_j^T` they are
 `scale_i sqrt(alpha_ij K_j alpha_ij)`, a form of n_heads numbers a pair instead of d_model.
 
-A *row* is the number of a query among the record's queries; a causal layer's first rows see fewer keys.
+A *row* is the number of a query among a sequence's queries; a causal layer's first rows see fewer keys. Equally long
+sequences are worked on together, one below the other (`LayerRecord.below_each_other`): a source token then stands for
+one of each sequence, and is as many matrices of a batched product.
 """
 
 import math
@@ -63,12 +65,15 @@ class KeyGroup:
     def __init__(self, pairs: "ReachablePairs", keys: slice) -> None:
         self.keys = keys
         self.first_row = pairs.first_row(keys.start)
+        self.n_sequences = pairs.n_sequences
         # Source tokens first and heads last: every source token is then one matrix [row head] of a batched product.
-        self.pattern: Float[Tensor, "key row head"] = rearrange(
-            pairs.record.pattern[:, self.first_row :, keys], "head row key -> key row head"
+        pattern = pairs.record.pattern.view(-1, pairs.n_sequences, pairs.n_queries, pairs.n_keys)
+        self.pattern: Float[Tensor, "matrix row head"] = rearrange(
+            pattern[:, :, self.first_row :, keys], "head sequence row key -> (key sequence) row head"
         ).contiguous()
         self._block = pairs.record.block
-        self._values = pairs.values[keys]
+        values = pairs.values.view(pairs.n_sequences, pairs.n_keys, *pairs.values.shape[1:])[:, keys]
+        self._values = rearrange(values, "sequence key head e -> (key sequence) head e")
         self._buffers = pairs.buffers
         # The buffers tell owners apart and keep them alive; the group itself would keep all its tensors with it.
         self._owner = object()
@@ -77,14 +82,16 @@ class KeyGroup:
         }
         self._weights: dict[HeadSum, Tensor] = {}
 
-    def weights(self, head_sum: HeadSum) -> Float[Tensor, "key row head"]:
+    def weights(self, head_sum: HeadSum) -> Float[Tensor, "matrix row head"]:
         """`scale_i alpha[h,i,j]`: how much of every basis vector a part holds."""
         assert head_sum.scale is not None
         if head_sum not in self._weights:
-            self._weights[head_sum] = self.pattern * head_sum.scale[self.first_row :]
+            scale = head_sum.scale.view(self.n_sequences, -1, 1)[:, self.first_row :]
+            pattern = self.pattern.view(-1, self.n_sequences, *self.pattern.shape[1:])
+            self._weights[head_sum] = (pattern * scale).flatten(0, 1)
         return self._weights[head_sum]
 
-    def basis(self, norms: tuple[NormName, ...]) -> Float[Tensor, "key head d_model"]:
+    def basis(self, norms: tuple[NormName, ...]) -> Float[Tensor, "matrix head d_model"]:
         """`B[h,j]`: the heads' vectors through the linear parts of some norms."""
         if norms not in self._bases:
             self._bases[norms] = self._block.norm(norms[-1]).linear(self.basis(norms[:-1]))
@@ -92,7 +99,7 @@ class KeyGroup:
 
     def pre_activations(
         self, buffer: tuple[InputMatrix, int], w: Float[Tensor, "d_model d_mlp"], norms: tuple[NormName, ...]
-    ) -> Float[Tensor, "key head d_mlp"]:
+    ) -> Float[Tensor, "matrix head d_mlp"]:
         """`B[h,j] W`, made once a group; matrices that are in use at a time need different buffers."""
 
         def fill(memory: Tensor) -> None:
@@ -103,7 +110,7 @@ class KeyGroup:
 
     def pre_activations_by_product(
         self, buffer: tuple[InputMatrix, int], product: Float[Tensor, "head d_head d_mlp"]
-    ) -> Float[Tensor, "key head d_mlp"]:
+    ) -> Float[Tensor, "matrix head d_mlp"]:
         """The same, `v[h,j] A[h]`, by a head product (products.py)."""
 
         def fill(memory: Tensor) -> None:
@@ -131,16 +138,22 @@ class Tile:
         return self.keys.stop - self.keys.start
 
     @cached_property
+    def n_matrices(self) -> int:
+        """How many source tokens of all sequences."""
+        return self.n_keys * self.group.n_sequences
+
+    @cached_property
     def n_pairs(self) -> int:
         """How many pairs."""
-        return self.n_keys * (self.rows.stop - self.rows.start)
+        return self.n_matrices * (self.rows.stop - self.rows.start)
 
     @cached_property
     def keys_in_group(self) -> slice:
-        """The source tokens, counted from the group's first."""
-        return slice(self.keys.start - self.group.keys.start, self.keys.stop - self.group.keys.start)
+        """The source tokens of all sequences, counted from the group's first."""
+        first, n_sequences = self.group.keys.start, self.group.n_sequences
+        return slice((self.keys.start - first) * n_sequences, (self.keys.stop - first) * n_sequences)
 
-    def cut(self, table: Float[Tensor, "group_key group_row head"]) -> Float[Tensor, "key row head"]:
+    def cut(self, table: Float[Tensor, "group_matrix group_row head"]) -> Float[Tensor, "matrix row head"]:
         """The tile's part of a table of its group."""
         first_row = self.group.first_row
         return table[self.keys_in_group, self.rows.start - first_row : self.rows.stop - first_row]
@@ -151,25 +164,36 @@ class Tile:
 
 
 class ReachablePairs:
-    """All pairs of a query and a source token that it can see; queries ascend.
+    """All pairs of a query and a source token of its sequence that it can see; queries ascend.
 
     Args:
-        record: One layer of one sequence.
+        record: One layer of one sequence, or of several below each other.
         values: What the tokens bring to every head.
         buffers: Memory to work in.
+        n_sequences: How many sequences these are.
     """
 
-    def __init__(self, record: LayerRecord, values: Float[Tensor, "key head d_head"], buffers: Buffers) -> None:
+    def __init__(
+        self,
+        record: LayerRecord,
+        values: Float[Tensor, "key head d_head"],
+        buffers: Buffers,
+        n_sequences: int = 1,
+    ) -> None:
         self.record = record
         self.values = values
         self.buffers = buffers
         self.budget = buffers.budget(values.device)
-        self.positions: list[int] = record.queries.tolist()
-        self.n_queries, self.n_keys = len(self.positions), record.resid_pre.shape[0]
+        self.n_sequences = n_sequences
+        self.n_queries = len(record.queries) // n_sequences
+        self.n_keys = record.resid_pre.shape[0] // n_sequences
+        self.positions: list[int] = record.queries[: self.n_queries].tolist()
+        """Of every row."""
 
     def count(self) -> int:
         """How many pairs there are."""
-        return sum(self.positions) + self.n_queries if self.record.block.causal else self.n_queries * self.n_keys
+        n_pairs = sum(self.positions) + self.n_queries if self.record.block.causal else self.n_queries * self.n_keys
+        return self.n_sequences * n_pairs
 
     def first_row(self, key: int) -> int:
         """The first row that can see a source token."""
@@ -181,7 +205,7 @@ class ReachablePairs:
         `width` is how many numbers a source token and head will become at most.
         """
         reach = self.positions[-1] + 1 if self.record.block.causal else self.n_keys
-        bytes_a_key = self.values.shape[1] * width * self.values.element_size()
+        bytes_a_key = self.n_sequences * self.values.shape[1] * width * self.values.element_size()
         n_groups = math.ceil(reach / max(1, self.budget.group_bytes // bytes_a_key))
         step = math.ceil(reach / n_groups)
         for start in range(0, reach, step):
@@ -195,8 +219,10 @@ class ReachablePairs:
         k cannot see token j+k: those pairs come out as zeros, worked on for nothing. So it is one token high,
         unless the rows are too few to make a call worth it (3 rows where 64 pairs are wanted: 21 tokens).
         """
-        n_keys, n_rows = group.pattern.shape[:2]
-        wanted = self.budget.tile_pairs // max(1, n_rows) if self.record.block.causal else n_keys
+        capacity = max(1, capacity // self.n_sequences)  # of one sequence
+        n_keys, n_rows = group.keys.stop - group.keys.start, group.pattern.shape[1]
+        enough = max(1, n_rows * self.n_sequences)
+        wanted = self.budget.tile_pairs // enough if self.record.block.causal else n_keys
         step = max(1, min(wanted, capacity // max(1, n_rows)))
         for key in range(group.keys.start, group.keys.stop, step):
             keys = slice(key, min(key + step, group.keys.stop))
@@ -204,19 +230,35 @@ class ReachablePairs:
                 yield Tile(group, keys, slice(row, min(row + capacity, self.n_queries)))
 
     @cached_property
-    def cells(self) -> Int[Tensor, "key query"]:
-        """The number of every pair in a table [query, key]: row * n_keys + key."""
-        device = self.values.device
-        first_of_row = torch.arange(self.n_queries, device=device, dtype=torch.int32) * self.n_keys
-        return first_of_row + torch.arange(self.n_keys, device=device, dtype=torch.int32)[:, None]
+    def cells(self) -> Int[Tensor, "key sequence query"]:
+        """The number of every pair in a table [sequence * query, key]: row * n_keys + key."""
+        device, n_rows = self.values.device, self.n_sequences * self.n_queries
+        first_of_row = torch.arange(n_rows, device=device, dtype=torch.int32) * self.n_keys
+        first_of_row = first_of_row.view(self.n_sequences, self.n_queries)
+        return first_of_row + torch.arange(self.n_keys, device=device, dtype=torch.int32)[:, None, None]
 
-    def self_pairs(self, tile: Tile, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Pairs of a query and its own token: their number among a tile's pairs of some rows, and the row."""
+    def self_pairs(self, tile: Tile, rows: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Pairs of a query and its own token: of a tile's source tokens which, of some rows which, and the row."""
         # Queries whose own token is one of the tile's; of these the ones whose row is among the given.
         for row in range(bisect_left(self.positions, tile.keys.start), bisect_left(self.positions, tile.keys.stop)):
             column = bisect_left(rows, row)
             if column < len(rows) and rows[column] == row:
-                yield (self.positions[row] - tile.keys.start) * len(rows) + column, row
+                yield self.positions[row] - tile.keys.start, column, row
+
+    def add_residual(
+        self,
+        values: Float[Tensor, "matrix row width"],
+        tile: Tile,
+        rows: Sequence[int],
+        residual: Float[Tensor, "query width"] | None,
+    ) -> None:
+        """Add what the residual brought to the pairs of a query and its own token, in a tile's pairs of some rows."""
+        if residual is None:
+            return
+        by_sequence = residual.view(self.n_sequences, self.n_queries, -1)
+        cells = values.view(tile.n_keys, self.n_sequences, *values.shape[1:])  # [key sequence row width]
+        for key, column, row in self.self_pairs(tile, rows):
+            cells[key, :, column] += by_sequence[:, row]
 
     def self_values(self, norms: tuple[NormName, ...]) -> Float[Tensor, "query d_model"]:
         """`sum_h alpha[h,i,i] B[h,i]`: what the heads bring from every query's own token."""
@@ -224,14 +266,14 @@ class ReachablePairs:
 
     @cached_property
     def _self_values(self) -> Float[Tensor, "query d_model"]:
-        pattern = self.record.pattern[:, range(self.n_queries), self.positions]
+        pattern = self.record.pattern[:, range(len(self.record.queries)), self.positions * self.n_sequences]
         z = einsum(pattern, self.values[self.record.queries], "head query, query head e -> query head e")
         return einsum(z, self.record.block.attention.w_o, "query head e, head e d -> query d")
 
 
 def gram_norms(
-    basis: Float[Tensor, "key head d_model"], pattern: Float[Tensor, "key row head"]
-) -> Float[Tensor, "key row"]:
+    basis: Float[Tensor, "matrix head d_model"], pattern: Float[Tensor, "matrix row head"]
+) -> Float[Tensor, "matrix row"]:
     """`||sum_h alpha[h,i,j] B[h,j]|| = sqrt(alpha K alpha)` with the Gram matrix K = B B^T of every source token.
 
     In float64: a Gram matrix is small, and heads that cancel cost twice the digits in a square.

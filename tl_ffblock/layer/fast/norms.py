@@ -5,27 +5,28 @@
 2. All pairs are gone through in groups of source tokens: Gram norms for the linear scopes, packed rows
    for the others.
 3. The bias part, the remainder and the sum over source tokens go through `vectors.walk` as three
-   vectors a query (`_Aggregate`). The completeness error holds the sum of the packed rows against the
+   vectors a query (`Aggregate`). The completeness error holds the sum of the packed rows against the
    model's tensor.
 
 README.md beside this file walks one example through all of it. `norms_of_vectors` does the same by
 making every vector.
 """
 
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from einops import einsum
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.layer.activations import PathCoefficients
+from tl_ffblock.layer.fast.aggregate import Aggregate
 from tl_ffblock.layer.fast.buffers import Buffers
 from tl_ffblock.layer.fast.experts import FeedForwardInput
 from tl_ffblock.layer.fast.head_sums import HeadSum, ReachablePairs, gram_norms
 from tl_ffblock.layer.fast.pair_rows import PairRows
 from tl_ffblock.layer.fast.products import HeadProducts
-from tl_ffblock.layer.parts import Parts, attention_bias, token_values
+from tl_ffblock.layer.parts import Parts, token_values
 from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, NormName
 from tl_ffblock.layer.settings import Settings
@@ -40,6 +41,17 @@ class LayerNorms:
     bias: dict[str, Float[Tensor, " query"]]
     remainder: dict[str, Float[Tensor, " query"]]
     completeness: dict[str, Float[Tensor, " query"]]
+
+    def apart(self, n_sequences: int) -> list["LayerNorms"]:
+        """Those of sequences below each other, one by one."""
+        tables = [
+            {scope: table.view(n_sequences, -1, *table.shape[1:]) for scope, table in tables.items()}
+            for tables in (self.values, self.bias, self.remainder, self.completeness)
+        ]
+        return [
+            LayerNorms(*({scope: table[number] for scope, table in of_all.items()} for of_all in tables))
+            for number in range(n_sequences)
+        ]
 
 
 def contribution_norms(
@@ -59,13 +71,63 @@ def contribution_norms(
         buffers: Memory to work in. Layers that follow one another go faster with the same for all; None takes new memory.
         products: Products of the weights that were made before, kept by the caller with the model; None makes them anew.
     """
+    return norms_of_sequences([record], settings, scopes, buffers=buffers, products=products)[0]
+
+
+def norms_of_sequences(
+    records: Sequence[LayerRecord],
+    settings: Settings,
+    scopes: tuple[str, ...],
+    *,
+    buffers: Buffers | None = None,
+    products: HeadProducts | None = None,
+) -> list[LayerNorms]:
+    """The same of several sequences of one layer: those with equally many tokens and the same queries are worked on together.
+
+    Args:
+        records: One layer of some sequences.
+        settings: How the decomposition is made.
+        scopes: Scopes of the block's order.
+        buffers: As in `contribution_norms`.
+        products: As in `contribution_norms`.
+    """
     if settings.method == "captum":
-        return norms_of_vectors(record, settings, scopes)
-    pairs = ReachablePairs(record, token_values(record, settings.value_bias)[0], buffers or Buffers())
-    of_pairs = _NormsOfPairs(pairs, settings, scopes, products or HeadProducts())
+        return [norms_of_vectors(record, settings, scopes) for record in records]
+    buffers, products = buffers or Buffers(), products or HeadProducts()
+    norms: dict[int, LayerNorms] = {}
+    for numbers in _alike(records, buffers, settings):
+        record = LayerRecord.below_each_other([records[number] for number in numbers])
+        values = token_values(record, settings.value_bias)[0]
+        pairs = ReachablePairs(record, values, buffers, len(numbers))
+        flat = _norms(pairs, settings, scopes, products)
+        norms |= zip(numbers, flat.apart(len(numbers)), strict=True)
+    return [norms[number] for number in range(len(records))]
+
+
+def _alike(records: Sequence[LayerRecord], buffers: Buffers, settings: Settings) -> Iterator[list[int]]:
+    """Numbers of records that can be worked on together and fit the budget.
+
+    Edited records go alone, and those of a mixture of experts, whose queries are served by different experts.
+    """
+    by_form: dict[Hashable, list[int]] = {}
+    for number, record in enumerate(records):
+        alone = record.edited or not isinstance(record.block.feed_forward, FeedForward)
+        form = (id(record.block), len(record.resid_pre), *record.queries.tolist())
+        by_form.setdefault(number if alone else form, []).append(number)
+    for numbers in by_form.values():
+        record = records[numbers[0]]
+        at_once = buffers.budget(record.resid_pre.device).sequences(record, settings.chunk_bytes)
+        for start in range(0, len(numbers), at_once):
+            yield numbers[start : start + at_once]
+
+
+def _norms(pairs: ReachablePairs, settings: Settings, scopes: tuple[str, ...], products: HeadProducts) -> LayerNorms:
+    """The norms of sequences below each other, likewise below each other."""
+    record = pairs.record
+    of_pairs = _NormsOfPairs(pairs, settings, scopes, products)
     values = of_pairs.measure()
     sums: dict[str, Parts] = {}
-    for scope, parts in walk(_Aggregate(record, settings, of_pairs.pair_rows)):
+    for scope, parts in walk(Aggregate(pairs, settings, of_pairs.pair_rows)):
         sums[scope] = parts
         if all(asked in sums for asked in scopes):
             break
@@ -110,50 +172,6 @@ def _remainder_norm(parts: Parts) -> Float[Tensor, " query"]:
     return parts.bias.new_zeros(len(parts.bias)) if parts.remainder is None else parts.remainder.norm(dim=-1)
 
 
-class _Aggregate(LayerWalk):
-    """A layer walked with all source tokens as one: the sum of their parts, bias part and remainder.
-
-    The bias part and the remainder are one vector a query and do not depend on how the rest is split among
-    tokens, since every step is linear in the parts; so the plain steps of vectors.py make them, at a
-    tokens' sum for a "key" axis of length one. That sum is what completeness is about: `sum + bias +
-    remainder` against the model's own tensor. From the feed-forward on it is not computed from the sum
-    before, which would be complete whatever the pairs came out as; the rows that were really computed are
-    put in its place.
-    """
-
-    def __init__(self, record: LayerRecord, settings: Settings, rows: PairRows | None) -> None:
-        super().__init__(record, settings)
-        self.rows = rows
-
-    def attend(self) -> Parts:
-        value, constant = token_values(self.record, self.settings.value_bias)
-        z = einsum(self.record.pattern, value, "head query key, key head e -> query head e")
-        tokens = einsum(z, self.block.attention.w_o, "query head e, head e d -> query d")
-        return Parts(tokens[:, None], attention_bias(self.record, constant))
-
-    def input(self) -> Parts:
-        x = self.record.tensor(INPUT)
-        return Parts(x[:, None], torch.zeros_like(x))
-
-    def feed_forward(self, parts: Parts, x: Float[Tensor, "query d_model"]) -> Parts:
-        if self.rows is None:
-            return super().feed_forward(parts, x)
-        # Only after an edit do bias and remainder need the tokens' sum before the feed-forward: what is missing to the
-        # real pre-activation is the remainder's. Otherwise the tokens' sum is left out, and its products with W_in and W_out.
-        players = parts if self.record.edited else replace(parts, tokens=parts.tokens[:, :0])
-        return replace(super().feed_forward(players, x), tokens=self.rows.rows_sum[:, None])
-
-    def coefficients(
-        self,
-        ff: FeedForward,
-        pre: Float[Tensor, "query d_mlp"],
-        pre_linear: Float[Tensor, "query d_mlp"] | None,
-        expert: int,
-    ) -> PathCoefficients:
-        """Those of the rows: they are not made twice."""
-        return super().coefficients(ff, pre, pre_linear, expert) if self.rows is None else self.rows.paths[expert]
-
-
 class _NormsOfPairs:
     """Follows a layer's program for all pairs: sums over heads up to the feed-forward, rows from there on."""
 
@@ -177,7 +195,12 @@ class _NormsOfPairs:
         width = max(self.record.resid_pre.shape[1], 0 if self.pair_rows is None else self.pair_rows.width)
         for group in self.pairs.groups(width):
             for norms, table in gram.items():
-                table[group.first_row :, group.keys] = gram_norms(group.basis(norms), group.pattern).T
+                by_sequence = table.view(self.pairs.n_sequences, -1, self.pairs.n_keys)
+                by_sequence[:, group.first_row :, group.keys] = rearrange(
+                    gram_norms(group.basis(norms), group.pattern),
+                    "(key sequence) row -> sequence row key",
+                    sequence=self.pairs.n_sequences,
+                )
             if self.pair_rows is not None:
                 self.pair_rows.queue(group)
         values = {
@@ -199,7 +222,7 @@ class _NormsOfPairs:
             heads = head_sum.scale * self.pairs.self_values(head_sum.norms)
             vector = heads if vector is None else vector + heads
         assert vector is not None
-        norms[range(self.pairs.n_queries), self.pairs.positions] = vector.norm(dim=-1)
+        norms[range(len(norms)), self.pairs.positions * self.pairs.n_sequences] = vector.norm(dim=-1)
         return norms
 
     def _plan(self) -> None:

@@ -9,7 +9,7 @@ packed to as many rows as the budget holds and go through W_out together: `2 d_m
 pair, nearly the whole cost of a map. The norms of the feed-forward and of all later scopes are taken from
 the rows, and the rows are forgotten.
 
-    tile: pattern [key row head] @ heads' pre-activations [key head d_mlp] -> [key row d_mlp]   times r_i
+    tile: pattern [matrix row head] @ heads' pre-activations [matrix head d_mlp] -> [matrix row d_mlp]   times r_i
     tiles, one below the other: packed [pair d_mlp] @ W_out [d_mlp d_model] -> [pair d_model]
     later steps, in place: + residual and heads, norms of the block; ||.|| -> table [query key]
 """
@@ -106,7 +106,7 @@ class PairRows:
 
     def take_norms(self, scope: str) -> None:
         """The rows are now a scope whose norms are asked for."""
-        self.norms[scope] = self.rows_sum.new_zeros(self.pairs.n_queries, self.pairs.n_keys)
+        self.norms[scope] = self.rows_sum.new_zeros(len(self.rows_sum), self.pairs.n_keys)
         self._steps.append(_TakeNorms(self.norms[scope]))
 
     def queue(self, group: KeyGroup) -> None:
@@ -122,9 +122,9 @@ class PairRows:
         if not self._waiting:
             return
         rows = self._feed_forward()
-        cells = torch.cat([self.pairs.cells[tile.keys, tile.rows].reshape(-1) for tile in self._waiting])
+        cells = torch.cat([self.pairs.cells[tile.keys, :, tile.rows].reshape(-1) for tile in self._waiting])
         queries = cells // self.pairs.n_keys  # [pair]: the number of every pair's query
-        self.rows_sum.index_add_(0, queries, rows)
+        self._add_to_sum(rows)
         for step in self._steps:
             match step:
                 case _AddHeadSum(head_sum):
@@ -147,9 +147,9 @@ class PairRows:
             # An expert has rows for the queries it serves only; they are spread over the tiles' pairs in order.
             for tile, rows_of_tile in self._by_tile(rows):
                 served = expert.rows_in(tile.rows)
-                size = tile.n_keys * len(served)
+                size = tile.n_matrices * len(served)
                 expert_rows_of_tile = expert_rows[n_taken : n_taken + size].view(
-                    tile.n_keys, len(served), rows.shape[1]
+                    tile.n_matrices, len(served), rows.shape[1]
                 )
                 rows_of_tile[:, tile.offsets(served)] += expert_rows_of_tile
                 n_taken += size
@@ -159,31 +159,40 @@ class PairRows:
         """The weighed pre-activations of all queued pairs that an expert serves, one below the other."""
         d_mlp = expert.w_out.shape[0]
         n_packed = 0
-        self_pairs: list[tuple[int, int]] = []
         for tile in self._waiting:
             served = expert.rows_in(tile.rows)
-            pattern = tile.cut(tile.group.pattern)  # [key row head]
+            pattern = tile.cut(tile.group.pattern)  # [matrix row head]
             queries: slice | Sequence[int] = tile.rows
             if expert.rows is not None:
                 pattern, queries = pattern[:, tile.offsets(served)], served
-            size = tile.n_keys * len(served)
-            shape = (tile.n_keys, len(served), d_mlp)
+            size = tile.n_matrices * len(served)
+            shape = (tile.n_matrices, len(served), d_mlp)
             target = self._packed[n_packed * d_mlp : (n_packed + size) * d_mlp].view(shape)
             first, *others = expert.branches
             # r_i * sum_h alpha[h,i,j] (B[h,j] W): [key row head] @ [key head d_mlp], then row i times its coefficients.
             torch.bmm(pattern, first.heads(tile, self._given.head_sum.norms), out=target)
-            target *= first.coefficient[queries]
+            self._weigh(tile, target, first.coefficient, queries)
             # A gated feed-forward's second summand has memory of its own; one without a gate leaves that unused.
             for branch, scratch in zip(others, self._scratch, strict=False):
                 summand = scratch[: size * d_mlp].view(shape)
                 torch.bmm(pattern, branch.heads(tile, self._given.head_sum.norms), out=summand)
-                summand *= branch.coefficient[queries]
+                self._weigh(tile, summand, branch.coefficient, queries)
                 target += summand
-            self_pairs += [(n_packed + number, row) for number, row in self.pairs.self_pairs(tile, served)]
+            self.pairs.add_residual(target, tile, served, expert.residual)
             n_packed += size
-        packed = self._packed[: n_packed * d_mlp].view(n_packed, d_mlp)
-        _add_residual(packed, self_pairs, expert.residual)
-        return packed
+        return self._packed[: n_packed * d_mlp].view(n_packed, d_mlp)
+
+    def _weigh(
+        self,
+        tile: Tile,
+        values: Float[Tensor, "matrix row d_mlp"],
+        coefficient: Float[Tensor, "query d_mlp"],
+        rows: slice | Sequence[int],
+    ) -> None:
+        """Multiply every row by its own sequence's coefficients, in place."""
+        n_sequences = self.pairs.n_sequences
+        by_sequence = coefficient.view(n_sequences, -1, coefficient.shape[1])[:, rows]
+        values.view(tile.n_keys, n_sequences, *values.shape[1:]).mul_(by_sequence)
 
     def _multiply(
         self,
@@ -202,31 +211,26 @@ class PairRows:
 
         The vectors are never there alone: a batched product adds them to the rows where they lie.
         """
-        start = 0
-        self_pairs: list[tuple[int, int]] = []
         for tile, rows_of_tile in self._by_tile(rows):
-            # [key row head] @ [key head d_model]
+            # [matrix row head] @ [matrix head d_model]
             basis = tile.group.basis(head_sum.norms)[tile.keys_in_group]
             rows_of_tile.baddbmm_(tile.cut(tile.group.weights(head_sum)), basis)
             every_row = range(tile.rows.start, tile.rows.stop)
-            self_pairs += [(start + number, row) for number, row in self.pairs.self_pairs(tile, every_row)]
-            start += tile.n_pairs
-        _add_residual(rows, self_pairs, head_sum.residual)
+            self.pairs.add_residual(rows_of_tile, tile, every_row, head_sum.residual)
 
-    def _by_tile(self, rows: Float[Tensor, "pair d_model"]) -> Iterator[tuple[Tile, Float[Tensor, "key row d_model"]]]:
+    def _add_to_sum(self, rows: Float[Tensor, "pair d_model"]) -> None:
+        """Add every pair's row to the sum of its query."""
+        n_sequences = self.pairs.n_sequences
+        sums = self.rows_sum.view(n_sequences, -1, rows.shape[1])
+        for tile, rows_of_tile in self._by_tile(rows):
+            for of_one_key in rows_of_tile.view(tile.n_keys, n_sequences, *rows_of_tile.shape[1:]):
+                sums[:, tile.rows] += of_one_key
+
+    def _by_tile(
+        self, rows: Float[Tensor, "pair d_model"]
+    ) -> Iterator[tuple[Tile, Float[Tensor, "matrix row d_model"]]]:
         """Every queued tile with its pairs' rows."""
         start = 0
         for tile in self._waiting:
-            yield tile, rows[start : start + tile.n_pairs].view(tile.n_keys, -1, rows.shape[1])
+            yield tile, rows[start : start + tile.n_pairs].view(tile.n_matrices, -1, rows.shape[1])
             start += tile.n_pairs
-
-
-def _add_residual(
-    rows: Float[Tensor, "row width"],
-    self_pairs: Sequence[tuple[int, int]],
-    residual: Float[Tensor, "query width"] | None,
-) -> None:
-    """Add what the residual brought to the pairs of a query and its own token: (number of the pair, query)."""
-    if residual is not None and self_pairs:
-        numbers, queries = torch.tensor(self_pairs, device=rows.device).T
-        rows[numbers] += residual[queries]

@@ -11,6 +11,7 @@ ROOMS = {
     "check": "check.py",
     "contributions": "contributions.py",
     "attention": "attention.py",
+    "head_tables": "head_tables.py",
     "results": "results/",
     "bridge": "bridge/",
     "page": "page/",

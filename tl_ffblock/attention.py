@@ -1,32 +1,54 @@
-"""A model and an input -> attention patterns as `TokenMaps`, heads as channels."""
+"""A model and an input -> attention patterns, or attention weighted by values, as `TokenMaps`, heads as channels."""
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, Unpack, overload
+from typing import Any, Literal, TypeAlias, Unpack, get_args, overload
 
 import torch
+from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.runs import DEFAULTS, Layers, Run, RunOptions, Texts, Tokens, open_run
-from tl_ffblock.errors import ProcessedWeightsWarning
+from tl_ffblock.errors import InputError, ProcessedWeightsWarning
+from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import spelled_out
 
+AttentionKind: TypeAlias = Literal["pattern", "value-weighted"]
+
 
 @overload
 def attention_maps(
-    model: Any, input: str, *, layers: Layers = None, queries: Positions = None, **options: Unpack[RunOptions]
+    model: Any,
+    input: str,
+    *,
+    layers: Layers = None,
+    queries: Positions = None,
+    kind: AttentionKind = "pattern",
+    **options: Unpack[RunOptions],
 ) -> TokenMaps: ...
 @overload
 def attention_maps(
-    model: Any, input: Texts, *, layers: Layers = None, queries: Positions = None, **options: Unpack[RunOptions]
+    model: Any,
+    input: Texts,
+    *,
+    layers: Layers = None,
+    queries: Positions = None,
+    kind: AttentionKind = "pattern",
+    **options: Unpack[RunOptions],
 ) -> list[TokenMaps]: ...
 @overload
 def attention_maps(
-    model: Any, input: Tokens, *, layers: Layers = None, queries: Positions = None, **options: Unpack[RunOptions]
+    model: Any,
+    input: Tokens,
+    *,
+    layers: Layers = None,
+    queries: Positions = None,
+    kind: AttentionKind = "pattern",
+    **options: Unpack[RunOptions],
 ) -> Any: ...
 @spelled_out(RunOptions, {name: DEFAULTS[name] for name in RunOptions.__annotations__})
 def attention_maps(
@@ -35,6 +57,7 @@ def attention_maps(
     *,
     layers: Layers = None,
     queries: Positions = None,
+    kind: AttentionKind = "pattern",
     **options: Unpack[RunOptions],
 ) -> TokenMaps | list[TokenMaps]:
     """The attention pattern of every head: `maps["head 2", 3][i, j]` is the weight that i gives to j in layer 3.
@@ -42,11 +65,15 @@ def attention_maps(
     Weights are those that the run used, after softmax and after any edit of the hooks given. Rows sum
     to 1, or to less where a model has attention sinks.
 
+    With `kind="value-weighted"` each weight is multiplied by the norm of what the token would write through the head,
+    `alpha ||v W_O||` with the value as the run had it, bias included (Kobayashi et al. 2020).
+
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: A text, a list of texts, or token ids.
         layers: Layer numbers, negative ones from the end; None means all (of a `cache` of records: those captured).
         queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
+        kind: "pattern" or "value-weighted".
         **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache.
 
     Returns:
@@ -57,31 +84,42 @@ def attention_maps(
         UnsupportedModelError: for models whose layers are not decomposed.
         IdentityError: if a captured tensor contradicts the model's weights.
     """
+    if kind not in get_args(AttentionKind):
+        raise InputError(f'kind={kind!r}: expected "pattern" or "value-weighted".')
     with warnings.catch_warnings():
-        # Folding norms and centring weights leave patterns as they are.
-        warnings.simplefilter("ignore", ProcessedWeightsWarning)
+        if kind == "pattern":  # Folding norms and centring weights leave patterns as they are.
+            warnings.simplefilter("ignore", ProcessedWeightsWarning)
         run = open_run(model, input, layers=layers, queries=queries, **options)
-    patterns: list[dict[int, Float[Tensor, "head query key"]]] = [{} for _ in run.sequences]
+    by_layer: list[dict[int, Float[Tensor, "head query key"]]] = [{} for _ in run.sequences]
 
     def receive(records: Mapping[int, LayerRecord]) -> None:
         for number, record in records.items():
-            patterns[number][record.layer] = record.pattern.cpu()[:, run.sequences[number].order]
+            maps = record.pattern if kind == "pattern" else value_weighted(record)
+            by_layer[number][record.layer] = maps.cpu()[:, run.sequences[number].order]
 
     run.deliver(receive)
-    results = [_labelled(run, number, by_layer) for number, by_layer in enumerate(patterns)]
+    results = [_labelled(run, number, maps, kind) for number, maps in enumerate(by_layer)]
     return results[0] if run.single else results
 
 
-def _labelled(run: Run, number: int, patterns: Mapping[int, Float[Tensor, "head query key"]]) -> TokenMaps:
-    values = torch.stack([patterns[layer] for layer in run.layers])
+def value_weighted(record: LayerRecord) -> Float[Tensor, "head query key"]:
+    """`alpha ||v W_O||` of one sequence's record."""
+    written = einsum(record.head_values, record.block.attention.w_o, "key head e, head e d -> head key d")
+    return record.pattern * written.norm(dim=-1)[:, None]
+
+
+def _labelled(
+    run: Run, number: int, maps: Mapping[int, Float[Tensor, "head query key"]], kind: AttentionKind
+) -> TokenMaps:
+    values = torch.stack([maps[layer] for layer in run.layers])
     sequence = run.sequences[number]
     return TokenMaps(
         values=values,
         tokens=sequence.labels,
         layers=run.layers,
-        channels=tuple(f"head {head}" for head in range(values.shape[1])),
+        channels=head_names(range(values.shape[1])),
         queries=sequence.queries,
         causal=run.model.family.causal,
         model=run.model.name,
-        kind="attention",
+        kind="attention" if kind == "pattern" else "value-weighted attention",
     )

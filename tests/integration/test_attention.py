@@ -67,6 +67,17 @@ def test_edits_of_a_pattern_are_seen(model_of: Models) -> None:
     torch.testing.assert_close(cached.values, attention_maps(model, tokens, layers=1).values)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "gptj"])
+def test_value_weighted_attention_is_what_heads_write(name: str, model_of: Models) -> None:
+    """`alpha ||v W_O||`: each head's contribution at `Attn` where the value's bias stays with its token."""
+    model, tokens = model_of(name, torch.float64), tiny.tokens(name, 6)
+    maps = attention_maps(model, tokens, kind="value-weighted", queries=[5, 2])
+    contributions = contribution_maps(model, tokens, scopes="Attn", heads=True, value_bias="token", queries=[5, 2])
+    assert maps.kind == "value-weighted attention"
+    assert maps.channels == contributions.heads.channels[:-1]
+    torch.testing.assert_close(maps.values, contributions.heads["Attn"][:, :-1], rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.wrong_types
 def test_options_that_cannot_be_used_are_refused(model_of: Models) -> None:
     """Layers and queries that are not there, and options of a decomposition, which a pattern does not have."""
@@ -75,5 +86,7 @@ def test_options_that_cannot_be_used_are_refused(model_of: Models) -> None:
         attention_maps(model, tokens, layers=9)
     with pytest.raises(InputError, match=r"queries=5: expected positions from -5 to 4"):
         attention_maps(model, tokens, queries=5)
+    with pytest.raises(InputError, match=r'kind=\'rollout\': expected "pattern" or "value-weighted"'):
+        attention_maps(model, tokens, kind="rollout")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="'method'"):
         attention_maps(model, tokens, method="exact")  # type: ignore[call-overload]

@@ -12,7 +12,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, MapFileError
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.saving import LABELS, write_maps
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.scope_table import HeadTable, ScopeTable
 from tl_ffblock.results.tokens import visible
 
 TOKENS = ("[CLS]", "a b", "\n", "", "é")
@@ -47,6 +47,16 @@ def make(seed: int = 0, **changes: Any) -> ContributionMaps:
 def maps() -> ContributionMaps:
     """The result most tests look at."""
     return make()
+
+
+CHANNELS = ("head 0", "head 3", "residual")
+
+
+def by_head(seed: int = 0, channels: tuple[str, ...] = CHANNELS) -> ContributionMaps:
+    """The same with heads."""
+    generator = torch.Generator().manual_seed(seed)
+    data = {s: torch.rand(2, len(channels), 3, 5, generator=generator) for s in ("Atb", "AtbFf")}
+    return make(seed, heads=HeadTable(data, (1, 4), channels))
 
 
 def tables(maps: ContributionMaps) -> dict[str, Tensor]:
@@ -374,3 +384,79 @@ def test_repr_says_what_a_reader_asks_first(maps: ContributionMaps) -> None:
 def test_visible_shows_what_a_page_would_hide(token: str, shown: str) -> None:
     """White space, nothing at all, and characters that turn text around are shown by a mark; the rest stays."""
     assert visible(token) == shown
+
+
+def test_arithmetic_is_that_of_heads_too() -> None:
+    """Heads are added, subtracted, scaled and averaged as the maps are, under the same names."""
+    first, second = by_head(0), by_head(1)
+    a, b = first.heads["AtbFf", 4], second.heads["AtbFf", 4]
+    results = {
+        "sum": first + second,
+        "difference": first - second,
+        "half": first / 2,
+        "mean": ContributionMaps.mean([first, second]),
+    }
+    expected = {"sum": a + b, "difference": a - b, "half": a / 2, "mean": (a + b) / 2}
+    for name, maps in results.items():
+        assert maps.heads.channels == CHANNELS
+        torch.testing.assert_close(maps.heads["AtbFf", -1], expected[name], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("verb", ["subtract", "average"])
+def test_results_of_other_heads_do_not_combine(maps: ContributionMaps, verb: str) -> None:
+    """Other heads, or none, are refused by name."""
+    first = by_head()
+    for second, theirs in (
+        (maps, "no heads"),
+        (by_head(channels=("head 1", "head 3", "residual")), "head 1, head 3, residual"),
+    ):
+        with pytest.raises(
+            InputError, match=f"cannot {verb} maps of head 0, head 3, residual and of {theirs}: make both"
+        ):
+            _ = first - second if verb == "subtract" else ContributionMaps.mean([first, second])
+
+
+def test_equal_means_equal_heads(tmp_path: Path, maps: ContributionMaps) -> None:
+    """Numbers, names and presence of heads count; what was saved is loaded bit by bit."""
+    first = by_head()
+    assert first == by_head()
+    renamed = dataclasses.replace(
+        first, heads=HeadTable(dict(first.heads), first.layers, ("head 0", "head 2", "residual"))
+    )
+    assert first != renamed
+    assert first != maps
+    assert first != dataclasses.replace(first, heads=by_head(1).heads)
+    loaded = ContributionMaps.load(first.save(tmp_path / "maps.safetensors"))
+    assert loaded == first
+    assert loaded.heads.channels == CHANNELS
+
+
+def test_a_header_that_contradicts_its_heads_is_refused(tmp_path: Path) -> None:
+    """More names than heads, or names of heads that the file does not hold."""
+    maps = by_head()
+    labels = {name: getattr(maps, name) for name in LABELS} | {"provenance": {}}
+    heads = {f"heads.{scope}": rows for scope, rows in maps.heads.items()}
+    write_maps(tmp_path / "x", labels | {"heads": ("head 0", "residual")}, tables(maps) | heads)
+    with pytest.raises(MapFileError, match=r"heads.Atb has shape \(2, 3, 3, 5\), expected \(2, 2, 3, 5\)"):
+        ContributionMaps.load(tmp_path / "x")
+    write_maps(tmp_path / "y", labels | {"heads": CHANNELS}, tables(maps))
+    with pytest.raises(MapFileError, match=r"heads.Atb is missing"):
+        ContributionMaps.load(tmp_path / "y")
+
+
+def test_a_dataframe_of_heads_has_one_row_for_every_cell() -> None:
+    """Each row's value is the cell that its labels name, the head among them."""
+    pytest.importorskip("pandas")
+    maps = by_head()
+    frame = maps.to_dataframe(heads=True)
+    assert len(frame) == sum(rows.numel() for rows in maps.heads.values())
+    for row in frame.itertuples():
+        cells = maps.heads[row.scope, row.layer][CHANNELS.index(row.head)]
+        assert row.value == float(cells[maps.queries.index(row.query), row.key])
+
+
+def test_token_maps_of_heads_are_of_one_scope(maps: ContributionMaps) -> None:
+    """Several scopes have no heads in common as channels."""
+    assert by_head().token_maps("Atb", heads=True)["head 3"].equal(by_head().heads["Atb"][:, 1])
+    with pytest.raises(InputError, match="heads=True of 2 scopes: channels are the heads of one, such as 'Atb'"):
+        by_head().token_maps(heads=True)

@@ -50,6 +50,11 @@ class Model:
         return dict(self.hooked.hook_dict)
 
     @property
+    def n_heads(self) -> int:
+        """Attention heads of a layer."""
+        return int(self.hooked.cfg.n_heads)
+
+    @property
     def dtype(self) -> str:
         """The parameters' dtype, such as "float32"."""
         return _dtype_of(self.hooked)

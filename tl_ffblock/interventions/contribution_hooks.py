@@ -6,7 +6,6 @@ else, so what follows is the model's own answer. All parts and the bias taken ou
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, SupportsIndex, TypeAlias, TypedDict, Unpack
 
@@ -21,6 +20,7 @@ from tl_ffblock.contributions import certify
 from tl_ffblock.errors import InputError, LayerError
 from tl_ffblock.interventions.edit_points import activation_name, edit_point, index_axes, number_of
 from tl_ffblock.interventions.hooks import Hook, PatchSetter, adding
+from tl_ffblock.layer.heads import of_heads
 from tl_ffblock.layer.positions import Positions, positions, spans
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import ValueBias
@@ -248,7 +248,7 @@ class Contributions:
             raise InputError(f"head={head} with bias=True: the bias part belongs to no head.")
         n_heads = self.record(layer).pattern.shape[0]
         heads = [int(number) for number in ([head] if isinstance(head, SupportsIndex) else head)]
-        if not all(-n_heads <= number < n_heads for number in heads):
+        if not heads or not all(-n_heads <= number < n_heads for number in heads):
             raise InputError(f"head={head}: layer {self.record(layer).layer} has heads 0 to {n_heads - 1}.")
         return tuple(sorted({number % n_heads for number in heads}))
 
@@ -256,20 +256,13 @@ class Contributions:
         return [self._vectors(records[layer], heads) for records in self._records]
 
     def _vectors(self, record: LayerRecord, heads: tuple[int, ...] | None) -> Decomposition:
-        """Everything, certified, or what some heads' values became.
-
-        Every step is linear in the parts, with the run's own scales and gates: the other heads bring nothing.
-        """
+        """Everything, certified, or what some heads' values became."""
         if heads is None:
             everything = decompose_record(record, self._settings)
             errors = {scope: everything.completeness(scope) for scope in everything.scopes}
             certify(self.model, record, errors, self._settings)
             return everything
-        kept = torch.zeros_like(record.pattern[:, :1, :1])
-        kept[list(heads)] = 1
-        no_residual = torch.zeros_like(record.resid_pre)
-        share = replace(record, pattern=record.pattern * kept, resid_pre=no_residual, edited=False)
-        return decompose_record(share, self._settings)
+        return decompose_record(of_heads(record, heads), self._settings)
 
     def __repr__(self) -> str:
         n_sequences, length = self.shape

@@ -7,14 +7,15 @@ paper). After every step the sum of the parts can be held against the model's ow
 `norms.py` gives the norms of the same vectors without making them; this file is what tests it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.errors import ScopeKeyError
+from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.parts import Parts, attend, normalise, project, reconcile, residual, weigh
 from tl_ffblock.layer.quadrature import captum_shares
@@ -33,8 +34,19 @@ class Decomposition:
         self.layer = record.layer
         self.order: Order = record.block.order
         self.queries = tuple(record.queries.tolist())
+        self.channels: tuple[str, ...] = ()
+        """Names of the head axis of `heads`: "head 0", ..., and "residual", last; empty where heads were not asked for."""
         self._parts = parts
         self._whole = record.whole
+        self._heads: Mapping[str, Tensor] = {}
+
+    def with_heads(
+        self, channels: Sequence[str], vectors: Mapping[str, Float[Tensor, "head query key d_model"]]
+    ) -> "Decomposition":
+        """The same with the vectors of named heads."""
+        result = copy(self)
+        result.channels, result._heads = tuple(channels), vectors
+        return result
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -44,6 +56,17 @@ class Decomposition:
     def parts(self, scope: str) -> Float[Tensor, "query key d_model"]:
         """The vectors `F_i(x_j)`."""
         return self._at(scope).tokens
+
+    def heads(self, scope: str) -> Float[Tensor, "head query key d_model"]:
+        """The vectors through each head, then what the residual brings, as `channels` names them; they sum to `parts`.
+
+        Raises:
+            InputError: if heads were not asked for.
+        """
+        self._at(scope)
+        if not self._heads:
+            raise InputError("no heads here: decompose(model, input, layer=..., heads=True) keeps their vectors.")
+        return self._heads[scope]
 
     def bias(self, scope: str) -> Float[Tensor, "query d_model"]:
         """The bias part."""

@@ -19,16 +19,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, brief
+from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.page import iframe, page
+from tl_ffblock.results.arithmetic import combined
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.page_data import page_data
 from tl_ffblock.results.saving import LABELS, read_maps, write_maps
-from tl_ffblock.results.scope_table import TABLES, ScopeTable, cell_by_cell
+from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
-from tl_ffblock.results.tokens import joined, shortened, visible
+from tl_ffblock.results.tokens import shortened, visible
 
 if TYPE_CHECKING:
     import pandas
@@ -41,7 +42,8 @@ class ContributionMaps:
     `maps[scope]` is `Float[layer query key]`, `maps[scope, layer]` is `Float[query key]` with the
     model's own layer number, negative ones counted from the last layer held. Rows are the positions
     in `queries` (all of them unless asked otherwise), columns all tokens. `bias`, `remainder` and
-    `completeness` are indexed the same way and give one number per query.
+    `completeness` are indexed the same way and give one number per query. Where heads were asked for,
+    `maps.heads[scope, layer]` is `Float[head query key]`, its first axis named by `maps.heads.channels`.
 
     Results of equally many tokens, the same layers, scopes and queries can be added, subtracted and
     averaged (`ContributionMaps.mean`); `==` compares all labels and numbers.
@@ -69,6 +71,8 @@ class ContributionMaps:
     """Name of the model, for labels."""
     signed: bool = False
     """True where numbers can be negative, as in a difference of two results."""
+    heads: HeadTable = dataclasses.field(default_factory=HeadTable)
+    """Float[layer head query key] by scope: contributions through each head and the residual, where they were asked for."""
     provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """How the numbers were made: method, value_bias, rtol, dtype, versions."""
 
@@ -111,25 +115,32 @@ class ContributionMaps:
         """The cells that can be non-zero: all, or key <= query in a causal model."""
         return reachable_cells(self.queries, len(self.tokens), self.causal)
 
-    def token_maps(self, scopes: Sequence[str] | str | None = None) -> TokenMaps:
+    def token_maps(self, scopes: Sequence[str] | str | None = None, *, heads: bool = False) -> TokenMaps:
         """The maps of some scopes (None: all) as one tensor [layer channel query key], the scopes as channels.
 
+        Args:
+            scopes: Which scopes, in this order.
+            heads: Whether the channels are the heads and the residual, of one scope.
+
         Raises:
-            ScopeKeyError: if a scope is missing.
-            InputError: if none is given.
+            ScopeKeyError: if a scope is missing, or the maps were made without heads.
+            InputError: if no scope is given, or several where channels are the heads of one.
         """
-        channels = self.scopes if scopes is None else (scopes,) if isinstance(scopes, str) else tuple(scopes)
-        if not channels:
+        named = self.scopes if scopes is None else (scopes,) if isinstance(scopes, str) else tuple(scopes)
+        if not named:
             raise InputError(f"scopes={scopes!r}: no scope given; there are {', '.join(self.scopes)}.")
+        if heads and len(named) > 1:
+            raise InputError(f"heads=True of {len(named)} scopes: channels are the heads of one, such as {named[0]!r}.")
         return TokenMaps(
-            values=torch.stack([self[scope] for scope in channels], dim=1),
+            values=self.heads[named[0]] if heads else torch.stack([self[scope] for scope in named], dim=1),
             tokens=self.tokens,
             layers=self.layers,
-            channels=channels,
+            channels=self.heads.channels if heads else named,
             queries=self.queries,
             causal=self.causal,
             model=self.model,
             signed=self.signed,
+            kind=f"{named[0]} contributions by head" if heads else "contributions",
         )
 
     def __add__(self, other: "ContributionMaps") -> "ContributionMaps":
@@ -140,7 +151,7 @@ class ContributionMaps:
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
-        return _combined([self, other], torch.add, "|", "add")
+        return combined([self, other], torch.add, "|", "add")
 
     def __sub__(self, other: "ContributionMaps") -> "ContributionMaps":
         """Signed difference of two results; tokens that differ are labelled "first→second".
@@ -150,7 +161,7 @@ class ContributionMaps:
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
-        return dataclasses.replace(_combined([self, other], torch.sub, "→", "subtract"), signed=True)
+        return dataclasses.replace(combined([self, other], torch.sub, "→", "subtract"), signed=True)
 
     def __mul__(self, number: int | float) -> "ContributionMaps":
         """Every norm times a number; completeness errors are relative and stay."""
@@ -184,7 +195,7 @@ class ContributionMaps:
         several = list(results)
         if not several or not all(isinstance(maps, ContributionMaps) for maps in several):
             raise InputError("mean: expected one result or more, as contribution_maps gives them for a list of texts.")
-        return _combined(several, torch.add, "|", "average") / len(several)
+        return combined(several, torch.add, "|", "average") / len(several)
 
     def _scaled(self, scale: Callable[[Tensor], Tensor], *, negative: bool) -> "ContributionMaps":
         return dataclasses.replace(
@@ -193,11 +204,22 @@ class ContributionMaps:
             values=self.values.each(scale),
             bias=self.bias.each(scale),
             remainder=self.remainder.each(scale),
+            heads=self.heads.each(scale),
         )
 
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Long form: one row per scope, layer, query and key, with both tokens and the value."""
-        return self.token_maps().to_dataframe().rename(columns={"channel": "scope"})
+    def to_dataframe(self, *, heads: bool = False) -> "pandas.DataFrame":
+        """Long form: one row per scope, layer, query and key, with both tokens and the value; with `heads` one per head too.
+
+        Raises:
+            ScopeKeyError: for heads of maps that were made without.
+        """
+        if not heads:
+            return self.token_maps().to_dataframe().rename(columns={"channel": "scope"})
+        import pandas as pd
+
+        frames = {scope: self.token_maps(scope, heads=True).to_dataframe() for scope in self.scopes}
+        joint = pd.concat(frames, names=["scope", None]).reset_index("scope")
+        return joint.rename(columns={"channel": "head"}).reset_index(drop=True)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write one safetensors file with JSON metadata; a half-written file never appears under `path`.
@@ -207,7 +229,9 @@ class ContributionMaps:
         """
         path = Path(path)
         labels = {name: getattr(self, name) for name in LABELS} | {"provenance": dict(self.provenance)}
-        tensors = {f"{name}.{scope}": rows for name in TABLES for scope, rows in getattr(self, name).items()}
+        labels["heads"] = self.heads.channels
+        tables = {name: getattr(self, name) for name in (*TABLES, "heads")}
+        tensors = {f"{name}.{scope}": rows for name, table in tables.items() for scope, rows in table.items()}
         write_maps(path, labels, tensors)
         return path
 
@@ -262,35 +286,3 @@ class ContributionMaps:
                 f" {visible(self.tokens[query])!r})",
             ]
         )
-
-
-def _combined(
-    results: Sequence[ContributionMaps], operation: Callable[[Tensor, Tensor], Tensor], between: str, verb: str
-) -> ContributionMaps:
-    """Results as one, cell by cell; labels that differ are joined, of completeness errors the worst is kept."""
-    first = results[0]
-    for maps in results[1:]:
-        _refuse_other_cells(first, maps, verb)
-    provenance = {name: [maps.provenance.get(name, "?") for maps in results] for name in first.provenance}
-    return dataclasses.replace(
-        first,
-        tokens=tuple(joined(labels, between) for labels in zip(*(maps.tokens for maps in results), strict=True)),
-        model=joined([maps.model for maps in results], between),
-        signed=any(maps.signed for maps in results),
-        provenance={name: joined(values, "|") for name, values in provenance.items()},
-        values=cell_by_cell([maps.values for maps in results], operation),
-        bias=cell_by_cell([maps.bias for maps in results], operation),
-        remainder=cell_by_cell([maps.remainder for maps in results], operation),
-        completeness=cell_by_cell([maps.completeness for maps in results], torch.maximum),
-    )
-
-
-def _refuse_other_cells(first: ContributionMaps, second: ContributionMaps, verb: str) -> None:
-    if len(first.tokens) != len(second.tokens):
-        raise InputError(
-            f"cannot {verb} maps of {len(first.tokens)} and of {len(second.tokens)} tokens: use texts of equally many."
-        )
-    for name in ("layers", "scopes", "queries", "order", "causal"):
-        mine, theirs = getattr(first, name), getattr(second, name)
-        if mine != theirs:
-            raise InputError(f"cannot {verb} maps with different {name}: {brief(mine)} against {brief(theirs)}.")

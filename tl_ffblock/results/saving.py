@@ -18,12 +18,12 @@ from torch import Tensor
 from tl_ffblock.errors import MapFileError
 from tl_ffblock.layer.scopes import STEPS, scope_names
 from tl_ffblock.results.files import write_atomically
-from tl_ffblock.results.scope_table import TABLES, ScopeTable
+from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
 
 FORMAT = "tl_ffblock.ContributionMaps"
 FORMAT_VERSION = 1
 LABELS = ("tokens", "layers", "order", "queries", "causal", "scopes", "model", "signed", "provenance")
-"""What a file says beside its tensors."""
+"""What a file says beside its tensors; one with heads names their channels, too, as "heads"."""
 
 
 def write_maps(
@@ -63,6 +63,10 @@ def read_maps(path: Path) -> dict[str, Any]:
     _refuse_contradictions(path, labels, tensors)
     scopes, layers = labels.pop("scopes"), labels["layers"]
     tables = {name: ScopeTable({s: tensors[f"{name}.{s}"] for s in scopes}, layers) for name in TABLES}
+    channels = labels.get("heads", ())
+    tables["heads"] = (
+        HeadTable({s: tensors[f"heads.{s}"] for s in scopes}, layers, channels) if channels else HeadTable()
+    )
     sequences = {name: tuple(labels[name]) for name in ("tokens", "layers", "queries")}
     return labels | sequences | tables
 
@@ -95,15 +99,18 @@ def _refuse_contradictions(path: Path, labels: Mapping[str, Any], tensors: Mappi
     order, scopes = labels["order"], labels["scopes"]
     if order not in STEPS or any(scope not in scope_names(order) for scope in scopes):
         raise MapFileError(f"{path}: unknown order {order!r} or scopes {scopes!r}.")
-    rows = (len(labels["layers"]), len(labels["queries"]))
-    for name in TABLES:
-        expected = (*rows, len(labels["tokens"])) if name == "values" else rows
+    n_layers, n_queries = len(labels["layers"]), len(labels["queries"])
+    expected: dict[str, tuple[int, ...]] = dict.fromkeys(TABLES, (n_layers, n_queries))
+    expected["values"] = (n_layers, n_queries, len(labels["tokens"]))
+    if labels.get("heads"):
+        expected["heads"] = (n_layers, len(labels["heads"]), n_queries, len(labels["tokens"]))
+    for name, shape_of_labels in expected.items():
         for scope in scopes:
             if f"{name}.{scope}" not in tensors:
                 raise MapFileError(f"{path}: {name}.{scope} is missing from the file.")
             shape = tuple(tensors[f"{name}.{scope}"].shape)
-            if shape != expected or math.prod(shape) == 0:
-                raise MapFileError(f"{path}: {name}.{scope} has shape {shape}, expected {expected}.")
+            if shape != shape_of_labels or math.prod(shape) == 0:
+                raise MapFileError(f"{path}: {name}.{scope} has shape {shape}, expected {shape_of_labels}.")
 
 
 def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:

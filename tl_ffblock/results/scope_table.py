@@ -1,7 +1,7 @@
 """Tensors by scope and layer: the form in which a result holds its numbers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import overload
+from typing import Self, TypeVar, overload
 
 import torch
 from jaxtyping import Float
@@ -29,14 +29,21 @@ class ScopeTable(Mapping[str, Tensor]):
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
         scope, layer = key if isinstance(key, tuple) else (key, None)
         if scope not in self._data:
-            raise ScopeKeyError(f"no scope {scope!r} here; there are {', '.join(self._data)}")
+            raise ScopeKeyError(self._missing(scope))
         if layer is None:
             return self._data[scope]
         return self._data[scope][self.layers.index(layer_number(layer, self.layers))]
 
-    def each(self, function: Callable[[Tensor], Tensor]) -> "ScopeTable":
+    def each(self, function: Callable[[Tensor], Tensor]) -> Self:
         """The table with a function applied to every scope's numbers."""
-        return ScopeTable({scope: function(rows) for scope, rows in self._data.items()}, self.layers)
+        return self.with_data({scope: function(rows) for scope, rows in self._data.items()})
+
+    def with_data(self, data: Mapping[str, Tensor]) -> Self:
+        """A table of the same labels with other numbers."""
+        return type(self)(data, self.layers)
+
+    def _missing(self, scope: str) -> str:
+        return f"no scope {scope!r} here; there are {', '.join(self._data)}"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._data)
@@ -52,11 +59,41 @@ class ScopeTable(Mapping[str, Tensor]):
         return same_labels and all(identical(self._data[scope], other._data[scope]) for scope in self._data)
 
 
-def cell_by_cell(tables: Sequence[ScopeTable], function: Callable[[Tensor, Tensor], Tensor]) -> ScopeTable:
-    """Tables of the same scopes and layers as one, two at a time from the left: ((a, b), c)."""
+class HeadTable(ScopeTable):
+    """The same by attention head: `table[scope, layer]` is `Float[head query key]`, its first axis named by `channels`.
+
+    Empty where no heads were asked for.
+    """
+
+    def __init__(
+        self, data: Mapping[str, Tensor] | None = None, layers: Sequence[int] = (), channels: Sequence[str] = ()
+    ) -> None:
+        super().__init__(data or {}, layers)
+        self.channels = tuple(channels)
+        """Names of the head axis: "head 0", ..., and "residual", last."""
+
+    def with_data(self, data: Mapping[str, Tensor]) -> Self:
+        return type(self)(data, self.layers, self.channels)
+
+    def _missing(self, scope: str) -> str:
+        if not self.channels:
+            return "no heads here: these maps were made without. contribution_maps(model, input, heads=True) has them."
+        return super()._missing(scope)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HeadTable):
+            return NotImplemented
+        return self.channels == other.channels and super().__eq__(other)
+
+
+Table = TypeVar("Table", bound=ScopeTable)
+
+
+def cell_by_cell(tables: Sequence[Table], function: Callable[[Tensor, Tensor], Tensor]) -> Table:
+    """Tables of the same labels as one, two at a time from the left: ((a, b), c)."""
     result = tables[0]
     for table in tables[1:]:
-        result = ScopeTable({scope: function(rows, table[scope]) for scope, rows in result.items()}, result.layers)
+        result = result.with_data({scope: function(rows, table[scope]) for scope, rows in result.items()})
     return result
 
 

@@ -1,0 +1,178 @@
+"""A layer through one attention head at a time: the channels that a token's part is a sum of.
+
+Every step of a layer is linear in the parts once pattern, norm scales, router weights and the coefficients
+of Integrated Gradients are those of the run. So a part is a sum over heads, and what the residual
+brings is one more summand, to every query's own token alone:
+
+    F_i(x_j) = sum_h F_i^h(x_j) + delta_ij R_i
+
+1. `of_heads` restricts a record to some heads: nothing else has anything to bring, and the two roads
+   (vectors.py, fast/) make of it the parts through these heads. Through the feed-forward every head's
+   part is a player of its own.
+2. The residual's summand is one vector a query and needs no pairs (`_ResidualWalk`).
+3. `head_norms` and `with_heads` give all channels of a record, heads first, the residual last. The parts
+   only: bias part, remainder and completeness belong to no head.
+"""
+
+import operator
+from collections.abc import Iterable, Sequence, Sized
+from dataclasses import replace
+from typing import SupportsIndex, TypeAlias, TypeGuard
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.fast.buffers import Buffers
+from tl_ffblock.layer.fast.norms import contribution_norms
+from tl_ffblock.layer.parts import Parts, residual
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scopes import INPUT
+from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.vectors import Decomposition, LayerWalk, decompose_record, walk
+
+AskedHeads: TypeAlias = bool | Sequence[SupportsIndex] | SupportsIndex | Int[Tensor, " head"]
+"""Attention heads, negative ones from the end; True means all, False none."""
+
+RESIDUAL = "residual"
+"""The channel of what the residual connection around attention brings."""
+
+
+def head_numbers(asked: AskedHeads, n_heads: int) -> tuple[int, ...]:
+    """The heads asked for, ascending, each once.
+
+    Raises:
+        InputError: if there is no such head.
+    """
+    if isinstance(asked, bool):
+        return tuple(range(n_heads)) if asked else ()
+    plain = asked.tolist() if isinstance(asked, Tensor) else asked
+    numbers = [
+        operator.index(number) for number in (plain if isinstance(plain, Iterable) else [plain]) if _counts(number)
+    ]
+    n_asked = len(plain) if isinstance(plain, Sized) else 1
+    if not numbers or len(numbers) != n_asked or not all(-n_heads <= number < n_heads for number in numbers):
+        raise InputError(
+            f"heads={brief(asked)}: expected True or heads from {-n_heads} to {n_heads - 1} of a layer of {n_heads}."
+        )
+    return tuple(sorted({number % n_heads for number in numbers}))
+
+
+def _counts(number: object) -> TypeGuard[SupportsIndex]:
+    """Whether it is a whole number of any type; True and False are none: a mask does not list heads."""
+    return isinstance(number, SupportsIndex) and not isinstance(number, bool)
+
+
+def head_names(heads: Iterable[int]) -> tuple[str, ...]:
+    """How heads are called where they are channels."""
+    return tuple(f"head {head}" for head in heads)
+
+
+def channel_names(heads: Iterable[int]) -> tuple[str, ...]:
+    """The channels of a part: heads, and the residual last."""
+    return (*head_names(heads), RESIDUAL)
+
+
+def refuse_captum(settings: Settings) -> None:
+    """Captum integrates all players of a pre-activation together and never sees a head's alone.
+
+    Raises:
+        InputError: for `method="captum"`.
+    """
+    if settings.method == "captum":
+        raise InputError(
+            'heads with method="captum": its quadrature takes a token\'s part as a whole. Use method="exact", which gives '
+            "the same parts and splits them by head."
+        )
+
+
+def of_heads(record: LayerRecord, heads: Sequence[int]) -> LayerRecord:
+    """The same run with nothing to bring but some heads' values: only the tokens' parts of it mean something.
+
+    Scales, pre-activations and router weights are the real run's, read from its own tensors.
+    """
+    attention, chosen = record.block.attention, list(heads)
+    shared = len(attention.w_o) // len(attention.w_v)
+    value_heads = [head // shared for head in chosen]
+    weights = replace(
+        attention, w_o=attention.w_o[chosen], w_v=attention.w_v[value_heads], b_v=attention.b_v[value_heads]
+    )
+    return replace(
+        record,
+        block=replace(record.block, attention=weights),
+        resid_pre=torch.zeros_like(record.resid_pre),
+        pattern=record.pattern[chosen],
+        value=record.head_values[:, chosen],
+        query=None,
+        key=None,
+        edited=False,
+    )
+
+
+def head_norms(
+    record: LayerRecord,
+    settings: Settings,
+    scopes: Sequence[str],
+    heads: Sequence[int],
+    *,
+    buffers: Buffers | None = None,
+) -> dict[str, Float[Tensor, "channel query key"]]:
+    """The norms of the parts through each head, then of what the residual brings, by scope.
+
+    Each head goes through the fast road like a layer of its own, in the same memory.
+
+    Args:
+        record: One layer of one sequence; its queries ascend.
+        settings: How the decomposition is made; not by captum.
+        scopes: Scopes of the block's order.
+        heads: Numbers of the heads.
+        buffers: Memory to work in; None takes new memory.
+    """
+    buffers = buffers or Buffers()
+    n_queries, n_keys = record.pattern.shape[1:]
+    norms = {scope: record.resid_pre.new_zeros(len(heads) + 1, n_queries, n_keys) for scope in scopes}
+    for channel, head in enumerate(heads):
+        through_head = contribution_norms(of_heads(record, [head]), settings, tuple(scopes), buffers=buffers)
+        for scope, table in through_head.values.items():
+            norms[scope][channel] = table
+    for scope, vector in _residual_vectors(record, settings, scopes).items():
+        norms[scope][-1, range(n_queries), record.queries] = vector.norm(dim=-1)
+    return norms
+
+
+def with_heads(
+    decomposition: Decomposition, record: LayerRecord, settings: Settings, heads: Sequence[int]
+) -> Decomposition:
+    """A record's decomposition with the vectors through each head, then of what the residual brings; none without heads."""
+    if not heads:
+        return decomposition
+    scopes, (n_queries, n_keys) = decomposition.scopes, record.pattern.shape[1:]
+    shape = (len(heads) + 1, n_queries, n_keys, record.resid_pre.shape[-1])
+    vectors = {scope: record.resid_pre.new_empty(shape) for scope in scopes}
+    for channel, head in enumerate(heads):
+        through_head = decompose_record(of_heads(record, [head]), settings)
+        for scope in scopes:
+            vectors[scope][channel] = through_head.parts(scope)
+    for scope, vector in _residual_vectors(record, settings, scopes).items():
+        vectors[scope][-1] = residual(vector, record.queries, n_keys).tokens
+    return decomposition.with_heads(channel_names(heads), vectors)
+
+
+def _residual_vectors(
+    record: LayerRecord, settings: Settings, scopes: Sequence[str]
+) -> dict[str, Float[Tensor, "query d_model"]]:
+    residual_walk = _ResidualWalk(replace(record, edited=False), settings)
+    return {scope: parts.tokens[:, 0] for scope, parts in walk(residual_walk) if scope in scopes}
+
+
+class _ResidualWalk(LayerWalk):
+    """A layer walked with what the residual brings and nothing else: one vector a query, so the "key" axis has length one."""
+
+    def attend(self) -> Parts:
+        nothing = torch.zeros_like(self.record.tensor(INPUT))
+        return Parts(nothing[:, None], nothing)
+
+    def input(self) -> Parts:
+        x = self.record.tensor(INPUT)
+        return Parts(x[:, None], torch.zeros_like(x))

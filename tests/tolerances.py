@@ -71,3 +71,7 @@ CANCELLATION = 1e-9
 
 GRADIENT = dict(rtol=1e-4, atol=1e-6)
 """A derivative against a central difference with step 1e-4 in float64."""
+
+BATCHED_FLOAT32 = 2e-5
+"""Maps of sequences that run together against each alone, float32, relative to the row's maximum: the model's own
+forward pass of a batch differs in its last digits, and random-weight layers amplify that."""

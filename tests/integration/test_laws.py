@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from tests import tiny
-from tests.tolerances import BATCH_FLOAT64, COMPLETE_BFLOAT16, COMPLETE_FLOAT32, COMPLETE_FLOAT64, REBUILT
+from tests.tolerances import (
+    BATCH_FLOAT64,
+    BATCHED_FLOAT32,
+    COMPLETE_BFLOAT16,
+    COMPLETE_FLOAT32,
+    COMPLETE_FLOAT64,
+    REBUILT,
+)
 from tl_ffblock.layer.fast.buffers import ON_CPU, Budget, Buffers
 from tl_ffblock.layer.fast.norms import contribution_norms
 from tl_ffblock.layer.scopes import STEPS
@@ -244,3 +251,24 @@ def test_value_bias_changes_the_map_and_not_the_whole(ffb: ModuleType, model_of:
         torch.testing.assert_close(*totals, **REBUILT)
     if family not in ("llama_nobias", "mistral"):
         assert (bias.parts("Attn") - token.parts("Attn")).norm() > 1e-3
+
+
+@pytest.mark.parametrize("queries", [None, -1])
+def test_a_batch_is_its_sequences_one_by_one(
+    ffb: ModuleType, model_of: Models, any_family: str, queries: int | None
+) -> None:
+    """Maps, bias parts and completeness of three sequences that run together are those of each alone."""
+    model = model_of(any_family)
+    first = tiny.tokens(any_family, 6)
+    batch = torch.stack([first, first.flip(0), first.roll(2)])
+    together = ffb.contribution_maps(model, batch, queries=queries)
+    assert len(together) == 3
+    for maps, tokens in zip(together, batch, strict=True):
+        alone = ffb.contribution_maps(model, tokens, queries=queries)
+        for scope in alone.scopes:
+            for found, expected in (
+                (maps[scope], alone[scope]),
+                (maps.bias[scope][..., None], alone.bias[scope][..., None]),
+            ):
+                largest = expected.abs().amax(dim=-1, keepdim=True).clamp(min=1e-3 * float(alone[scope].max()))
+                assert float(((found - expected).abs() / largest).max()) < BATCHED_FLOAT32, scope

@@ -202,6 +202,44 @@ def hooked(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **con
     return wrapped.to(dtype).eval()
 
 
+TOYS: dict[str, dict[str, Any]] = {
+    "no_norms": {"normalization_type": None, "act_fn": "gelu"},
+    "no_norms_gated": {"normalization_type": None, "act_fn": "silu", "gated_mlp": True},
+    "attn_only": {"normalization_type": "LN", "attn_only": True, "act_fn": "gelu"},
+    "attn_only_no_norms": {"normalization_type": None, "attn_only": True, "act_fn": "gelu"},
+}
+"""TransformerLens' own toy models, by what a configuration of them leaves out."""
+_TOY = dict(n_layers=2, d_model=D_MODEL, n_heads=N_HEADS, d_head=D_HEAD, d_mlp=D_MLP, n_ctx=N_CTX, d_vocab=VOCAB)
+
+
+def toy(name: str, api: str, seed: int = 0, **changes: Any) -> Any:
+    """A perturbed toy model as a native bridge or a HookedTransformer (TransformerLens 3), in eval mode.
+
+    Raises:
+        RuntimeError: for a HookedTransformer on TransformerLens 4.
+    """
+    entries = {**_TOY, **TOYS[name], **changes}
+    if api == "bridge":
+        from transformer_lens.config import TransformerBridgeConfig
+        from transformer_lens.model_bridge import TransformerBridge
+
+        with torch.random.fork_rng(devices=[]):
+            model = TransformerBridge.boot_native(TransformerBridgeConfig(**entries))
+        perturb(model.original_model, seed)
+        return model.eval()
+    try:
+        from transformer_lens import HookedTransformer, HookedTransformerConfig
+    except ImportError as error:
+        raise RuntimeError("HookedTransformer left TransformerLens in 4.0: use transformer-lens<4 here") from error
+    with torch.random.fork_rng(devices=[]):
+        model = HookedTransformer(HookedTransformerConfig(**entries))
+    perturb(model, seed)
+    if entries.get("gated_mlp"):  # it adds b_in behind the gate, as no published model does: refused if it is not zero
+        for block in model.blocks:
+            block.mlp.b_in.data.zero_()
+    return model.eval()
+
+
 def tokens(family: str, n: int, seed: int = 0) -> Tensor:
     """`n` random token ids (LongTensor [n]) none of which is special in the family."""
     if family not in ALL_FAMILIES:

@@ -63,7 +63,8 @@ def test_the_table_of_models_claims_nothing_that_is_not_there() -> None:
         order: [step.scope for step in steps] for order, steps in STEPS.items()
     }
     for order, families, _ in rows:
-        assert set(families.split(", ")) <= {family.name for family in FAMILIES if family.order == order}
+        listed = {family.name for family in FAMILIES if family.order == order}
+        assert set(families.split(", ")) <= (listed or {"models without feed-forward"})
 
 
 def test_install_commands_of_models_are_those_of_the_code() -> None:

@@ -82,8 +82,8 @@ def test_other_weights_are_an_error() -> None:
 
 
 def test_every_order_has_golden_maps() -> None:
-    """An order without numbers from elsewhere would be checked by our own oracle alone."""
-    assert {case["order"] for case in recipe.CASES} == set(STEPS)
+    """An order without numbers from elsewhere would be checked by our own oracle alone; one has a closed form (test_toys)."""
+    assert {case["order"] for case in recipe.CASES} | {"attn_only"} == set(STEPS)
 
 
 @pytest.mark.parametrize("sequence", range(len(MINILM["texts"])))

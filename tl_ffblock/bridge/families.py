@@ -96,7 +96,7 @@ def family_of(model: Any, api: Api, architecture: str | None) -> Family:
         UnsupportedModelError: if neither the table nor the structure of its blocks says the order.
     """
     cfg = model.cfg
-    if architecture is None and api == "HookedTransformer":
+    if architecture in (None, "neel") and api == "HookedTransformer":  # TransformerLens' word for its own toy models
         return _own_configuration(cfg)
     if architecture is None and api == "HookedEncoder":
         architecture = "BertForMaskedLM"
@@ -122,11 +122,11 @@ def _as_configured(family: Family, *, parallel: bool) -> Family:
 
 def _own_configuration(cfg: Any) -> Family:
     """A HookedTransformer that was made from a configuration, not from a published architecture."""
-    if cfg.normalization_type not in ("LN", "LNPre", "RMS", "RMSPre"):
+    if cfg.normalization_type not in ("LN", "LNPre", "RMS", "RMSPre", None):
         raise UnsupportedModelError(
-            f"normalization_type={cfg.normalization_type!r}: expected LN, LNPre, RMS or RMSPre."
+            f"normalization_type={cfg.normalization_type!r}: expected LN, LNPre, RMS, RMSPre or None."
         )
-    order: Order = "parallel" if cfg.parallel_attn_mlp else "pre_ln"
+    order: Order = "attn_only" if cfg.attn_only else "parallel" if cfg.parallel_attn_mlp else "pre_ln"
     return Family("HookedTransformer", order, (), causal=cfg.attention_dir == "causal")
 
 
@@ -140,7 +140,8 @@ def _structural(model: Any, architecture: str) -> Family:
             f"known block form. Supported are {supported()}."
         )
     order: Order = orders.pop() or "pre_ln"
-    causal = not architecture.endswith(("ForMaskedLM", "Model"))
+    one_way = getattr(model.cfg, "attention_dir", "causal") == "causal"
+    causal = one_way and not architecture.endswith(("ForMaskedLM", "Model"))
     return Family(architecture, order, (architecture,), causal=causal, listed=False)
 
 
@@ -149,6 +150,8 @@ def _order_of(block: Any) -> Order | None:
     after = hasattr(block, "ln1_post"), hasattr(block, "ln2_post")
     if any(base.__name__ == "ParallelBlockBridge" for base in type(block).__mro__):
         return "parallel" if before[0] and not any(after) else None
+    if not hasattr(block, "mlp"):
+        return "attn_only" if (*before, *after) == (True, False, False, False) else None
     known: dict[tuple[bool, ...], Order] = {
         (True, True, False, False): "pre_ln",
         (True, True, True, True): "sandwich",

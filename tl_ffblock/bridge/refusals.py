@@ -68,8 +68,10 @@ def _reasons(model: Any, architecture: str) -> Iterator[str]:
         yield f"{architecture} reads sounds or images; maps are of tokens of a text."
     if not hasattr(model, "blocks"):
         yield f"{architecture} has no list of blocks: no known block form. Supported are {supported()}."
+    attn_only = bool(getattr(model.cfg, "attn_only", False))
     for layer, block in enumerate(model.blocks):
-        yield from (f"{architecture}, layer {layer}: {reason}" for reason in _reasons_of_block(block))
+        reasons = _reasons_of_block(block, attn_only=attn_only)
+        yield from (f"{architecture}, layer {layer}: {reason}" for reason in reasons)
     yield from _reasons_of_options(config, architecture)
     for family in FAMILIES:
         if architecture in family.architectures and family.needs and not getattr(model.cfg, family.needs, False):
@@ -123,7 +125,7 @@ def _reasons_of_options(config: Any, architecture: str) -> Iterator[str]:
         yield f"{architecture} with is_decoder=True is not supported: expected the bidirectional encoder."
 
 
-def _reasons_of_block(block: Any) -> Iterator[str]:
+def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
     parts = {name for name, _ in block.named_children()}
     foreign = sorted(parts & {"linear_attn", "mixer", "mamba", "ssm", "time_mix", "short_conv", "conv"})
     if foreign or "attn" not in parts:
@@ -131,8 +133,8 @@ def _reasons_of_block(block: Any) -> Iterator[str]:
             f"a {', '.join(foreign) or 'layer without attention'} mixes tokens without an attention pattern (state-space, "
             "recurrent and hybrid models); only layers of attention and feed-forward are decomposed."
         )
-    if "mlp" not in parts:
-        yield "there is no feed-forward block (attn_only) to decompose."
+    if "mlp" not in parts and not attn_only:
+        yield "there is no feed-forward block in it, though the model is not one of attention alone (attn_only)."
     attention = {base.__name__ for base in type(block.attn).__mro__} if "attn" in parts else set()
     if any("MLA" in name for name in attention):
         yield "multi-head latent attention (MLA) has no values per head at a HookPoint; its parts cannot be certified."

@@ -86,8 +86,8 @@ def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
             case Normalise(of, norm):
                 yield f"{norm}({of}) = {step.scope}", _error(record.block.norm(norm)(record.tensor(of)), whole)
             case Feed(of):
-                ff = record.block.feed_forward
-                x = record.tensor(of)
+                ff, x = record.block.feed_forward, record.tensor(of)
+                assert ff is not None, "an order without feed-forward has no such step"
                 yield from (
                     _dense(record, ff, x, whole) if isinstance(ff, FeedForward) else _experts(record, ff, x, whole)
                 )

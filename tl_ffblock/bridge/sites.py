@@ -15,6 +15,8 @@ from collections.abc import Collection, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from torch import nn
+
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, NormName, Step
@@ -47,6 +49,11 @@ def site_names(model: Model, layer: int, extra: Collection[str] = ()) -> dict[st
 
 def norm_module(model: Model, layer: int, norm: NormName) -> str | None:
     """Name of the module that a norm of the layer's program is; None where this model has none."""
+    name = _norm_name(model, layer, norm)
+    return None if name is None or _passes_through(model, name) else name
+
+
+def _norm_name(model: Model, layer: int, norm: NormName) -> str | None:
     block, order = model.hooked.blocks[layer], model.family.order
     prefix = f"blocks.{layer}."
     after_attention, after_ff = ("ln1_post", "ln2_post") if hasattr(block, "ln1_post") else ("ln1", "ln2")
@@ -65,6 +72,14 @@ def norm_module(model: Model, layer: int, norm: NormName) -> str | None:
             return "ln_final"
         case "out_norm":
             return None if order == "norm_after" else f"blocks.{layer + 1}.ln1"
+
+
+def _passes_through(model: Model, name: str) -> bool:
+    """Whether no norm is there (`normalization_type=None`): no module, or one that gives back what it gets."""
+    module: Any = model.hooked
+    for part in name.split("."):
+        module = module[int(part)] if part.isdigit() else getattr(module, part, None)
+    return module is None or isinstance(getattr(module, "original_component", module), nn.Identity)
 
 
 def has_experts(mlp: Any) -> bool:
@@ -96,6 +111,8 @@ def patching_name(name: str) -> str | None:
 
 def _feed_forward(model: Model, layer: int) -> dict[str, str]:
     block = model.hooked.blocks[layer]
+    if model.family.order == "attn_only":
+        return {}
     if has_experts(block.mlp):
         routing = {"probabilities": "mlp.hook_expert_weights", "chosen": "mlp.hook_expert_indices"}
         if hasattr(block.mlp, "gate"):  # a bridge of TransformerLens 3.9 has the router's logits only
@@ -135,12 +152,18 @@ def _of_step(model: Model, layer: int, step: Step) -> dict[str, str]:
             name = f"{prefix}{branch}.hook_out" if inner is not None or silent else f"{prefix}hook_{branch}_out"
         case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm):
             name = f"{prefix}hook_{'attn' if norm == 'attn_out_norm' else 'mlp'}_out"
-        case Normalise(_, norm):
+        case Normalise(of, norm):
             module = norm_module(model, layer, norm)
-            out = "hook_out" if on_bridge else BEFORE_GAIN
-            name = f"{prefix}hook_resid_post" if module is None else f"{module}.{out}"  # no norm: the residual itself
-        case Add(_, right):
-            name = f"{prefix}hook_resid_{'mid' if right == INPUT else 'post'}"
+            if module is None:  # no norm: what it would have read
+                before = next((step for step in PROGRAMS[order] if step.scope == of), None)
+                unchanged = (
+                    f"{prefix}hook_resid_pre" if before is None else _of_step(model, layer, before)[f"whole.{of}"]
+                )
+                return {f"whole.{scope}": unchanged}
+            name = f"{module}.{'hook_out' if on_bridge else BEFORE_GAIN}"
+        case Add():
+            last = [step.scope for step in PROGRAMS[order] if isinstance(step.operation, Add)][-1]
+            name = f"{prefix}hook_resid_{'post' if scope == last else 'mid'}"
     return {f"whole.{scope}": name}
 
 

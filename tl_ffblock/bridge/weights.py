@@ -45,7 +45,7 @@ def _read_block(model: Model, layer: int, dtype: torch.dtype) -> Block:
         order=model.family.order,
         causal=model.family.causal,
         attention=_attention(block.attn, dtype),
-        feed_forward=_experts(model, layer, dtype) if has_experts(block.mlp) else _feed_forward(model, layer, dtype),
+        feed_forward=_feed_forward(model, layer, dtype),
         **_norms(model, layer, dtype),
     )
 
@@ -70,9 +70,10 @@ def is_processed(model: Model) -> bool:
         return bool(getattr(hooked, "_weights_processed", False))
     if str(getattr(hooked.cfg, "normalization_type", "")).endswith("Pre"):
         return True  # fold_ln
-    if model.family.order == "post_ln" or has_experts(hooked.blocks[0].mlp):
+    block = hooked.blocks[0]
+    if model.family.order == "post_ln" or (hasattr(block, "mlp") and has_experts(block.mlp)):
         return False
-    w_out = hooked.blocks[0].mlp.W_out  # center_writing_weights
+    w_out = block.mlp.W_out if hasattr(block, "mlp") else block.attn.W_O  # center_writing_weights
     return bool(w_out.mean(dim=-1).abs().max() < 1e-5 * w_out.abs().max())
 
 
@@ -86,8 +87,12 @@ def _attention(attn: Any, dtype: torch.dtype) -> AttentionWeights:
     )
 
 
-def _feed_forward(model: Model, layer: int, dtype: torch.dtype) -> FeedForward:
+def _feed_forward(model: Model, layer: int, dtype: torch.dtype) -> FeedForward | Experts | None:
+    if model.family.order == "attn_only":
+        return None
     mlp = model.hooked.blocks[layer].mlp
+    if has_experts(mlp):
+        return _experts(model, layer, dtype)
     w_in, w_out = _tensor(mlp.W_in, dtype), _tensor(mlp.W_out, dtype)
     gated = getattr(mlp, "W_gate", None) is not None
     d_mlp, d_model = w_out.shape

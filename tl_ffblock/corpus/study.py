@@ -22,6 +22,7 @@ from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.statistics.moments import Moments, merged
 from tl_ffblock.corpus.texts.tokenised import TokenisedText
+from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.scopes import STEPS, Order, Step
 
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ class ModelFacts:
     @property
     def feed_forward(self) -> Step:
         """The step of the feed-forward that starts from a map."""
-        return next(step for step in self.steps if step.component == "FF")
+        for step in self.steps:
+            if step.component == "FF":
+                return step
+        raise UnsupportedModelError(f"a {self.order} model has no feed-forward block, which this study is about.")
 
 
 def write_maps(model: Model, tokenised: TokenisedText, file: Path) -> None:

@@ -52,6 +52,11 @@ def edit_point(model: Model, layer: int, scope: str) -> EditPoint:
     if isinstance(operation, Normalise) and operation.norm == "ff_norm" and model.api == "TransformerBridge":
         return EditPoint(ff_input_name(model, layer))
     name = site_names(model, layer)[f"whole.{scope}"]
+    if isinstance(operation, Normalise) and operation.norm == "ff_norm" and not name.endswith(f".{BEFORE_GAIN}"):
+        raise UnsupportedModelError(
+            f"{model.name} ({model.api}) has no norm before the feed-forward, and no HookPoint carries {scope} apart from the "
+            "residual: it cannot be changed alone."
+        )
     if not name.endswith(f".{BEFORE_GAIN}"):
         return EditPoint(name)
     if not isinstance(operation, Normalise):

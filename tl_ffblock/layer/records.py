@@ -105,9 +105,10 @@ class Block:
     order: Order
     causal: bool
     attention: AttentionWeights
-    feed_forward: FeedForward | Experts
+    feed_forward: FeedForward | Experts | None
+    """None in models of attention alone."""
     attn_norm: Norm | None = None
-    """Norm before attention (pre_ln, sandwich, parallel)."""
+    """Norm before attention (pre_ln, sandwich, parallel, attn_only)."""
     ff_norm: Norm | None = None
     """Norm before the feed-forward (pre_ln, sandwich, parallel)."""
     attn_out_norm: Norm | None = None

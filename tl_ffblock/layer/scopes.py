@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from tl_ffblock.errors import InputError
 
-Order: TypeAlias = Literal["post_ln", "pre_ln", "sandwich", "parallel", "norm_after"]
+Order: TypeAlias = Literal["post_ln", "pre_ln", "sandwich", "parallel", "norm_after", "attn_only"]
 Component: TypeAlias = Literal["ATTN", "RES", "LN", "FF"]
 NormName: TypeAlias = Literal["attn_norm", "ff_norm", "attn_out_norm", "ff_out_norm", "mid_norm", "out_norm"]
 
@@ -149,6 +149,12 @@ PROGRAMS: dict[Order, tuple[Step, ...]] = {
             "final norm (last layer; none before the others)",
             Normalise("AtbFfRes", "out_norm"),
         ),
+    ),
+    "attn_only": (
+        _INPUT_NORM,
+        _ATTEND,
+        Step("Atb", "RES", "Attn", "residual around attention (layer output)", Add("Attn", INPUT)),
+        Step("AtbLn", "LN", "Atb", "next layer's norm", Normalise("Atb", "out_norm")),
     ),
 }
 """Every step of a layer, in the model's order."""

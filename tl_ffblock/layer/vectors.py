@@ -161,7 +161,7 @@ class LayerWalk:
         ff = self.block.feed_forward
         if isinstance(ff, FeedForward):
             return self._dense(parts, ff, x, 0)
-        assert self.record.routing is not None
+        assert ff is not None and self.record.routing is not None
         out = Parts(torch.zeros_like(parts.tokens), torch.zeros_like(parts.bias))
         for number, (expert, weight) in enumerate(zip(ff.experts, self.record.routing.T, strict=True)):
             if bool(weight.any()):

@@ -90,7 +90,7 @@ def experts_of(given: FeedForwardInput, products: HeadProducts) -> list[Expert]:
     ff, routing = record.block.feed_forward, record.routing
     if isinstance(ff, FeedForward):
         return [_expert(given, ff, _Served(0, 0, None), products)]
-    assert routing is not None
+    assert ff is not None and routing is not None
     used = [number for number, weight in enumerate(routing.T) if bool(weight.any())]
     served = [_Served(number, slot, routing[:, number]) for slot, number in enumerate(used)]
     return [_expert(given, ff.experts[expert.number], expert, products) for expert in served]

@@ -153,7 +153,7 @@ def at_model(model: Model, tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "...
     return tensor.to(next(model.hooked.parameters()).device)
 
 
-def _in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 pos"]], *, together: bool) -> list[Batch]:
+def _in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 _"]], *, together: bool) -> list[Batch]:
     """Sequences of equal length in batches that fit the budget, the length seen first comes first."""
     by_length: dict[int, list[int]] = {}
     for number, tokens in enumerate(sequences):

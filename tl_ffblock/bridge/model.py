@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import SupportsIndex, get_args
+from typing import Any, SupportsIndex, get_args
 from weakref import WeakKeyDictionary
 
 from tl_ffblock.bridge.families import Api, Family, family_of
@@ -88,7 +88,7 @@ def _dtype_of(model: object) -> str:
     return "?" if parameters is None else str(next(parameters()).dtype).removeprefix("torch.")
 
 
-def identify(model: HookedModel | Model) -> Model:
+def identify(model: Any) -> Model:
     """Recognise a TransformerLens model by its class, architecture and the structure of its blocks.
 
     A `Model` is given back as it is.

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from tl_ffblock.bridge.families import FAMILIES, supported
-from tl_ffblock.bridge.protocols import HookedModel
 from tl_ffblock.errors import UnsupportedModelError
 
 _IGNORED_OPTIONS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
@@ -36,7 +36,7 @@ def refuse(model: Any, architecture: str) -> None:
         raise UnsupportedModelError(reason)
 
 
-def active_dropout(model: HookedModel) -> str | None:
+def active_dropout(model: nn.Module) -> str | None:
     """The first place where a model drops or disturbs activations at random; None where it does nowhere.
 
     Training mode alone changes nothing: many models have no dropout, or one of 0.

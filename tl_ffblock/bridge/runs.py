@@ -15,7 +15,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
+from typing import Any, Protocol, SupportsIndex, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int, Integer, Shaped
@@ -37,7 +37,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
 
 Texts: TypeAlias = list[str] | tuple[str, ...]
-Ids: TypeAlias = Sequence[int]
+Ids: TypeAlias = Sequence[SupportsIndex]
 Tokens: TypeAlias = Integer[Tensor, "*batch pos"]
 Layers: TypeAlias = Sequence[int] | int | None
 Hooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]

@@ -54,7 +54,6 @@ def gpt2_like(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         "n_inner": draw(st.integers(1, 40)),
         "activation_function": draw(st.sampled_from(PLAIN)),
         "layer_norm_epsilon": draw(st.sampled_from([1e-12, 1e-5, 1e-2])),
-        "scale_attn_weights": draw(st.booleans()),
     }
     if config["n_embd"] < 3:
         config["n_embd"] = heads * 3  # a LayerNorm of one or two numbers leaves their signs only

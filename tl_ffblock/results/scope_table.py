@@ -1,7 +1,7 @@
 """Tensors by scope and layer: the form in which a result holds its numbers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Self, TypeVar, overload
+from typing import TypeVar, overload
 
 import torch
 from jaxtyping import Float
@@ -12,6 +12,9 @@ from tl_ffblock.layer.positions import layer_number
 
 TABLES = ("values", "bias", "remainder", "completeness")
 """The numbers of a result: one table by scope each."""
+
+Table = TypeVar("Table", bound="ScopeTable")
+Heads = TypeVar("Heads", bound="HeadTable")
 
 
 class ScopeTable(Mapping[str, Tensor]):
@@ -34,11 +37,11 @@ class ScopeTable(Mapping[str, Tensor]):
             return self._data[scope]
         return self._data[scope][self.layers.index(layer_number(layer, self.layers))]
 
-    def each(self, function: Callable[[Tensor], Tensor]) -> Self:
+    def each(self: Table, function: Callable[[Tensor], Tensor]) -> Table:
         """The table with a function applied to every scope's numbers."""
         return self.with_data({scope: function(rows) for scope, rows in self._data.items()})
 
-    def with_data(self, data: Mapping[str, Tensor]) -> Self:
+    def with_data(self: Table, data: Mapping[str, Tensor]) -> Table:
         """A table of the same labels with other numbers."""
         return type(self)(data, self.layers)
 
@@ -72,7 +75,7 @@ class HeadTable(ScopeTable):
         self.channels = tuple(channels)
         """Names of the head axis: "head 0", ..., and "residual", last."""
 
-    def with_data(self, data: Mapping[str, Tensor]) -> Self:
+    def with_data(self: Heads, data: Mapping[str, Tensor]) -> Heads:
         return type(self)(data, self.layers, self.channels)
 
     def _missing(self, scope: str) -> str:
@@ -84,9 +87,6 @@ class HeadTable(ScopeTable):
         if not isinstance(other, HeadTable):
             return NotImplemented
         return self.channels == other.channels and super().__eq__(other)
-
-
-Table = TypeVar("Table", bound=ScopeTable)
 
 
 def cell_by_cell(tables: Sequence[Table], function: Callable[[Tensor, Tensor], Tensor]) -> Table:

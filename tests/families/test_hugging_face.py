@@ -1,7 +1,9 @@
 """A bridge is the Hugging Face model that it wraps, or it is refused; a model that is, is never refused."""
 
+import json
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -141,6 +143,16 @@ def test_callbacks_of_torch_put_it_off(bridge_of: Bridges, identify: Callable[[A
     assert identify(model).memory.difference is None
     handle.remove()
     assert identify(model).memory.difference < 1e-5
+
+
+def test_load_model_compares(ffb: ModuleType, tmp_path: Path, identify: Callable[[Any], Any]) -> None:
+    """A model is refused when it is loaded, before anybody waits for a map; one that is right is not compared again."""
+    folder = tiny.save_local("gpt2", tmp_path)
+    assert identify(ffb.load_model(str(folder))).memory.difference < 1e-5
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"scale_attn_weights": False}))
+    with pytest.raises(NotImplementedError, match="is not the Hugging Face model that it wraps"):
+        ffb.load_model(str(folder))
 
 
 def test_not_compared(bridge_of: Bridges, identify: Callable[[Any], Any]) -> None:

@@ -34,13 +34,18 @@ def load_model(name: str | PathLike[str] = DEFAULT, *, device: str = "cpu") -> "
     Raises:
         ModelLoadError: if the model is not there, with the command that brings it, or cannot be read.
         InputError: if torch cannot use the device here.
+        UnsupportedModelError: if the bridge is not the Hugging Face model that it wraps.
     """
     name = fspath(name)
     outline(name)
     try:
         _check_device(device)
         with _quiet():
-            return _load(name).to(device)
+            model = _load(name).to(device)
+        from tl_ffblock.bridge.model import compare_once  # here, as torch: a wrong name is said before it is imported
+
+        compare_once(model, name)
+        return model
     except FFBlockError:
         raise
     except Exception as error:

@@ -118,9 +118,19 @@ def identify(model: Any) -> Model:
     refuse(model, architecture or type(model).__name__)
     family = family_of(model, api, architecture)
     known = Model(model, api, family, str(getattr(cfg, "model_name", None) or family.name), int(cfg.n_layers))
-    if known.memory.difference is None:
-        known.memory.difference = difference_from_hugging_face(model, known.name)
+    compare_once(model, known.name)
     return known
+
+
+def compare_once(model: HookedModel, name: str) -> None:
+    """Hold a bridge against the Hugging Face model it wraps, unless that was done.
+
+    Raises:
+        UnsupportedModelError: if rounding does not explain the difference of their logits.
+    """
+    memory = _memories.setdefault(model, Memory())
+    if memory.difference is None:
+        memory.difference = difference_from_hugging_face(model, name)
 
 
 def select_layers(model: Model, layers: Sequence[int] | int | None) -> tuple[int, ...]:

@@ -126,16 +126,16 @@ def _reasons_of_options(config: Any, architecture: str) -> Iterator[str]:
 
 
 def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
-    parts = {name for name, _ in block.named_children()}
-    foreign = sorted(parts & {"linear_attn", "mixer", "mamba", "ssm", "time_mix", "short_conv", "conv"})
-    if foreign or "attn" not in parts:
+    children = {name for name, _ in block.named_children()}
+    foreign = sorted(children & {"linear_attn", "mixer", "mamba", "ssm", "time_mix", "short_conv", "conv"})
+    if foreign or "attn" not in children:
         yield (
             f"a {', '.join(foreign) or 'layer without attention'} mixes tokens without an attention pattern (state-space, "
             "recurrent and hybrid models); only layers of attention and feed-forward are decomposed."
         )
-    if "mlp" not in parts and not attn_only:
+    if "mlp" not in children and not attn_only:
         yield "there is no feed-forward block in it, though the model is not one of attention alone (attn_only)."
-    attention = {base.__name__ for base in type(block.attn).__mro__} if "attn" in parts else set()
+    attention = {base.__name__ for base in type(block.attn).__mro__} if "attn" in children else set()
     if any("MLA" in name for name in attention):
         yield "multi-head latent attention (MLA) has no values per head at a HookPoint; its parts cannot be certified."
     if getattr(block, "residual_contribution_scale", 1.0) != 1.0:

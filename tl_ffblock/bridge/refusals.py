@@ -1,4 +1,6 @@
-"""Why a model is not decomposed, as far as can be said without running it: every known reason, in sentences.
+"""Why a model is not decomposed, as far as its configuration and modules say without a run, in sentences.
+
+What the table of families, a missing HookPoint or a weight shows is refused where it is read.
 
 What only a run can show is found by the identities (selfcheck.py).
 """

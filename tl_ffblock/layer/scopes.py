@@ -5,9 +5,10 @@ and including its last step (`Atb` = attention block): how far into the layer a 
 the scopes on both sides of a step shows what that step's component did to the mixing of tokens
 (section 3 of Kobayashi et al. 2024; section 6 for the norm after the layer).
 
-This is the only place that knows an order. Everything that follows a layer reads its program here:
+An order is written here and nowhere else as a whole. Everything that follows a layer reads its program here:
 vectors (vectors.py), norms (fast/norms.py), the identities of the self-check, which HookPoint carries a
-step's tensor and which module a norm is (bridge/sites.py), where an edit goes (interventions/edit_points.py).
+step's tensor and which module a norm is (bridge/sites.py, which names the exceptions), where an edit
+goes (interventions/edit_points.py).
 """
 
 from collections.abc import Sequence

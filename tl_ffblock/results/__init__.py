@@ -1,8 +1,9 @@
 """Labelled results and what reads them; knows no model.
 
-token_maps.py   maps by layer and channel: what views and statistics read
+token_maps.py   maps by layer and channel, whatever their kind
 maps.py         ContributionMaps: maps by scope with bias, remainder and completeness
 scope_table.py  tensors by scope and layer
+arithmetic.py   sums, differences and means of results
 saving.py       a result as a file
 measures.py     contextualization change, amplification
 ranks.py        rank correlation and shares of arrays

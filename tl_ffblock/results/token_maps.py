@@ -1,6 +1,6 @@
 """TokenMaps: any token-to-token maps of one sequence, contributions and attention patterns alike.
 
-Views and statistics read this and nothing else, so that what is written for one kind of map serves all.
+What is written for `TokenMaps` serves every kind of map; measures read it.
 A map is `[query, key]`: row = the position that is written, column = the source token.
 """
 

@@ -23,11 +23,12 @@ PLAIN = ("gelu_new", "gelu", "relu", "silu", "quick_gelu", "tanh")
 def llama_like(draw: st.DrawFn, family: str, **fixed: Any) -> tuple[str, dict[str, Any]]:
     """Rotary, grouped heads whose width is free of d_model, gated feed-forward."""
     kv = draw(st.integers(1, 3))
+    heads = kv * draw(st.integers(1, 3))
     layers = draw(st.integers(1, 3))
     config = {
-        "hidden_size": draw(st.sampled_from([6, 12, 24, 30])),
+        "hidden_size": heads * draw(st.sampled_from([3, 6, 8])),  # a multiple, which Hugging Face asks for
         "num_key_value_heads": kv,
-        "num_attention_heads": kv * draw(st.integers(1, 3)),
+        "num_attention_heads": heads,
         "num_hidden_layers": layers,
         "head_dim": draw(st.sampled_from([2, 4, 6, 10])),
         "intermediate_size": draw(st.integers(1, 40)),

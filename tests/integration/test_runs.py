@@ -55,6 +55,19 @@ def test_query_times_key_is_the_pattern(model_of: Models, family: str) -> None:
         torch.testing.assert_close(scores.softmax(dim=-1), record.pattern, rtol=1e-4, atol=1e-6)
 
 
+def test_query_and_key_of_a_padded_batch_are_those_of_each_sequence_alone(model_of: Models) -> None:
+    """Rows and keys of the padding are gone from both, as from the pattern, for all rows and for the last of each."""
+    model, tokens = model_of("llama"), tiny.tokens("llama", 6)
+    batch, mask = torch.stack([tokens, tokens.flip(0)]), torch.tensor([[1] * 6, [1, 1, 1, 1, 0, 0]])
+    for queries in (None, -1):
+        options: dict[str, Any] = dict(layers=1, queries=queries, extra=("query", "key"))
+        together = kept_records(open_run(model, batch, attention_mask=mask, **options))
+        for records, length, sequence in zip(together, (6, 4), batch, strict=True):
+            (alone,) = kept_records(open_run(model, sequence[:length], **options))
+            for name in ("queries", "query", "key", "pattern"):
+                torch.testing.assert_close(getattr(records[1], name), getattr(alone[1], name), rtol=1e-4, atol=1e-5)
+
+
 def test_rotated_vectors_that_no_hook_point_shows_are_refused(ffb: ModuleType, model_of: Models) -> None:
     """Query vectors before a rotation would give another pattern: where only these are shown, there are none."""
     with pytest.raises(ffb.FFBlockError, match="shows no query vectors as attention multiplies them"):

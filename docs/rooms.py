@@ -8,6 +8,7 @@ ROOMS = {
     "experiments": "experiments/",
     "corpus": "corpus/",
     "interventions": "interventions/",
+    "heads": "heads/",
     "check": "check.py",
     "contributions": "contributions.py",
     "attention": "attention.py",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tl_ffblock import corpus as corpus
     from tl_ffblock import errors as errors
     from tl_ffblock import experiments as experiments
+    from tl_ffblock import heads as heads
     from tl_ffblock import interventions as interventions
     from tl_ffblock import layer as layer
     from tl_ffblock import page as page
@@ -73,6 +74,7 @@ _MODULES = {
     "corpus": "corpus",
     "errors": "errors",
     "experiments": "experiments",
+    "heads": "heads",
     "interventions": "interventions",
     "layer": "layer",
     "page": "page",

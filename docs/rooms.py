@@ -13,6 +13,7 @@ ROOMS = {
     "contributions": "contributions.py",
     "attention": "attention.py",
     "head_tables": "head_tables.py",
+    "metrics": "metrics/",
     "results": "results/",
     "bridge": "bridge/",
     "page": "page/",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tl_ffblock import heads as heads
     from tl_ffblock import interventions as interventions
     from tl_ffblock import layer as layer
+    from tl_ffblock import metrics as metrics
     from tl_ffblock import page as page
     from tl_ffblock import results as results
     from tl_ffblock.attention import attention_maps
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
         causal_validation,
         contribution_sweep,
         difference,
-        logit_difference,
         patched_maps,
     )
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
+    from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
     from tl_ffblock.results.token_maps import TokenMaps
@@ -50,6 +51,7 @@ _HOMES = {
     "Contributions": "interventions",
     "Decomposition": "layer.vectors",
     "FFBlockError": "errors",
+    "Metric": "metrics",
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
@@ -60,9 +62,14 @@ _HOMES = {
     "contribution_sweep": "interventions",
     "decompose": "contributions",
     "difference": "interventions",
+    "kl_divergence": "metrics",
     "load_model": "bridge.loading",
-    "logit_difference": "interventions",
+    "logit": "metrics",
+    "logit_difference": "metrics",
+    "loss": "metrics",
     "patched_maps": "interventions",
+    "probability": "metrics",
+    "rank": "metrics",
 }
 """Where each name is defined."""
 
@@ -77,6 +84,7 @@ _MODULES = {
     "heads": "heads",
     "interventions": "interventions",
     "layer": "layer",
+    "metrics": "metrics",
     "page": "page",
     "results": "results",
     "scopes": "layer.scopes",
@@ -88,6 +96,7 @@ __all__ = [
     "Contributions",
     "Decomposition",
     "FFBlockError",
+    "Metric",
     "TokenMaps",
     "__version__",
     "amplification",
@@ -99,9 +108,14 @@ __all__ = [
     "contribution_sweep",
     "decompose",
     "difference",
+    "kl_divergence",
     "load_model",
+    "logit",
     "logit_difference",
+    "loss",
     "patched_maps",
+    "probability",
+    "rank",
 ]
 
 

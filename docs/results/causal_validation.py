@@ -23,7 +23,7 @@ import pandas as pd
 import torch
 
 import tl_ffblock as ffb
-from tl_ffblock.interventions import CausalValidation, SamplePlan, causal_validation, logit_difference
+from tl_ffblock.interventions import CausalValidation, SamplePlan, causal_validation
 from tl_ffblock.interventions.validation import CellChoice
 
 CHUNK = 10
@@ -91,7 +91,7 @@ def main() -> None:
         if kept and kept.is_file():
             sample = pickle.loads(kept.read_bytes())
         else:
-            metric = logit_difference(model, right[part], wrong[part])
+            metric = ffb.logit([first(word) for word in right[part]], minus=[first(word) for word in wrong[part]])
             sample = causal_validation(model, prompts[part], metric, layers=LAYERS, plan=SamplePlan(seed=begin))
             if kept:
                 kept.write_bytes(pickle.dumps(sample))

@@ -12,17 +12,14 @@ from tests import tiny
 from tl_ffblock.errors import LayerError
 from tl_ffblock.interventions import (
     Edit,
-    Outcome,
     SamplePlan,
     edit_point,
-    kl_divergence,
     knockout,
-    logit_difference,
-    loss,
     measure_edits,
     measure_unedited,
     removal,
 )
+from tl_ffblock.metrics import kl_divergence, logit, loss
 
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 Models = Callable[..., Any]
@@ -33,7 +30,7 @@ BY_HAND = dict(rtol=1e-4, atol=1e-5)
 
 def metric_of(model: Any) -> Any:
     """A logit difference that any tiny model has."""
-    return logit_difference(model, [7], [9])
+    return logit(7, minus=9, model=model)
 
 
 def by_hand(logits: Tensor) -> Tensor:
@@ -200,7 +197,7 @@ def test_a_metric_may_read_before_the_edit(ffb: ModuleType, model_of: Models) ->
     contributions = ffb.Contributions(model, tiny.tokens("gpt2", N))
     edits = [removal(contributions, 0, "AtbLnFf", N - 1, 0)]
     for position in (1, 1 - N):
-        metric = logit_difference(model, [7], [9], position=position)
+        metric = logit(7, minus=9, at=position)
         (measured,) = measure_edits(contributions, edits, metric)
         assert float(measured) == pytest.approx(measure_unedited(contributions, metric), rel=1e-6)
 
@@ -216,11 +213,11 @@ def test_metrics_by_name(ffb: ModuleType, model_of: Models, kind: str) -> None:
         )
         expected = model(tokens, return_type="loss")
     if kind == "kl":
-        values = kl_divergence()(Outcome(torch.cat([logits, others]), logits, tokens, 0))
+        values = kl_divergence(logits)(torch.cat([logits, others]))
         assert float(values[0]) == 0
         assert float(values[1]) > 1e-3
     else:
-        torch.testing.assert_close(loss()(Outcome(logits, logits, tokens, 0))[0].float(), expected)
+        torch.testing.assert_close(loss(tokens)(logits)[0].float(), expected)
     given: dict[str, Any] = {"scope": "AtbLnFf", "plan": SamplePlan(n_cells=12), "edge_knockout": False}
     by_name = ffb.causal_validation(model, list(tokens), kind, **given)
     by_metric = ffb.causal_validation(model, list(tokens), {"kl": kl_divergence, "loss": loss}[kind](), **given)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from tests import tiny
-from tl_ffblock.interventions import SamplePlan, contribution_sweep, logit_difference
+from tl_ffblock.interventions import SamplePlan, contribution_sweep
+from tl_ffblock.metrics import logit
 
 Models = Callable[..., Any]
 N = 4
@@ -26,17 +27,17 @@ def clean_and_corrupted(ffb: ModuleType, model_of: Models) -> tuple[Any, Any]:
 
 
 def test_generic_activation_patch_gives_the_familiar_tensor(clean_and_corrupted: tuple[Any, Any]) -> None:
-    """A sweep over (layer, query, key) by TransformerLens's own function equals ours."""
+    """A sweep over (layer, query, key) by TransformerLens's own function equals ours, each with its own and the other's metric."""
     from transformer_lens import patching
 
     clean, corrupted = clean_and_corrupted
     model = clean.model.hooked
     _, cache = model.run_with_cache(clean.tokens)
 
-    def metric(logits: Tensor) -> Tensor:
+    def theirs(logits: Tensor) -> Tensor:
         return logits[0, -1, 7] - logits[0, -1, 9]
 
-    for donor in (clean, None):
+    for donor, metric, our_metric in ((clean, theirs, logit(7, minus=9)), (None, logit(7, minus=9).mean, theirs)):
         swept, frame = patching.generic_activation_patch(
             model,
             corrupted.tokens,
@@ -49,7 +50,7 @@ def test_generic_activation_patch_gives_the_familiar_tensor(clean_and_corrupted:
         )
         assert swept.shape == (3, N, N)
         assert list(frame.columns) == ["layer", "dest_pos", "src_pos"]
-        ours = contribution_sweep(corrupted, logit_difference(model, [7], [9]), "AtbLnFf", donor=donor)
+        ours = contribution_sweep(corrupted, our_metric, "AtbLnFf", donor=donor)
         reachable = torch.ones(N, N).tril().bool()
         torch.testing.assert_close(swept[:, reachable], ours.values[:, reachable], rtol=1e-5, atol=1e-5)
         assert ours.values[:, ~reachable].isnan().all()
@@ -62,7 +63,7 @@ def test_generic_activation_patch_gives_the_familiar_tensor(clean_and_corrupted:
 def test_rows_and_columns_come_as_they_were_asked_for(clean_and_corrupted: tuple[Any, Any]) -> None:
     """Positions in any order, repeated, from the end, as numpy's numbers; layers from the end: cells of the whole sweep."""
     clean, corrupted = clean_and_corrupted
-    metric = logit_difference(clean.model.hooked, [7], [9])
+    metric = logit(7, minus=9)
     whole = contribution_sweep(corrupted, metric, "Attn", donor=clean)
     some = contribution_sweep(
         corrupted, metric, "Attn", donor=clean, layers=-1, queries=[-1, 2, -1], keys=np.array([1, 0])
@@ -78,7 +79,7 @@ def test_rows_and_columns_come_as_they_were_asked_for(clean_and_corrupted: tuple
 def test_tables_of_maps_sweeps_and_validations_join(ffb: ModuleType, clean_and_corrupted: tuple[Any, Any]) -> None:
     """On layer, query and key the same row is the same cell: tokens, map values and effects of the three agree."""
     run, _ = clean_and_corrupted
-    model, metric = run.model.hooked, logit_difference(run.model.hooked, [7], [9])
+    model, metric = run.model.hooked, logit(7, minus=9)
     maps = ffb.contribution_maps(model, run.tokens[0]).to_dataframe()
     sweep = contribution_sweep(run, metric, "Attn").to_dataframe()
     plan = SamplePlan(n_cells=4, n_bootstrap=10)
@@ -104,7 +105,7 @@ def metric_of(run: Any) -> Tensor:
 def test_a_sweep_says_what_stands_out(clean_and_corrupted: tuple[Any, Any]) -> None:
     """Short form: what was read and changed, its size, the baseline and the three largest effects, largest first."""
     _, run = clean_and_corrupted
-    sweep = contribution_sweep(run, logit_difference(run.model.hooked, [7], [9]), "AtbLnFf")
+    sweep = contribution_sweep(run, logit(7, minus=9), "AtbLnFf")
     lines = repr(sweep).splitlines()
     assert len(lines) == 5
     assert "logit difference with one contribution at AtbLnFf" in lines[0]

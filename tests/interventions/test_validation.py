@@ -13,7 +13,8 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from tests import tiny
-from tl_ffblock.interventions import CausalValidation, Metric, Outcome, SamplePlan, logit_difference
+from tl_ffblock.interventions import CausalValidation, SamplePlan
+from tl_ffblock.metrics import logit
 from tl_ffblock.results.correlation import bootstrap_weights, rank_correlation
 
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
@@ -23,7 +24,7 @@ N = 6
 
 def metric_of(model: Any) -> Any:
     """A logit difference that any tiny model has."""
-    return logit_difference(model, [7] * 9, [9] * 9)
+    return logit([7] * 9, minus=[9] * 9)
 
 
 def prompts_of(family: str, number: int = 3) -> list[Tensor]:
@@ -127,12 +128,12 @@ def test_errors_inside_leave_no_hook(ffb: ModuleType, callbacks: Callable[[Any],
     before = callbacks(model)
     calls: list[int] = []
 
-    def fail(outcome: Outcome) -> Tensor:
-        calls.append(len(outcome.logits))
-        return outcome.logits[:, -1, 0] / (1 if len(calls) == 1 else 0 // 0)
+    def failing(logits: Tensor) -> Tensor:
+        calls.append(len(logits))
+        return logits[:, -1, 0] / (1 if len(calls) == 1 else 0 // 0)
 
     with pytest.raises(ZeroDivisionError):
-        ffb.causal_validation(model, prompts_of("gpt2"), Metric("failing", fail), scope="Attn")
+        ffb.causal_validation(model, prompts_of("gpt2"), failing, scope="Attn")
     assert len(calls) == 2
     assert callbacks(model) == before
 
@@ -180,7 +181,7 @@ def test_only_rows_that_reach_the_metric_are_sampled(
 ) -> None:
     """The read row and one more of each prompt, in a causal model before it; behind the last layer no other row reaches it."""
     model, prompts = model_of(family), prompts_of(family, 4)
-    metric = logit_difference(model, [7] * 9, [9] * 9, position=position)
+    metric = logit([7] * 9, minus=[9] * 9, at=position)
     plan = SamplePlan(n_cells=5, n_bootstrap=10)
     cells = ffb.causal_validation(
         model, prompts, metric, scope="Attn", edge_knockout=False, plan=plan
@@ -205,7 +206,7 @@ def test_only_rows_that_reach_the_metric_are_sampled(
 def test_an_effect_that_could_not_be_measured_is_no_number(ffb: ModuleType, model_of: Models) -> None:
     """The only edge of the first token cannot be cut: NaN there and nowhere else, and left out of the correlation."""
     model, prompts = model_of("gpt2"), prompts_of("gpt2", 1)
-    metric = logit_difference(model, [7], [9], position=0)
+    metric = logit(7, minus=9, at=0)
     found = ffb.causal_validation(model, prompts, metric, scope="Attn", plan=SamplePlan(n_bootstrap=10))
     assert found.columns["query"].tolist() == found.columns["key"].tolist() == [0, 0, 0]
     assert np.isnan(found.effects["edge knockout"]).all()
@@ -258,20 +259,16 @@ def test_a_bootstrap_over_prompts_is_wider_where_prompts_differ() -> None:
 def test_what_cannot_be_validated_is_refused(ffb: ModuleType, model_of: Models) -> None:
     """Metrics, prompts, scopes and names that do not fit say what would."""
     model = model_of("gpt2")
-    with pytest.raises(ValueError, match=r'metric=.entropy.: expected "kl", "loss" or a Metric'):
+    with pytest.raises(ValueError, match=r'metric=.entropy.: expected "kl", "loss" or a function of logits'):
         ffb.causal_validation(model, prompts_of("gpt2"), "entropy")
     with pytest.raises(ValueError, match="at least one"):
         ffb.causal_validation(model, [])
     with pytest.raises(ValueError, match="unknown scope"):
         ffb.causal_validation(model, prompts_of("gpt2"), scope="AtbFf")
-    with pytest.raises(ValueError, match="2 right and 1 wrong"):
-        logit_difference(model, [1, 2], [3])
-    with pytest.raises(ValueError, match="begin with the same token"):
-        logit_difference(model, [1], [1])
     with pytest.raises(ValueError, match="no tokenizer"):
-        logit_difference(model, [" a"], [" b"])
+        ffb.causal_validation(model, prompts_of("gpt2"), logit(" a", minus=" b"))
     with pytest.raises(ValueError, match="there is a prompt number 1"):
-        ffb.causal_validation(model, prompts_of("gpt2"), logit_difference(model, [7], [9]), scope="Attn")
+        ffb.causal_validation(model, prompts_of("gpt2"), logit([7], minus=[9]), scope="Attn")
     with pytest.raises(ValueError, match="n_cells=0"):
         SamplePlan(n_cells=0)
     found = ffb.causal_validation(model, prompts_of("gpt2"), scope="Attn", edge_knockout=False)

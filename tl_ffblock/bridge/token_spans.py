@@ -21,11 +21,11 @@ class SpecialTokens:
     """All of them but the unknown token, which stands for some."""
 
 
-def first_token(model: Any, word: str | int) -> int:
-    """The id of a text's first token, without any marks of a sequence's begin; an id as it is.
+def single_token(model: Any, word: str | int) -> int:
+    """The id of a text that is one token, without any marks of a sequence's begin; an id as it is.
 
     Raises:
-        InputError: if there is no tokenizer to read a text, or the text has no tokens.
+        InputError: if there is no tokenizer to read a text, or the text is no token or several.
     """
     if isinstance(word, int):
         return word
@@ -33,8 +33,12 @@ def first_token(model: Any, word: str | int) -> int:
     if tokenizer is None:
         raise InputError(f"the model has no tokenizer to read {word!r}: give token ids.")
     ids = tokenizer(word, add_special_tokens=False)["input_ids"]
-    if not ids:
-        raise InputError(f"{word!r} has no tokens.")
+    if len(ids) != 1:
+        pieces = ", ".join(repr(tokenizer.decode([token])) for token in ids)
+        raise InputError(
+            f"{word!r} is {len(ids)} tokens: {pieces or 'none'}. Expected one token: give one of "
+            "them, a word that is one (a leading space matters), or a token id."
+        )
     return int(ids[0])
 
 

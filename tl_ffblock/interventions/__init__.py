@@ -3,7 +3,6 @@
 edit_points.py         which HookPoint changes exactly one scope
 hooks.py               functions that add vectors at a HookPoint
 contribution_hooks.py  one run's vectors as such functions
-metrics.py             what is read of a run
 edits.py               many edits in few forward passes
 sweeps.py              the effect of every (layer, query, key)
 patched.py             clean, corrupted and patched in one call; differences
@@ -15,7 +14,6 @@ validation_figure.py   its picture
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edit_points import EditPoint, edit_point
 from tl_ffblock.interventions.edits import Edit, knockout, measure_edits, measure_unedited, removal
-from tl_ffblock.interventions.metrics import Metric, Outcome, kl_divergence, logit_difference, loss
 from tl_ffblock.interventions.patched import PatchedMaps, VectorDifference, difference, patched_maps
 from tl_ffblock.interventions.sampling import SamplePlan
 from tl_ffblock.interventions.sweeps import ContributionSweep, contribution_sweep
@@ -27,8 +25,6 @@ __all__ = [
     "Contributions",
     "Edit",
     "EditPoint",
-    "Metric",
-    "Outcome",
     "PatchedMaps",
     "SamplePlan",
     "VectorDifference",
@@ -36,10 +32,7 @@ __all__ = [
     "contribution_sweep",
     "difference",
     "edit_point",
-    "kl_divergence",
     "knockout",
-    "logit_difference",
-    "loss",
     "measure_edits",
     "measure_unedited",
     "patched_maps",

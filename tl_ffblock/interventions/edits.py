@@ -18,8 +18,8 @@ from tl_ffblock.bridge.sites import values_name
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edit_points import edit_point
 from tl_ffblock.interventions.hooks import Hook, adding_rows
-from tl_ffblock.interventions.metrics import Metric, Outcome
 from tl_ffblock.layer.positions import positions
+from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, PlainMetric, as_metric
 
 NOTHING_LEFT = 1e-6
 """A head that attends to one token with all but this weight has no other weights that could grow in its place."""
@@ -113,17 +113,16 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     return Edit(values_name(record.layer), query, (cut - z).flatten())
 
 
-def measure_unedited(contributions: Contributions, metric: Metric, *, prompt: int = 0) -> float:
-    """The metric of a run as it is; `prompt` is its number in the metric's lists of tokens."""
-    outcome = Outcome(contributions.logits, contributions.logits, contributions.tokens, prompt)
-    return float(metric(outcome)[0])
+def measure_unedited(contributions: Contributions, metric: Metric | LogitFunction, *, prompt: int = 0) -> float:
+    """The metric of a run as it is; `prompt` is its number in the list of prompts that the metric has answers for."""
+    return float(_of_run(metric, contributions, prompt)(contributions.logits))
 
 
 @torch.no_grad()
 def measure_edits(
     contributions: Contributions,
     edits: Sequence[Edit],
-    metric: Metric,
+    metric: Metric | LogitFunction,
     *,
     prompt: int = 0,
     batch_size: int = 32,
@@ -136,7 +135,7 @@ def measure_edits(
         contributions: The run to edit.
         edits: One edit a run; they do not see each other.
         metric: What to read of each run.
-        prompt: The run's number in the metric's lists of tokens.
+        prompt: The run's number in the list of prompts that the metric has answers for.
         batch_size: Edited runs at a time.
         resume: Whether runs may begin at their edit, where this gives the same logits; False runs whole prompts.
         advance: Called with a number of edits when they are done, as `tqdm.update` wants it.
@@ -145,8 +144,9 @@ def measure_edits(
         Float32, on the CPU, in the order of the edits.
 
     Raises:
-        InputError: if an edit's position does not exist.
+        InputError: if an edit's position does not exist, or the metric cannot be read.
     """
+    read = _of_run(metric, contributions, prompt)
     length = contributions.shape[1]
     edits = [replace(edit, query=_position(edit.query, length, "query")) for edit in edits]
     first = min((edit.query for edit in edits), default=0)
@@ -161,12 +161,24 @@ def measure_edits(
         for begin in range(0, len(rows), batch_size):
             batch = rows[begin : begin + batch_size]
             rest = runs.logits(start, len(batch), _hooks([edits[row] for row in batch], start))
-            logits = _as_far_as_read(rest, contributions.logits[:, :start], metric.position)
-            outcome = Outcome(logits, contributions.logits, contributions.tokens, prompt)
-            measured[batch] = metric(outcome).float().cpu()
+            logits = _as_far_as_read(rest, contributions.logits[:, :start], read.at)
+            measured[batch] = _run_by_run(read, logits).float().cpu()
             if advance is not None:
                 advance(len(batch))
     return measured
+
+
+def _run_by_run(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Float[Tensor, " run"]:
+    """A number for each run; a function of somebody else's sees one prompt's run at a time, as in TransformerLens."""
+    if isinstance(metric, PlainMetric):
+        return torch.stack([metric(run[None]).reshape(()) for run in logits])
+    return metric(logits)
+
+
+def _of_run(metric: Metric | LogitFunction, contributions: Contributions, prompt: int) -> Metric:
+    """The metric of runs of one prompt, the first of the contributions."""
+    clean = CleanRun(prompt, contributions.tokens[0], contributions.logits[0])
+    return as_metric(metric).bound_to(contributions.model).of_prompt(clean)
 
 
 def _position(asked: int, length: int, name: str) -> int:

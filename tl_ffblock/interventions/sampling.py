@@ -21,8 +21,8 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit, knockout, measure_edits, measure_unedited, removal
-from tl_ffblock.interventions.metrics import Metric
 from tl_ffblock.layer.scopes import scope_names
+from tl_ffblock.metrics import Metric
 
 ATTENTION, VALUES, PLACEBO, KNOCKOUT = "attention", "attention x value norm", "placebo", "edge knockout"
 
@@ -138,7 +138,7 @@ class Sampler:
 
     def _draw(self, length: int, layers: tuple[int, ...], generator: np.random.Generator) -> Iterator[list[Cell]]:
         """The cells of every layer, without repetition."""
-        reads = None if self.metric.position is None else self.metric.position % length
+        reads = None if self.metric.at is None else self.metric.at % length
         second = self._second_row(length, reads, generator)
         for layer in layers:
             last = (

@@ -16,8 +16,8 @@ from tl_ffblock.bridge.runs import Layers
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import changes, measure_edits, measure_unedited
-from tl_ffblock.interventions.metrics import Metric
 from tl_ffblock.layer.positions import Positions, positions, spans
+from tl_ffblock.metrics import LogitFunction, Metric, as_metric
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.tokens import visible
 
@@ -100,7 +100,7 @@ class ContributionSweep:
 
 def contribution_sweep(
     contributions: Contributions,
-    metric: Metric,
+    metric: Metric | LogitFunction,
     scope: str,
     *,
     donor: Contributions | None = None,
@@ -113,7 +113,7 @@ def contribution_sweep(
 
     Args:
         contributions: The run to change (the corrupted one, if contributions of a clean one are put into it).
-        metric: What to read, as `logit_difference(...)`.
+        metric: What to read: `ffb.logit(...)`, or any function of logits [batch pos d_vocab].
         scope: Which contributions.
         donor: The run whose contributions of the same cells are put in their place; None takes them out.
         layers: Layers; None means all.
@@ -138,6 +138,7 @@ def contribution_sweep(
         if not model.family.causal or key <= query
     ]
     values = torch.full((len(chosen), len(rows), len(columns)), float("nan"))
+    metric = as_metric(metric)
     baseline = measure_unedited(contributions, metric)
     with Progress(f"{scope} sweep", len(chosen) * len(cells), "run") as progress:
         for index, layer in enumerate(chosen):

@@ -9,7 +9,7 @@ The effects do not enter the maps, and an edge that is cut is an intervention on
 the vectors the maps are made of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -21,10 +21,10 @@ from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import identify, select_layers
 from tl_ffblock.bridge.runs import Layers
 from tl_ffblock.errors import InputError
-from tl_ffblock.interventions.metrics import Metric, kl_divergence, loss
 from tl_ffblock.interventions.sampling import ATTENTION, KNOCKOUT, PLACEBO, PromptSample, SamplePlan, Sampler
 from tl_ffblock.interventions.validation_figure import draw
 from tl_ffblock.layer.scopes import select_scopes
+from tl_ffblock.metrics import LogitFunction, Metric, as_metric, kl_divergence, loss
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.correlation import Correlation, bootstrap_weights, rank_correlation
 
@@ -36,6 +36,10 @@ CellChoice: TypeAlias = Literal["off-diagonal", "reachable", "read row", "beyond
 """Which of the sampled cells are correlated: those with key != query; all, as a query can reach no others; of the first,
 those whose query the metric reads; of the first, those whose key is not the first token, on which attention rests when it
 has nothing to bring."""
+
+
+BY_NAME: dict[str, Callable[[], Metric]] = {"kl": kl_divergence, "loss": loss}
+"""Metrics that need no answers, by the names a caller may give."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +202,7 @@ class CausalValidation:
 def causal_validation(
     model: Any,
     prompts: Sequence[str] | Sequence[Integer[Tensor, " _pos"]],
-    metric: Metric | Literal["kl", "loss"] = "kl",
+    metric: Metric | LogitFunction | Literal["kl", "loss"] = "kl",
     *,
     scope: str | Sequence[str] | None = None,
     layers: Layers = None,
@@ -210,8 +214,8 @@ def causal_validation(
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         prompts: Texts, or token ids [pos], one entry a prompt; lengths may differ.
-        metric: What the edits may change: `logit_difference(...)`, "kl" (of the last position's distribution
-            against the clean run's) or "loss".
+        metric: What the edits may change: `ffb.logit(...)`, "kl" (of the last position's distribution against the
+            clean run's), "loss", or any function of logits [batch pos d_vocab].
         scope: Scopes whose contributions are removed; None means all. Maps of all scopes are predictors.
         layers: Layers to sample; None means all.
         edge_knockout: Whether to cut attention edges too.
@@ -228,9 +232,9 @@ def causal_validation(
     """
     plan = plan or SamplePlan()
     known = identify(model)
-    read = {"kl": kl_divergence(), "loss": loss()}.get(metric) if isinstance(metric, str) else metric
-    if read is None:
-        raise InputError(f'metric={metric!r}: expected "kl", "loss" or a Metric such as logit_difference(...).')
+    if isinstance(metric, str) and metric not in BY_NAME:
+        raise InputError(f'metric={metric!r}: expected "kl", "loss" or a function of logits such as ffb.logit(...).')
+    read = BY_NAME[metric]() if isinstance(metric, str) else as_metric(metric).bound_to(known)
     if isinstance(prompts, str) or not len(prompts):
         raise InputError("prompts: expected a list of texts or of token tensors [pos], at least one.")
     sampler = Sampler(known, read, select_scopes(known.family.order, scope), edge_knockout, plan)

@@ -1,0 +1,101 @@
+"""What a metric is: a function of a run's logits that gives one number a run, as TransformerLens's patching functions take.
+
+Any function of logits may be given wherever a metric is; `as_metric` makes one of it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tl_ffblock.errors import InputError, brief
+
+LogitFunction: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "*batch"]]
+"""A metric as TransformerLens has them: logits to one number a run, or one for all runs together."""
+
+
+@dataclass(frozen=True)
+class CleanRun:
+    """A prompt's run without edits: what its edited runs are compared with."""
+
+    number: int
+    """The prompt's number in the list of prompts: which of a metric's answers are its own."""
+    tokens: Int[Tensor, " pos"]
+    """The prompt."""
+    logits: Float[Tensor, "pos d_vocab"]
+    """What the model made of it."""
+
+
+class Metric(ABC):
+    """A number for every run, read off its logits."""
+
+    name: str
+    """What it is called in results and on figures."""
+    at: int | None
+    """Position where the logits are read, negative ones from the end; None means at more than one."""
+
+    @abstractmethod
+    def __call__(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, "*batch"]:
+        """One number a run.
+
+        Raises:
+            InputError: if it is not known which answers or which clean run to read with, or the position does not exist.
+        """
+
+    def mean(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, ""]:
+        """The mean over runs: one number, as TransformerLens's patching functions take it unless told otherwise."""
+        return self(logits).mean()
+
+    def bound_to(self, model: Any) -> "Metric":
+        """The same with words as token ids of a model.
+
+        Raises:
+            InputError: if there is no tokenizer, or a word is not one token.
+        """
+        return self
+
+    def of_prompt(self, run: CleanRun) -> "Metric":
+        """The metric of any number of runs of one prompt.
+
+        Raises:
+            InputError: if there are no answers for this prompt.
+        """
+        return self
+
+
+@dataclass(frozen=True)
+class PlainMetric(Metric):
+    """A function of logits that somebody else wrote; it is given whole runs, and all prompts that it knows at once."""
+
+    function: LogitFunction
+    name: str
+    at: int | None = None
+
+    def __call__(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, "*batch"]:
+        value = self.function(logits)
+        if not isinstance(value, Tensor) or tuple(value.shape) not in ((), (len(logits),)):
+            shape = (
+                f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            )
+            raise InputError(
+                f"the metric {self.name} gave {shape} for logits of {len(logits)} runs; expected a tensor with one number, or "
+                "with one a run."
+            )
+        return value
+
+
+def as_metric(metric: Metric | LogitFunction) -> Metric:
+    """A metric as it is; another function of logits as one.
+
+    Raises:
+        InputError: if it cannot be called.
+    """
+    if isinstance(metric, Metric):
+        return metric
+    if not callable(metric):
+        raise InputError(f"metric={brief(metric)}: expected a function of logits, such as ffb.logit(...).")
+    name = getattr(metric, "__name__", type(metric).__name__)
+    return PlainMetric(metric, "metric" if name == "<lambda>" else name)

@@ -29,8 +29,9 @@ def test_pairs_are_averaged_over_the_corpus(bert: Model) -> None:
     assert top.loc[("b", "a"), "amplification"] == pytest.approx((2 / 4 - 1 / 4) / 2)
     assert top.loc[("b", "a"), "count"] == 2
     assert top.loc[("b", "a"), "category"] == "adjacent"
-    shares = tables["shares"].set_index(["pairs", "category"])
-    assert shares.loc[("random", "adjacent"), "number"] == 2  # (a, b) is counted too, though nothing amplifies it
+    shares = tables["shares"].set_index(["occurrences", "pairs", "category"])
+    assert shares.loc[(2, "random", "adjacent"), "number"] == 2  # (a, b) is counted too, though nothing amplifies it
+    assert shares.loc[(3, "random", "adjacent"), "number"] == 0  # but no pair is met three times
 
 
 def test_repeated_tokens_add_up_within_a_text(bert: Model) -> None:
@@ -43,6 +44,36 @@ def test_repeated_tokens_add_up_within_a_text(bert: Model) -> None:
     assert top.loc[("b", "a"), "amplification"] == pytest.approx(((1 / 4 - 1 / 3) + (2 / 4 - 1 / 3)) / 2)
     assert top.loc[("a", "a"), "amplification"] == pytest.approx(((1 / 4 - 1 / 3) + (2 / 4 - 1 / 3)) / 2)
     assert top.loc[("a", "a"), "category"] == "same token"
+
+
+def test_a_pair_counts_in_each_category_by_its_occurrences(bert: Model) -> None:
+    """Shares of kinds are means of the pairs' own shares, so that a tie of two kinds is half of each."""
+    study = amplification()
+    before, after = torch.ones(3, 3), torch.tensor([[1.0, 1.0, 1.0], [2.0, 1.0, 1.0], [2.0, 1.0, 1.0]])
+    beside = observed(bert, study, {"Atb": before, "AtbFf": after}, tokenised([10, 11, 12]))
+    apart = observed(bert, study, {"Atb": before, "AtbFf": after}, tokenised([10, 12, 11]))
+    tables = tables_of_shards(study, [beside, apart])
+    # (b, a) and (c, a) gain: each is once side by side and once not; (b, c) and (c, b) are side by side both times
+    top = tables["top_pairs"].set_index(["query", "key"])
+    assert set(top.index) == {("b", "a"), ("##c", "a")}
+    assert top["agreement"].tolist() == [0.5, 0.5]
+    assert set(top["category"]) == {"adjacent"}, "of equally frequent kinds the first rule's"
+    shares = tables["shares"].set_index(["occurrences", "pairs", "category"])["share"]
+    assert shares[2, "layer 0", "adjacent"] == shares[2, "layer 0", "other"] == 0.5
+    # of all six pairs (a, b), (a, c), (b, a), (c, a) are half side by side and two wholly; so are those met side by side
+    assert shares[2, "random", "adjacent"] == pytest.approx(4 / 6)
+    assert shares[2, "random", "adjacent"] + shares[2, "random", "other"] == pytest.approx(1)
+
+
+def test_frequent_pairs_have_a_correlation_of_their_own(bert: Model) -> None:
+    """The correlation with mutual information of pairs met twenty times is over these pairs alone."""
+    study = amplification()
+    before, after = torch.ones(3, 3), torch.tensor([[1.0, 1.0, 1.0], [2.0, 1.0, 1.0], [3.0, 1.0, 1.0]])
+    maps = {"Atb": before, "AtbFf": after}
+    often = [observed(bert, study, maps, tokenised([10, 11, 12])) for _ in range(20)]
+    seldom = [observed(bert, study, maps, tokenised([10, 11, 13])) for _ in range(2)]
+    pmi = tables_of_shards(study, [*often, *seldom])["pmi"].query("unit == 'article'").set_index("occurrences")
+    assert pmi["pairs"].to_dict() == {2: 10, 20: 6}  # without and with the four that hold "."
 
 
 def test_causal_models_have_half_the_pairs(bert: Model) -> None:

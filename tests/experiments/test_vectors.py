@@ -47,6 +47,21 @@ def test_norms_of_feed_forward_and_bypass(family: str, loaded: Callable[[str], A
         assert (rows["count"] == feed_forward[0, keep].numel()).all()
 
 
+def test_norms_by_place(loaded: Callable[[str], Any]) -> None:
+    """The first token, a special last one and masks in between have rows of their own; text at the end has none."""
+    hooked, model = loaded("bert"), identify(loaded("bert"))
+    study = Bypass(CONFIG, facts_of(model))
+    feed_forward = cached(hooked, "hook_mlp_out").norm(dim=-1)
+    for special, places in (([0, 2, 6], {"first": 0, "special in between": 2, "special last": 6}), ([2], {})):
+        (observation,) = observe(model, [tokenised(IDS, special=special)], ())
+        table = tables_of_shards(study, [observation])["norms"].set_index(["tokens", "layer"])
+        for place, position in places.items():
+            np.testing.assert_allclose(table.loc[place, "ff"], feed_forward[:, position], rtol=1e-5)
+        for empty in {"first", "special last"} - set(places):
+            assert (table.loc[empty, "count"] == 0).all()
+            assert table.loc[empty, "ff"].isna().all()
+
+
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_outliers_against_the_next_gain(family: str, loaded: Callable[[str], Any]) -> None:
     """Mean absolute values of FF's output by dimension, the weight of the norm behind it, and their correlation."""
@@ -72,7 +87,9 @@ def test_all_dimensions_give_the_change_of_the_maps(family: str, loaded: Callabl
     model = identify(loaded(family))
     study = Outliers(CONFIG, facts_of(model), OutliersOptions())
     (observation,) = observe(model, [tokenised(IDS)], ())
-    changes = study.measure(observation)["changes"].mean[0]
+    all_dimensions, *less = study.measure(observation)["changes"].mean
     step = study.facts.feed_forward
     maps: Any = contribution_maps(model.hooked, torch.tensor(IDS))
-    np.testing.assert_allclose(changes, contextualization_change(maps, str(step.before), step.scope), atol=1e-6)
+    expected = contextualization_change(maps, str(step.before), step.scope)
+    np.testing.assert_allclose(all_dimensions, expected, atol=1e-6)
+    assert all(np.abs(change - all_dimensions).max() > 1e-4 for change in less), "a control that ignores nothing"

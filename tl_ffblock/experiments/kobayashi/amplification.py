@@ -6,17 +6,19 @@ of a position with itself, pairs that occur once, special and masked tokens, and
 model cannot reach.
 
 - `top_pairs`: the most amplified pairs of each layer (positive FF-amp only), with their category (the most frequent one of their
-  occurrences; see categories.py) (Tab. 1-3).
+  occurrences, of equally frequent ones the first in categories.py) and the share of occurrences that are of it (Tab. 1-3).
 - `shares`: share of the categories among them, against all pairs (what fully random pairs give in
-  expectation) and all pairs that occur side by side at least once (adjacent random pairs) (Fig. 5, 13).
+  expectation) and all pairs that occur side by side at least once (adjacent random pairs) (Fig. 5, 13). A pair counts
+  in each category by the share of its occurrences there, so that no tie is broken. Of pairs that occur at least
+  twice, as in the paper, and of those that occur more often: most pairs of a corpus occur twice.
 - `pmi`: Spearman's correlation of mean FF-amp with pointwise mutual information by article, sentence and
-  window, pairs of different tokens that share a unit.
+  window, pairs of different tokens that share a unit; of pairs that occur at least twice, and of frequent ones, whose
+  FF-amp and mutual information are less noisy.
 """
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -37,8 +39,56 @@ from tl_ffblock.results.tokens import visible
 
 SENTENCE_ENDS = (".", "!", "?")
 
-PairMeans: TypeAlias = tuple[Int[np.ndarray, " pair"], Float[np.ndarray, "pair layer"]]
-"""Keys of pairs and their mean FF-amp."""
+OCCURRENCES = (2, 3, 5)
+"""Pairs that occur at least so often are ranked; the paper's is the first."""
+FREQUENT = 20
+"""Occurrences of a pair from which on its means are little noise."""
+
+
+@dataclass(frozen=True)
+class PairMeans:
+    """Pairs of different tokens."""
+
+    keys: Int[np.ndarray, " pair"]
+    count: Int[np.ndarray, " pair"]
+    """Occurrences."""
+    mean: Float[np.ndarray, "pair layer"]
+    """FF-amp."""
+
+
+@dataclass
+class Ranking:
+    """The most amplified of the pairs that occur at least so often, and the categories of all of these."""
+
+    occurrences: int
+    top: Top
+    totals: Float[np.ndarray, "group category"] = field(default_factory=lambda: np.zeros((2, len(CATEGORIES))))
+    """Sums of shares over all pairs, and over those that occur side by side at least once."""
+    counts: Int[np.ndarray, " group"] = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
+
+    def offer(self, pairs: PairSums) -> None:
+        """Take a range of pairs."""
+        often = pairs.where(pairs.count >= self.occurrences)
+        self.top.offer(often.mean, often.keys, {"count": often.count, "kinds": often.kinds})
+        for group, of_group in enumerate((often, often.where(often.kinds[:, -1] > 0))):
+            self.totals[group] += _shares_of_kinds(of_group.kinds, of_group.count).sum(axis=0)
+            self.counts[group] += len(of_group.keys)
+
+    def shares(self) -> pd.DataFrame:
+        """Mean share of every category, one row a group of pairs and category."""
+        groups = []
+        for layer, best in enumerate(self.top.cells):
+            total = _shares_of_kinds(best.columns["kinds"], best.columns["count"]).sum(axis=0)
+            groups.append((f"layer {layer}", len(best.keys), total))
+        groups += zip(("random", "adjacent random"), self.counts.tolist(), self.totals, strict=True)
+        rows = []
+        for name, number, total in groups:
+            for category, of_category in zip(CATEGORIES, total, strict=True):
+                share = float(of_category) / number if number else np.nan
+                rows.append(
+                    dict(occurrences=self.occurrences, pairs=name, category=category, number=number, share=share)
+                )
+        return pd.DataFrame(rows, columns=["occurrences", "pairs", "category", "number", "share"])
 
 
 @dataclass(frozen=True)
@@ -108,22 +158,22 @@ class Amplification(Study):
         return {self.array(name): array for name, array in arrays.items()}
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
-        most_amplified = Top(self.options.top_pairs)
-        everything = np.zeros((2, len(CATEGORIES)), dtype=np.int64)
+        rankings = [Ranking(occurrences, Top(self.options.top_pairs)) for occurrences in OCCURRENCES]
         different: list[PairMeans] = []
         for pairs in merge_ranges(shards, self.array("")):
-            often = pairs.where(pairs.count >= 2)
-            most_amplified.offer(often.mean, often.keys, {"count": often.count, "kinds": often.kinds})
-            side_by_side = often.where(often.kinds[:, -1] > 0)
-            for row, pairs_of_row in enumerate((often, side_by_side)):
-                everything[row] += np.bincount(_main_kind(pairs_of_row.kinds), minlength=len(CATEGORIES))
-            unlike = often.where(often.query != often.key)
-            different.append((unlike.keys, unlike.mean.astype(np.float32)))
-        top = self._top_table(most_amplified.cells)
-        return {"top_pairs": top, "shares": self._shares(top, everything), "pmi": self._pmi(shards, different)}
+            for ranking in rankings:
+                ranking.offer(pairs)
+            unlike = pairs.where((pairs.count >= OCCURRENCES[0]) & (pairs.query != pairs.key))
+            different.append(PairMeans(unlike.keys, unlike.count, unlike.mean.astype(np.float32)))
+        shares = pd.concat([ranking.shares() for ranking in rankings], ignore_index=True)
+        return {
+            "top_pairs": self._top_table(rankings[0].top.cells),
+            "shares": shares,
+            "pmi": self._pmi(shards, different),
+        }
 
     def figures(self, tables: Tables) -> Figures:
-        shares = tables["shares"]
+        shares = tables["shares"].query(f"occurrences == {OCCURRENCES[0]}")
         wide = shares.pivot(index="pairs", columns="category", values="share").loc[list(dict.fromkeys(shares["pairs"]))]
         shown = [name for name in CATEGORIES if name != CATEGORIES[2] or wide[name].any()]
         many = self.facts.n_layers > 12
@@ -135,7 +185,7 @@ class Amplification(Study):
         for tick in figure.axes[0].get_xticklabels():
             tick.set_rotation(90 if many and "random" in tick.get_text() else 0)
         figure.axes[0].set_xlabel("layer, and random pairs")
-        pmi = tables["pmi"]
+        pmi = tables["pmi"].query(f"occurrences == {OCCURRENCES[0]}")
         lines = {str(unit): group["spearman"].to_numpy() for unit, group in pmi.groupby("unit", sort=False)}
         correlation = draw.layer_lines(lines, ylabel="Spearman of FF-amp with PMI")
         correlation.axes[0].axhline(0, color="black", linewidth=0.5)
@@ -163,31 +213,21 @@ class Amplification(Study):
         columns = ["layer", "rank", "query", "key", "amplification", "count", "category", "agreement"]
         return pd.DataFrame(rows, columns=columns)
 
-    def _shares(self, top: pd.DataFrame, everything: Int[np.ndarray, "row category"]) -> pd.DataFrame:
-        groups = [(f"layer {layer}", group["category"].value_counts()) for layer, group in top.groupby("layer")]
-        for name, counts in zip(("random", "adjacent random"), everything, strict=True):
-            groups.append((name, pd.Series(dict(zip(CATEGORIES, counts.tolist(), strict=True)))))
-        rows = []
-        for name, counts in groups:
-            total = int(counts.sum())
-            for category in CATEGORIES:
-                number = int(counts.get(category, 0))
-                rows.append(
-                    dict(pairs=name, category=category, number=number, share=number / total if total else np.nan)
-                )
-        return pd.DataFrame(rows, columns=["pairs", "category", "number", "share"])
-
     def _pmi(self, shards: Sequence[ShardArrays], different: Sequence[PairMeans]) -> pd.DataFrame:
-        keys = np.concatenate([np.zeros(0, dtype=np.int64), *(keys for keys, _ in different)])
-        mean = np.concatenate([np.zeros((0, self.facts.n_layers), np.float32), *(mean for _, mean in different)])
+        keys = np.concatenate([np.zeros(0, dtype=np.int64), *(pairs.keys for pairs in different)])
+        count = np.concatenate([np.zeros(0, dtype=np.int64), *(pairs.count for pairs in different)])
+        mean = np.concatenate([np.zeros((0, self.facts.n_layers), np.float32), *(pairs.mean for pairs in different)])
         rows = []
         for unit in UNITS:
             pmi = Incidence(self._texts(shards), unit, self.options.window).pmi(*split_keys(keys))
-            known = ~np.isnan(pmi)
-            enough = known.sum() > 2 and np.ptp(pmi[known]) > 0
-            for layer in range(self.facts.n_layers):
-                value = float(spearmanr(pmi[known], mean[known, layer])[0]) if enough else np.nan
-                rows.append(dict(unit=unit, layer=layer, spearman=value, pairs=int(known.sum())))
+            for occurrences in (OCCURRENCES[0], FREQUENT):
+                known = ~np.isnan(pmi) & (count >= occurrences)
+                enough = known.sum() > 2 and np.ptp(pmi[known]) > 0
+                for layer in range(self.facts.n_layers):
+                    value = float(spearmanr(pmi[known], mean[known, layer])[0]) if enough else np.nan
+                    rows.append(
+                        dict(occurrences=occurrences, unit=unit, layer=layer, spearman=value, pairs=int(known.sum()))
+                    )
         return pd.DataFrame(rows)
 
     def _texts(self, shards: Sequence[ShardArrays]) -> Iterator[Text]:
@@ -200,6 +240,13 @@ class Amplification(Study):
                 yield Text(tokens[end - length : end], int(document), numbers[end - length : end])
 
 
+def _shares_of_kinds(
+    kinds: Int[np.ndarray, "pair kind"], count: Int[np.ndarray, " pair"]
+) -> Float[np.ndarray, "pair category"]:
+    """The share of a pair's occurrences in each category; adjacent ones, counted last, are none."""
+    return kinds[:, : len(CATEGORIES)] / np.maximum(count, 1)[:, None]
+
+
 def _main_kind(kinds: Int[np.ndarray, "pair kind"]) -> Int[np.ndarray, " pair"]:
-    """The most frequent category of each pair; `kinds` counts occurrences by category, adjacent ones last."""
+    """The most frequent category of each pair, of equally frequent ones the first."""
     return kinds[:, : len(CATEGORIES)].argmax(axis=1)

@@ -3,15 +3,16 @@
 Norms of the model's own vectors at every token: `ff` the feed-forward's output, `branch` the same as it
 enters the residual (after its own norm, in models that have one), `bypass` the residual's other summand.
 `ratio` is the mean norm of the bypass over that of the branch; `more_than_twice` the share of tokens at
-which the bypass is more than twice as large. `tokens` says whether special tokens count: the first token
-of causal models and [CLS], [SEP] of others can have norms hundreds of times those of the rest.
+which the bypass is more than twice as large. `tokens` says of which tokens: all; those of text; and those that can
+have norms a hundred times larger, by place: the first (of a causal model whatever it is, all others attend to it; else
+[CLS] or its like), the last where it is special ([SEP]), and special ones in between (masks).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from tl_ffblock.corpus.observation import Observation
 from tl_ffblock.corpus.statistics.arrays import ShardArrays
@@ -21,7 +22,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import PROGRAMS, Add, Feed
 from tl_ffblock.results import figures as draw
 
-TOKENS = ("all", "not special")
+TOKENS = ("all", "not special", "first", "special last", "special in between")
 
 
 class Bypass(MomentsStudy):
@@ -32,10 +33,8 @@ class Bypass(MomentsStudy):
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
         ff, branch, bypass = self._scopes()
-        text = ~observed.tokenised.special
-        text[0] &= not self.facts.causal  # whatever it is, all of a causal model's tokens attend to it
         moments: dict[str, Moments] = {}
-        for name, keep in (("all", slice(None)), ("not special", text)):
+        for name, keep in self._places(observed.tokenised.special).items():
             norms = {
                 vector: np.stack([_norms(record, scope)[keep] for record in observed.records], axis=1)
                 for vector, scope in (("ff", ff), ("branch", branch), ("bypass", bypass))
@@ -67,12 +66,21 @@ class Bypass(MomentsStudy):
 
     def figures(self, tables: Tables) -> Figures:
         figures: Figures = {}
-        for tokens, table in tables["norms"].groupby("tokens", sort=False):
+        for tokens in TOKENS[:2]:
+            table = tables["norms"].query("tokens == @tokens")
             lines = {"FF output": table["branch"].to_numpy(), "bypass": table["bypass"].to_numpy()}
             suffix = "" if tokens == "all" else "_not_special"
             note = "" if tokens == "all" else ", text tokens"
             figures[f"norms{suffix}"] = draw.layer_lines(lines, ylabel=f"mean norm{note}", log=True)
         return figures
+
+    def _places(self, special: Bool[np.ndarray, " token"]) -> dict[str, Bool[np.ndarray, " token"]]:
+        """Which tokens count, by `TOKENS`."""
+        place = np.arange(len(special))
+        first = (place == 0) & (special | self.facts.causal)
+        last = (place == len(special) - 1) & special & ~first
+        masks = (np.ones_like(special), ~special & ~first, first, last, special & ~first & ~last)
+        return dict(zip(TOKENS, masks, strict=True))
 
     def _scopes(self) -> tuple[str, str, str]:
         """Name the feed-forward's scope, and the two summands of the residual it enters."""

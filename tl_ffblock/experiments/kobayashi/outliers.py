@@ -4,8 +4,10 @@
   output (and of its input) with the gain of the next norm after FF.
 - `dimensions`: the values behind it, one row a layer and dimension.
 - `ignored`: the change of mixing by FF (1 - Spearman's rho, reachable cells) with all dimensions, without the
-  share with the smallest gains in size (option `ignored_dimensions`), and as a control without as many random
-  ones. Maps are norms over the dimensions that are left.
+  share with the smallest gains in size (option `ignored_dimensions`), and as controls without as many of those
+  that are largest in FF's output among the others (a sequence's mean size), and without as many random ones. Maps
+  are norms over the dimensions that are left, before FF and after it; in one more row after it only, because
+  "in calculating FF's contextualization" can be read either way.
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Int
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
@@ -35,7 +38,13 @@ if TYPE_CHECKING:
 
 QUERIES = 32
 """Rows decomposed at a time."""
-VARIANTS = ("all", "without smallest gains", "without random")
+VARIANTS = (
+    "all",
+    "without smallest gains",
+    "without smallest gains, after FF only",
+    "without largest others",
+    "without random",
+)
 
 
 @dataclass(frozen=True)
@@ -143,29 +152,38 @@ class Outliers(MomentsStudy):
         return record.block.norm(operation.norm)
 
     def _changes(self, record: LayerRecord) -> list[float]:
-        """Change by FF with all dimensions, without the smallest gains, and without random ones."""
+        """Change by FF of every variant."""
         step = self.facts.feed_forward
-        d_model = record.resid_pre.shape[-1]
-        ignored = max(1, round(self.options.ignored_dimensions * d_model))
-        smallest = self._next_norm(record).gain.abs().argsort(stable=True)[:ignored]
-        random = np.random.default_rng([self.config.seed, record.layer]).choice(d_model, ignored, replace=False)
+        before, after = str(step.before), step.scope
+        left_out = self._left_out(record)
         maps: dict[tuple[int, str], list[Tensor]] = {}
         for start in range(0, len(record.queries), QUERIES):
             rows = record.rows(slice(start, start + QUERIES))
             with torch.no_grad():
                 vectors = decompose_record(rows, Settings())
-            for scope in (str(step.before), step.scope):
+            for scope in (before, after):
                 squares = vectors.parts(scope).square()
-                total = squares.sum(dim=-1)
-                for variant, left_out in enumerate((None, smallest, torch.as_tensor(random))):
-                    less = total if left_out is None else _without(squares, left_out)
-                    maps.setdefault((variant, scope), []).append(less.sqrt())
+                for number, dimensions in enumerate(left_out):
+                    maps.setdefault((number, scope), []).append(_without(squares, dimensions).sqrt())
+        everything, smallest, largest, random = range(len(left_out))
         changes = []
-        for variant in range(len(VARIANTS)):
-            before, after = (torch.cat(maps[variant, scope]) for scope in (str(step.before), step.scope))
-            cells = torch.ones_like(before, dtype=torch.bool)
-            changes.append(rank_change(before, after, cells.tril() if record.block.causal else cells))
+        pairs = [(everything,) * 2, (smallest,) * 2, (everything, smallest), (largest,) * 2, (random,) * 2]
+        for less_before, less_after in pairs:
+            map_before, map_after = torch.cat(maps[less_before, before]), torch.cat(maps[less_after, after])
+            cells = torch.ones_like(map_before, dtype=torch.bool)
+            changes.append(rank_change(map_before, map_after, cells.tril() if record.block.causal else cells))
         return changes
+
+    def _left_out(self, record: LayerRecord) -> tuple[Int[Tensor, " dimension"], ...]:
+        """No dimensions; those of the smallest gains; the largest of FF's output among the others; random ones."""
+        d_model = record.resid_pre.shape[-1]
+        ignored = max(1, round(self.options.ignored_dimensions * d_model))
+        by_gain = self._next_norm(record).gain.abs().argsort(stable=True).cpu()
+        smallest, others = by_gain[:ignored], by_gain[ignored:].sort().values
+        size = record.tensor(self.facts.feed_forward.scope).abs().mean(dim=0).cpu()
+        largest = others[size[others].argsort(descending=True, stable=True)[:ignored]]
+        random = np.random.default_rng([self.config.seed, record.layer]).choice(d_model, ignored, replace=False)
+        return by_gain[:0], smallest, largest, torch.as_tensor(random)
 
 
 def _without(squares: Tensor, left_out: Tensor) -> Tensor:

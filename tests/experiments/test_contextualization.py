@@ -16,7 +16,7 @@ def test_changes_are_averaged_over_sequences(bert: Model) -> None:
     same = dict.fromkeys(("Attn", "AttnRes", "Atb", "AtbFf", "AtbFfRes", "AtbFfResLn"), up)
     turned = {**same, "AtbFf": -up}
     tables = tables_of_shards(study, *([observed(bert, study, maps, tokenised([10, 11]))] for maps in (same, turned)))
-    changes = tables["changes"].query("cells == 'reachable'").set_index("after")["change"]
+    changes = tables["changes"].query("cells == 'all'").set_index("after")["change"]
     assert changes.to_dict() == pytest.approx(
         {"AttnRes": 0, "Atb": 0, "AtbFf": 1, "AtbFfRes": 1, "AtbFfResLn": 0}, abs=1e-12
     )

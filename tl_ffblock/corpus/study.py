@@ -80,6 +80,8 @@ class Study(ABC):
     """Packages it needs beyond those that every run needs; asked for before the work."""
     reads_head: ClassVar[bool] = False
     """Whether its numbers depend on modules behind the last layer, such as the unembedding."""
+    captions: ClassVar[Mapping[str, str]] = {}
+    """What a figure shows, by its name."""
     pages: ClassVar[Mapping[str, PageWriter]] = {"maps": write_maps}
     """Pages made of the first sequences, by the folder they go to; studies that share a kind of page share its files."""
     options: object
@@ -109,6 +111,14 @@ class Study(ABC):
     @abstractmethod
     def figures(self, tables: Tables) -> "Figures":
         """Draw the tables."""
+
+    def sentences(self, tables: Tables) -> tuple[str, ...]:
+        """Say the result in a sentence or two, with figures from the tables."""
+        return ()
+
+    def overview(self, tables: Tables) -> Tables:
+        """Give small tables, a row a layer, for a reader of the report; the tables themselves hold everything."""
+        return {}
 
     def array(self, name: str) -> str:
         """Give an array's name in a shard."""

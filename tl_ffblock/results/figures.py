@@ -4,10 +4,11 @@ Colours are those of Okabe and Ito (2008, "Color Universal Design"); bars also d
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,6 +99,70 @@ def layer_bars(
     return figure
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Means of samples, with what is known of their scatter."""
+
+    mean: Float[np.ndarray, " layer"]
+    deviation: Float[np.ndarray, " layer"]
+    """Standard deviation of the samples."""
+    count: int
+    """Samples."""
+
+    @property
+    def error(self) -> Float[np.ndarray, " layer"]:
+        """The standard error of the mean."""
+        return self.deviation / np.sqrt(max(self.count, 1))
+
+
+def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3) -> "Figure":
+    """One small panel a quantity, all on one scale: means with their standard errors, and a thin line for the spread.
+
+    Args:
+        panels: Quantities by title.
+        ylabel: What a height is, with its unit.
+        columns: Panels in a row at most.
+    """
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, grid = axes(
+        rows=rows,
+        columns=columns,
+        width=min(2 * COLUMN, 1.75 * columns + 0.4),
+        height=1.35 * rows + 0.35,
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
+    for panel in grid.flat[len(panels) :]:
+        panel.set_visible(False)
+    for panel, (title, spread) in zip(grid.flat, panels.items(), strict=False):
+        layers = np.arange(len(spread.mean))
+        panel.vlines(
+            layers,
+            np.maximum(spread.mean - spread.deviation, 0),
+            spread.mean + spread.deviation,
+            color=COLOURS[6],
+            linewidth=0.6,
+        )
+        panel.errorbar(
+            layers, spread.mean, spread.error, color=COLOURS[0], marker="o", markersize=2.2, linewidth=0.8, elinewidth=2
+        )
+        panel.set_title(title, fontsize=7.5)
+        panel.xaxis.get_major_locator().set_params(integer=True)
+        panel.set_ylim(bottom=0)
+    for panel in grid[-1]:
+        panel.set_xlabel("layer")
+    for panel in grid[:, 0]:
+        panel.set_ylabel(ylabel)
+    return figure
+
+
+def sign(figure: "Figure", text: str) -> None:
+    """Write below a figure what it is of, so that it can be read apart from its page."""
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=5.5, color="#5b6672", wrap=True)
+
+
 def layer_lines(
     lines: Mapping[str, Shaped[np.ndarray, " point"]],
     *,
@@ -105,8 +170,11 @@ def layer_lines(
     log: bool = False,
     xlabel: str = "layer",
     x: Mapping[str, Any] | None = None,
+    deviations: Mapping[str, Float[np.ndarray, " point"]] | None = None,
 ) -> "Figure":
     """One line a quantity over layers; earlier lines are thicker and show below those that cover them.
+
+    A logarithmic axis starts where the values do, any other at zero where no value is negative: a ratio can be read off.
 
     Args:
         lines: Heights by label.
@@ -114,6 +182,7 @@ def layer_lines(
         log: Whether the axis is logarithmic where the values differ by much.
         xlabel: What lies along the lines.
         x: Where the points of each label lie; None means at layer numbers.
+        deviations: Standard deviations by label, drawn as thin lines; they do not stretch the axis.
     """
     figure, ax = axes()
     for i, (label, values) in enumerate(lines.items()):
@@ -121,8 +190,16 @@ def layer_lines(
         over = len(lines) - 1 - i
         size = dict(markersize=3 + 0.7 * over, linewidth=1 + 0.4 * over)
         ax.plot(at, values, color=COLOURS[i % 8], marker=MARKERS[i % 8], label=label, **size)
+    lowest = min(float(np.nanmin(values)) if np.isfinite(values).any() else 0.0 for values in lines.values())
     if log and _spread(lines) > LOG_SPREAD:
         ax.set_yscale("log")
+    elif lowest >= 0:
+        ax.set_ylim(bottom=0)
+    limits = ax.get_ylim()
+    for i, (label, spread) in enumerate((deviations or {}).items()):
+        at = np.arange(len(spread)) + 0.12 * i
+        ax.vlines(at, lines[label] - spread, lines[label] + spread, color=COLOURS[i % 8], linewidth=0.5)
+    ax.set_ylim(limits)
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     if x is None:

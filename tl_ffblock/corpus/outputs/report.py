@@ -5,7 +5,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
@@ -25,13 +25,24 @@ LONGEST_TABLE = 60
 """Rows of a table shown on the page; the files hold all."""
 
 
+@dataclass(frozen=True)
+class Example:
+    """A page about one sequence."""
+
+    file: str
+    text: str
+    """As it stands in the data."""
+    masked: int
+    """Tokens in whose place the model read a mask."""
+
+
 def report_page(
     worker: Worker,
     fingerprint: Mapping[str, Any],
     summary: Mapping[str, Any],
     tables: Tables,
     figures: Mapping[str, tuple[Path, Path]],
-    examples: Mapping[str, Sequence[tuple[str, str]]],
+    examples: Mapping[str, Sequence[Example]],
 ) -> str:
     """Write the page, which asks nothing of any network.
 
@@ -41,7 +52,7 @@ def report_page(
         summary: Numbers of the run by name.
         tables: By `study_table`.
         figures: PNG and SVG files by `study_figure`.
-        examples: Files and texts of the first sequences' pages, by the folder they are in.
+        examples: Pages of the first sequences, by the folder they are in.
     """
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -69,12 +80,20 @@ def report_page(
 def _section(study: Study, tables: Tables, figures: Mapping[str, tuple[Path, Path]]) -> dict[str, Any]:
     """One study's part of the page."""
     prefix = f"{study.name}_"
+    own_tables = {name.removeprefix(prefix): table for name, table in tables.items() if name.startswith(prefix)}
+    shown = study.overview(own_tables) if own_tables else {}
     return {
         "name": study.name,
         "title": study.title,
         "about": _about(study),
+        "sentences": study.sentences(own_tables) if own_tables else (),
+        "overview": [_table(name, table) for name, table in shown.items()],
         "figures": [
-            {"name": name, "data": base64.b64encode(png.read_bytes()).decode(), "svg": f"figures/{svg.name}"}
+            {
+                "caption": study.captions.get(name.removeprefix(prefix).removesuffix("_reachable"), name),
+                "data": base64.b64encode(png.read_bytes()).decode(),
+                "svg": f"figures/{svg.name}",
+            }
             for name, (png, svg) in figures.items()
             if name.startswith(prefix)
         ],

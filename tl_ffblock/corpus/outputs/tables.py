@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tl_ffblock.corpus.outputs.report import report_page
+from tl_ffblock.corpus.outputs.report import Example, report_page
 from tl_ffblock.corpus.running.shards import Shards
 from tl_ffblock.corpus.running.store import Store, StoredShard
 from tl_ffblock.corpus.running.worker import Worker
 from tl_ffblock.corpus.study import PageWriter, Tables
 from tl_ffblock.errors import FFBlockError
-from tl_ffblock.results.figures import STYLE
+from tl_ffblock.results.figures import STYLE, sign
 from tl_ffblock.results.files import write_atomically
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def write_outputs(worker: Worker, shards: Shards, store: Store) -> Outputs:
     for study in worker.studies if measured else ():
         own_tables = study.tables(measured)
         tables |= {f"{study.name}_{name}": table for name, table in own_tables.items()}
-        figures |= {f"{study.name}_{name}": figure for name, figure in study.figures(own_tables).items()}
+        for name, figure in study.figures(own_tables).items():
+            sign(figure, _signature(worker, summary))
+            figures[f"{study.name}_{name}"] = figure
     writers = {kind: writer for study in worker.studies for kind, writer in study.pages.items()}
     with store.lock("tables"), _explained(store.folder):
         store.check_mine()
@@ -108,6 +110,7 @@ def _summary(shards: Shards, stored: Sequence[StoredShard]) -> dict[str, Any]:
     def total(name: str) -> int:
         return sum(shard.meta[name] for shard in stored)
 
+    errors = [shard.meta["completeness"] for shard in stored if shard.meta.get("completeness") is not None]
     return {
         "sequences": total("sequences"),
         "tokens": total("tokens"),
@@ -115,7 +118,15 @@ def _summary(shards: Shards, stored: Sequence[StoredShard]) -> dict[str, Any]:
         "cut": total("cut"),
         "failed": sum(len(shard.meta["problems"]) for shard in stored),
         "unreadable": shards.unreadable,
+        "worst completeness error": max(errors, default=None),
     }
+
+
+def _signature(worker: Worker, summary: Mapping[str, Any]) -> str:
+    """Model, data and sample of a figure."""
+    masked = f", {summary['masked']} masked" if summary["masked"] else ""
+    sample = f"{summary['sequences']} sequences, {summary['tokens']} tokens{masked}"
+    return f"{worker.facts.name} · {Path(worker.config.data).name} · {sample}"
 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:
@@ -140,9 +151,9 @@ def _write_figure(path: Path, figure: "Figure") -> tuple[Path, Path]:
 
 def _write_examples(
     worker: Worker, shards: Shards, folder: Path, writers: Mapping[str, PageWriter]
-) -> dict[str, list[tuple[str, str]]]:
-    """Write pages of the first sequences that are not there yet; returns kind -> files with their texts."""
-    examples: dict[str, list[tuple[str, str]]] = {kind: [] for kind in writers}
+) -> dict[str, list[Example]]:
+    """Write pages of the first sequences that are not there yet; returns those of each kind."""
+    examples: dict[str, list[Example]] = {kind: [] for kind in writers}
     if not worker.config.examples:
         return examples
     texts = (text for _, shard in shards.texts(set(shards.numbers)) for text in shard)
@@ -150,9 +161,10 @@ def _write_examples(
         for kind, write in writers.items():
             file = folder / kind / f"example-{number}.html"
             try:
+                tokenised = worker.tokenise(text)
                 if not file.is_file():
-                    write(worker.model, worker.tokenise(text), file)
+                    write(worker.model, tokenised, file)
             except FFBlockError:
                 continue  # the sequence is among the problems already
-            examples[kind].append((file.name, text.text))
+            examples[kind].append(Example(file.name, text.text, len(tokenised.masked)))
     return examples

@@ -55,10 +55,12 @@ class Worker:
         problems: list[Problem] = []
         with threads(self.config.threads):
             tokenised = list(self._tokenised(texts, problems))
-            measured = []
+            measured: list[list[Any]] = []
+            worst = 0.0
             for start in range(0, len(tokenised), self.config.batch_size):
-                for row in self._measured(tokenised[start : start + self.config.batch_size], problems):
+                for row, error in self._measured(tokenised[start : start + self.config.batch_size], problems):
                     measured.append(row)
+                    worst = max(worst, error)
                     count()
             arrays: Arrays = {}
             for index, study in enumerate(self.studies):
@@ -66,6 +68,7 @@ class Worker:
                     arrays |= study.summarise([row[index] for row in measured])
         meta = {
             "sequences": len(measured),
+            "completeness": worst if self.scopes and measured else None,
             "tokens": sum(len(text.ids) for text in tokenised),
             "cut": sum(text.cut for text in tokenised),
             "masked": [
@@ -86,11 +89,17 @@ class Worker:
             except SEQUENCE_ERRORS as error:
                 problems.append(Problem(text.where, _one_line(error), "tokenising"))
 
-    def _measured(self, batch: list[TokenisedText], problems: list[Problem]) -> Iterator[list[Any]]:
-        """What each study measures of each sequence; after a failure one by one, to find whose it was."""
+    def _measured(self, batch: list[TokenisedText], problems: list[Problem]) -> Iterator[tuple[list[Any], float]]:
+        """What each study measures of each sequence, and the worst completeness error of its maps.
+
+        After a failure one by one, to find whose it was.
+        """
         try:
             rows = [
-                [study.measure(observed) for study in self.studies]
+                (
+                    [study.measure(observed) for study in self.studies],
+                    observed.maps.worst_completeness()[0] if self.scopes else 0.0,
+                )
                 for observed in observe(self.model, batch, self.scopes)
             ]
         except MACHINE_ERRORS:

@@ -17,8 +17,9 @@ model cannot reach.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -122,6 +123,10 @@ class Amplification(Study):
     """FF-amp by token pair."""
 
     name = "amplification"
+    captions: ClassVar[Mapping[str, str]] = {
+        "shares": "Kinds of the most amplified pairs by layer, beside those of all pairs and of all pairs met side by side.",
+        "pmi": "Rank correlation of mean FF-amp with pointwise mutual information.",
+    }
     title = "Token pairs that the feed-forward amplifies"
     options: AmplificationOptions
 
@@ -173,23 +178,47 @@ class Amplification(Study):
         }
 
     def figures(self, tables: Tables) -> Figures:
-        shares = tables["shares"].query(f"occurrences == {OCCURRENCES[0]}")
+        shares = self._usual(tables)
         wide = shares.pivot(index="pairs", columns="category", values="share").loc[list(dict.fromkeys(shares["pairs"]))]
         shown = [name for name in CATEGORIES if name != CATEGORIES[2] or wide[name].any()]
         many = self.facts.n_layers > 12
         ticks = [name.removeprefix("layer ").replace("adjacent ", "\nadjacent\n") for name in wide.index]
         ticks = ["" if many and tick.isdigit() and int(tick) % 3 else tick for tick in ticks]
         bars = {name: wide[name].to_numpy() for name in shown}
-        ylabel = f"share of the top {self.options.top_pairs}"
+        ylabel = "share of pairs"
         figure = draw.layer_bars(bars, ylabel=ylabel, stacked=True, xticks=ticks, among=CATEGORIES)
         for tick in figure.axes[0].get_xticklabels():
             tick.set_rotation(90 if many and "random" in tick.get_text() else 0)
-        figure.axes[0].set_xlabel("layer, and random pairs")
+        figure.axes[0].set_xlabel(f"top {self.options.top_pairs} of a layer, and all pairs")
         pmi = tables["pmi"].query(f"occurrences == {OCCURRENCES[0]}")
         lines = {str(unit): group["spearman"].to_numpy() for unit, group in pmi.groupby("unit", sort=False)}
         correlation = draw.layer_lines(lines, ylabel="Spearman of FF-amp with PMI")
         correlation.axes[0].axhline(0, color="black", linewidth=0.5)
         return {"shares": figure, "pmi": correlation}
+
+    def sentences(self, tables: Tables) -> tuple[str, ...]:
+        shares = self._usual(tables).query("category != 'other'")
+        of_layers = shares[shares["pairs"].str.startswith("layer ")].dropna(subset="share")
+        if of_layers.empty:
+            return (f"No pair of tokens is amplified and occurs at least {OCCURRENCES[0]} times.",)
+        most = of_layers.loc[of_layers["share"].idxmax()]
+        base = shares.set_index(["pairs", "category"])["share"]["random", most["category"]]
+        return (
+            f"The kind that stands out most is “{most['category']}” in {most['pairs']}: {most['share']:.0%} of its "
+            f"{most['number']} most amplified pairs, against {base:.0%} of all pairs.",
+        )
+
+    def overview(self, tables: Tables) -> Tables:
+        wide = self._usual(tables).pivot(index="pairs", columns="category", values="share")
+        shares = wide.loc[list(dict.fromkeys(self._usual(tables)["pairs"])), list(CATEGORIES)]
+        top = tables["top_pairs"].query("rank <= 5").copy()
+        top["pair"] = top["key"] + " → " + top["query"]
+        first = top.pivot(index="layer", columns="rank", values="pair").rename(columns="rank {}".format)
+        return {"share of each kind": shares.reset_index(), "most amplified pairs, key → query": first.reset_index()}
+
+    def _usual(self, tables: Tables) -> pd.DataFrame:
+        """The shares of the pairs that are ranked as in the paper."""
+        return tables["shares"].query(f"occurrences == {OCCURRENCES[0]}")
 
     def _top_table(self, layers: Sequence[Best]) -> pd.DataFrame:
         rows = []

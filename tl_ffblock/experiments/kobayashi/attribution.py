@@ -11,9 +11,9 @@ Methods: `ig` closed form, `captum` Gauss-Legendre as in the paper, `shapley` ex
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -74,6 +74,11 @@ class AttributionMethods(MomentsStudy):
 
     name = "attribution-methods"
     title = "Integrated Gradients against Shapley values"
+    captions: ClassVar[Mapping[str, str]] = {
+        "agreement": "Rank correlation of each method's maps with those of Integrated Gradients.",
+        "change": "Change of the map by the feed-forward, by method.",
+        "time": "Seconds a layer, by method.",
+    }
     packages = ("shap",)
     options: AttributionOptions
 
@@ -115,8 +120,9 @@ class AttributionMethods(MomentsStudy):
         change = {m: group["change"].to_numpy() for m, group in methods.items()}
         seconds = tables["time"].groupby("method", sort=False)["seconds"].mean()
         figure, ax = draw.axes(height=1.6)
-        ax.barh(list(seconds.index), seconds.to_numpy(), color=draw.COLOURS[0])
+        ax.plot(seconds.to_numpy(), list(seconds.index), color=draw.COLOURS[0], marker="o", linestyle="none")
         ax.set_xscale("log")
+        ax.grid(axis="y", linewidth=0.4)
         ax.invert_yaxis()
         ax.set_xlabel(f"seconds a layer, {self.options.short_tokens} tokens")
         return {
@@ -124,6 +130,17 @@ class AttributionMethods(MomentsStudy):
             "change": draw.layer_lines(change, ylabel="change by FF, 1 − ρ"),
             "time": figure,
         }
+
+    def sentences(self, tables: Tables) -> tuple[str, ...]:
+        agreement = tables["agreement"].query("reference == 'ig' and method == 'shapley'")
+        if agreement.empty:
+            return ()
+        least = agreement.loc[agreement["map_rho"].idxmin()]
+        return (
+            f"Maps by exact Shapley values and by Integrated Gradients correlate at {agreement['map_rho'].mean():.3f} in the mean "
+            f"of layers (least {least['map_rho']:.3f}, layer {int(least['layer'])}); their largest difference is "
+            f"{agreement['largest_difference'].max():.1%} of the map's largest cell.",
+        )
 
     def _layer(self, record: LayerRecord, method: Method, number: int) -> SharedLayer:
         """One layer by one method; `number` is the sequence's, which seeds the estimates."""

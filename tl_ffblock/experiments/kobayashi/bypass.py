@@ -8,7 +8,8 @@ have norms a hundred times larger, by place: the first (of a causal model whatev
 [CLS] or its like), the last where it is special ([SEP]), and special ones in between (masks).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,10 @@ class Bypass(MomentsStudy):
 
     name = "bypass"
     title = "The feed-forward's output beside its bypass"
+    captions: ClassVar[Mapping[str, str]] = {
+        "norms": "Mean norm of the feed-forward's output and of the bypass, all tokens, with standard deviations.",
+        "norms_not_special": "The same at tokens of text.",
+    }
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
         ff, branch, bypass = self._scopes()
@@ -59,6 +64,8 @@ class Bypass(MomentsStudy):
                         bypass=bypass.value[layer],
                         ratio=bypass.value[layer] / branch.value[layer],
                         more_than_twice=twice.value[layer],
+                        branch_deviation=branch.deviation[layer],
+                        bypass_deviation=bypass.deviation[layer],
                         count=int(ff.count[layer]),
                     )
                 )
@@ -67,12 +74,33 @@ class Bypass(MomentsStudy):
     def figures(self, tables: Tables) -> Figures:
         figures: Figures = {}
         for tokens in TOKENS[:2]:
-            table = tables["norms"].query("tokens == @tokens")
+            table = tables["norms"][tables["norms"]["tokens"] == tokens]
             lines = {"FF output": table["branch"].to_numpy(), "bypass": table["bypass"].to_numpy()}
+            spreads = {"FF output": table["branch_deviation"], "bypass": table["bypass_deviation"]}
             suffix = "" if tokens == "all" else "_not_special"
             note = "" if tokens == "all" else ", text tokens"
-            figures[f"norms{suffix}"] = draw.layer_lines(lines, ylabel=f"mean norm{note}", log=True)
+            figures[f"norms{suffix}"] = draw.layer_lines(
+                lines, ylabel=f"mean norm{note}", log=True, deviations={k: v.to_numpy() for k, v in spreads.items()}
+            )
         return figures
+
+    def sentences(self, tables: Tables) -> tuple[str, ...]:
+        sentences = []
+        for tokens, where in (("not special", "At tokens of text"), ("all", "Over all tokens")):
+            norms = tables["norms"]
+            ratio = norms[norms["tokens"] == tokens].set_index("layer")["ratio"].dropna()
+            if len(ratio):
+                sentences.append(
+                    f"{where} the bypass is more than twice as large as the feed-forward's output in {int((ratio > 2).sum())} "
+                    f"of {len(ratio)} layers (from {ratio.min():.2f} times in layer {ratio.idxmin()} to {ratio.max():.2f} times "
+                    f"in layer {ratio.idxmax()})."
+                )
+        return tuple(sentences)
+
+    def overview(self, tables: Tables) -> Tables:
+        norms = tables["norms"].query("count > 0")
+        wide = norms.pivot(index="layer", columns="tokens", values="ratio")
+        return {"norm of the bypass over FF's output": wide[[name for name in TOKENS if name in wide]].reset_index()}
 
     def _places(self, special: Bool[np.ndarray, " token"]) -> dict[str, Bool[np.ndarray, " token"]]:
         """Which tokens count, by `TOKENS`."""

@@ -4,11 +4,12 @@
 - `cumulative`: from before the feed-forward to after it, after its residual, after the next norm (Fig. 6,
   19-23): how much of FF's change is left. In models with a norm before FF also from before that norm.
 
-Each sequence counts once. `cells` says which cells of causal maps are ranked: the reachable ones, or
-all with the structural zeros.
+Each sequence counts once. `cells` says which cells are ranked: of causal maps the reachable ones, and in rows of
+their own all with the structural zeros; of others all.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import pandas as pd
 
@@ -16,11 +17,9 @@ from tl_ffblock.corpus.observation import Observation
 from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.statistics.moments import Moments
 from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
-from tl_ffblock.layer.scopes import STEPS
+from tl_ffblock.layer.scopes import STEPS, Step
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.measures import Cells, contextualization_change
-
-CELLS: tuple[Cells, ...] = ("reachable", "all")
 
 
 class Contextualization(MomentsStudy):
@@ -28,6 +27,10 @@ class Contextualization(MomentsStudy):
 
     name = "contextualization"
     title = "How much each component changes the mixing of tokens"
+    captions: ClassVar[Mapping[str, str]] = {
+        "changes": "Change of the map by each component alone: mean, standard error (thick) and standard deviation (thin).",
+        "cumulative": "What is left of the feed-forward's change after the residual and the next norm.",
+    }
 
     def scopes(self) -> tuple[str, ...]:
         wanted = {scope for pair in self._pairs() for scope in pair}
@@ -42,9 +45,8 @@ class Contextualization(MomentsStudy):
         return (before, str(earlier.before)) if pre_norm and earlier is not None else (before,)
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
-        cells = CELLS if self.facts.causal else CELLS[:1]
         moments = {}
-        for kind in cells:
+        for kind in self._cells():
             for before, after in self._pairs():
                 change = contextualization_change(observed.maps, before, after, cells=kind).numpy()
                 moments[f"{kind}.{before}.{after}"] = Moments.of(change[None])
@@ -53,10 +55,9 @@ class Contextualization(MomentsStudy):
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         def rows(pairs: list[tuple[str, str]], label: Mapping[str, str]) -> pd.DataFrame:
             table = []
-            for kind in CELLS:  # without causal mask the two kinds are the same
+            for kind in self._cells():
                 for before, after in pairs:
-                    name = f"{kind if self.facts.causal else CELLS[0]}.{before}.{after}"
-                    moments = self.moments(shards, name)
+                    moments = self.moments(shards, f"{kind}.{before}.{after}")
                     for layer in range(self.facts.n_layers):
                         table.append(
                             dict(
@@ -80,24 +81,61 @@ class Contextualization(MomentsStudy):
 
     def figures(self, tables: Tables) -> Figures:
         figures: Figures = {}
-        kinds = CELLS if self.facts.causal else CELLS[:1]
-        for kind in kinds:
+        for kind in self._cells():
             suffix = f"_{kind}" if self.facts.causal else ""
-            note = {"reachable": "", "all": ", all cells"}[kind]
+            note = ", all cells" if self.facts.causal and kind == "all" else ""
             changes = tables["changes"].query("cells == @kind")
-            bars = {
-                f"{a} ({c})": g["change"].to_numpy()
-                for (a, c), g in changes.groupby(["after", "component"], sort=False)
-            }
-            figures[f"changes{suffix}"] = draw.layer_bars(bars, ylabel=f"change 1 − ρ{note}")
+            figures[f"changes{suffix}"] = draw.layer_panels(
+                {
+                    f"{component}, up to {after}": _spread(rows)
+                    for (after, component), rows in changes.groupby(["after", "component"], sort=False)
+                },
+                ylabel=f"change 1 − ρ{note}",
+            )
             base = self.bases()[0]
             cumulative = tables["cumulative"].query("cells == @kind and before == @base")
-            bars = {
-                f"{c} ({a})": g["change"].to_numpy()
-                for (c, a), g in cumulative.groupby(["component", "after"], sort=False)
-            }
-            figures[f"cumulative{suffix}"] = draw.layer_bars(bars, ylabel=f"1 − ρ to {base}{note}")
+            figures[f"cumulative{suffix}"] = draw.layer_panels(
+                {
+                    f"{component}, up to {after}": _spread(rows)
+                    for (component, after), rows in cumulative.groupby(["component", "after"], sort=False)
+                },
+                ylabel=f"1 − ρ to {base}{note}",
+            )
         return figures
+
+    def sentences(self, tables: Tables) -> tuple[str, ...]:
+        changes = self._ranked(tables["changes"])
+        sentences = []
+        for component, after in ((step.component, step.scope) for step in self._told()):
+            by_layer = changes.query("after == @after").set_index("layer")["change"].dropna().sort_values()
+            if len(by_layer):
+                most = by_layer.iloc[-1]
+                then = f", next in layer {by_layer.index[-2]} ({by_layer.iloc[-2]:.3f})" if len(by_layer) > 1 else ""
+                sentences.append(
+                    f"{component} (up to {after}) changes the mixing most in layer {by_layer.index[-1]}: {most:.3f}{then}; "
+                    f"in the median layer {by_layer.median():.3f}."
+                )
+        return tuple(sentences)
+
+    def overview(self, tables: Tables) -> Tables:
+        changes = self._ranked(tables["changes"])
+        label = changes["component"] + " " + changes["after"]
+        wide = changes.assign(label=label).pivot(index="layer", columns="label", values="change")
+        return {"change by component, 1 − ρ": wide[list(dict.fromkeys(label))].reset_index()}
+
+    def _cells(self) -> tuple[Cells, ...]:
+        """Which cells are ranked, the usual ones first."""
+        return ("reachable", "all") if self.facts.causal else ("all",)
+
+    def _ranked(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The rows of the usual cells."""
+        return table[table["cells"] == self._cells()[0]]
+
+    def _told(self) -> list[Step]:
+        """The feed-forward, and the norm behind it where there is one."""
+        steps = self.facts.steps
+        behind = steps[steps.index(self.facts.feed_forward) :]
+        return [behind[0], *[step for step in behind[1:] if step.component == "LN"][:1]]
 
     def _single(self) -> list[tuple[str, str]]:
         return [(str(step.before), step.scope) for step in self.facts.steps]
@@ -109,3 +147,7 @@ class Contextualization(MomentsStudy):
 
     def _pairs(self) -> list[tuple[str, str]]:
         return list(dict.fromkeys([*self._single(), *self._cumulative()]))
+
+
+def _spread(rows: pd.DataFrame) -> draw.Spread:
+    return draw.Spread(rows["change"].to_numpy(), rows["deviation"].fillna(0).to_numpy(), int(rows["sequences"].max()))

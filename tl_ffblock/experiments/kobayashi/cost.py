@@ -8,9 +8,10 @@ beside them, so that tables of several runs can be joined.
 
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,7 @@ class Cost(MomentsStudy):
 
     name = "cost"
     title = "Time and memory by length"
+    captions: ClassVar[Mapping[str, str]] = {"time": "Seconds by length of the input."}
     options: CostOptions
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
@@ -96,6 +98,13 @@ class Cost(MomentsStudy):
                 )
             )
         return {"time": pd.DataFrame(rows)}
+
+    def sentences(self, tables: Tables) -> tuple[str, ...]:
+        longest = tables["time"].dropna(subset="maps").iloc[-1:]
+        return tuple(
+            f"At {tokens} tokens all maps take {maps:.2f} s, {maps / forward:.1f} times the model alone."
+            for tokens, maps, forward in longest[["tokens", "maps", "forward"]].itertuples(index=False)
+        )
 
     def figures(self, tables: Tables) -> Figures:
         table = tables["time"]

@@ -10,9 +10,9 @@
   "in calculating FF's contextualization" can be read either way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -64,6 +64,11 @@ class Outliers(MomentsStudy):
 
     name = "outliers"
     title = "Outlier dimensions and the gain of the next norm"
+    captions: ClassVar[Mapping[str, str]] = {
+        "correlation": "Over the dimensions of a layer: correlation of the feed-forward's mean size with the next norm's gain.",
+        "scatter": "The dimensions of the two extreme layers.",
+        "ignored": "Change of the map by the feed-forward without some dimensions, and with all.",
+    }
     options: OutliersOptions
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
@@ -124,10 +129,33 @@ class Outliers(MomentsStudy):
         over_layers.axes[0].axhline(0, color="black", linewidth=0.5)
         figures: Figures = {"correlation": over_layers, "scatter": _scatter(tables["dimensions"], correlation)}
         if "ignored" in tables:
-            ignored = tables["ignored"]
-            bars = {str(v): group["change"].to_numpy() for v, group in ignored.groupby("dimensions", sort=False)}
-            figures["ignored"] = draw.layer_bars(bars, ylabel="change by FF, 1 − ρ")
+            panels = {
+                str(variant): draw.Spread(
+                    rows["change"].to_numpy(), rows["deviation"].fillna(0).to_numpy(), int(rows["sequences"].max())
+                )
+                for variant, rows in tables["ignored"].groupby("dimensions", sort=False)
+            }
+            figures["ignored"] = draw.layer_panels(panels, ylabel="change by FF, 1 − ρ")
         return figures
+
+    def sentences(self, tables: Tables) -> tuple[str, ...]:
+        rho = tables["correlation"].query("of == 'output'").set_index("layer")["spearman"].dropna()
+        if rho.empty:
+            return ()
+        return (
+            f"Where the feed-forward's output is large the next norm's gain is small in {int((rho < 0).sum())} of {len(rho)} "
+            f"layers: Spearman from {rho.min():+.2f} (layer {rho.idxmin()}) to {rho.max():+.2f} (layer {rho.idxmax()}).",
+        )
+
+    def overview(self, tables: Tables) -> Tables:
+        output = tables["correlation"].query("of == 'output'")
+        shown = {
+            "correlation of FF's output with the gain": output[["layer", "pearson", "spearman", "largest_to_median"]]
+        }
+        if "ignored" in tables:
+            wide = tables["ignored"].pivot(index="layer", columns="dimensions", values="change")
+            shown["change by FF, 1 − ρ"] = wide[list(VARIANTS)].reset_index()
+        return shown
 
     def _ignored(self, changes: Moments) -> pd.DataFrame:
         rows = []

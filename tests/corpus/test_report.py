@@ -1,5 +1,6 @@
 """The report: one file, everything escaped, readable without a network."""
 
+import html
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,27 @@ def test_the_page_tells_what_was_run(finished: CorpusRun) -> None:
         assert part in page
 
 
+def test_the_result_is_said_from_the_tables(finished: CorpusRun) -> None:
+    """Every study has its sentence in the contents, with the largest change of the table in it; maps' errors are said."""
+    page = html.unescape(finished.outputs.report.read_text(encoding="utf-8"))
+    changes = finished.tables["contextualization_changes"].query("component == 'FF'").set_index("layer")["change"]
+    assert f"The feed-forward changes the mixing most in layer {changes.idxmax()}: {changes.max():.3f}" in page
+    ratio = finished.tables["bypass_norms"].query("tokens == 'not special'").set_index("layer")["ratio"]
+    assert f"to {ratio.max():.2f} times in layer {ratio.idxmax()})." in page
+    error = finished.outputs.summary["completeness"]
+    assert 0 < error < 1e-4 and f"is {error:.1e}." in page
+
+
+def test_examples_say_how_many_of_their_tokens_were_masked(
+    config_of: Callable[..., Config], loaded: Callable[[str], Any]
+) -> None:
+    """A page whose text was read with masks says so beside the text."""
+    finished = run_studies("contextualization", config_of(mask_fraction=0.9, examples=1), model=loaded("bert"))
+    first = (finished.tables["masked"]["sequence"] == 0).sum()
+    page = html.unescape(finished.outputs.report.read_text(encoding="utf-8"))
+    assert first > 0 and f"({first} of its tokens read as [MASK])" in page
+
+
 @pytest.mark.browser
 def test_the_page_opens_without_a_network(finished: CorpusRun) -> None:
     """In a real browser: figures are drawn, tables are there, nothing is requested, no complaint in the console."""
@@ -69,4 +91,6 @@ def test_the_page_opens_without_a_network(finished: CorpusRun) -> None:
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
         assert complaints == []
+        page.set_viewport_size({"width": 350, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         browser.close()

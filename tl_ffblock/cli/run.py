@@ -57,7 +57,10 @@ def command(options: argparse.Namespace) -> int:
             f"unfinished: {len(finished.failed_shards)} shards are missing; run the same command again", file=sys.stderr
         )
         return finished.status
-    print(", ".join(f"{value} {name}" for name, value in finished.outputs.summary.items()))
+    summary = finished.outputs.summary
+    print(", ".join(f"{value} {name}" for name, value in summary.items() if name != "completeness"))
+    if summary["completeness"] is not None:
+        print(f"parts and bias miss the model's own vectors by at most {summary['completeness']:.1e} of their norm")
     tables, figures = finished.folder / "tables", finished.folder / "figures"
     if finished.left_out:
         print(f"{finished.left_out} lines or sequences were left out: {tables / 'problems.csv'}", file=sys.stderr)

@@ -150,7 +150,7 @@ def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3)
         )
         panel.set_title(title, fontsize=7.5)
         panel.xaxis.get_major_locator().set_params(integer=True)
-        panel.set_ylim(bottom=0)
+    grid.flat[0].set_ylim(bottom=0)  # last, for it ends the scaling of all
     for panel in grid[-1]:
         panel.set_xlabel("layer")
     for panel in grid[:, 0]:

@@ -33,7 +33,7 @@ class Outputs:
     figures: tuple[Path, ...]
     report: Path
     summary: dict[str, Any]
-    """Sequences and tokens used, masked, cut and left out."""
+    """Sequences and tokens used, masked, cut and left out; `completeness`, the worst error of all maps, None without any."""
 
 
 def write_outputs(worker: Worker, shards: Shards, store: Store) -> Outputs:
@@ -118,7 +118,7 @@ def _summary(shards: Shards, stored: Sequence[StoredShard]) -> dict[str, Any]:
         "cut": total("cut"),
         "failed": sum(len(shard.meta["problems"]) for shard in stored),
         "unreadable": shards.unreadable,
-        "worst completeness error": max(errors, default=None),
+        "completeness": max(errors, default=None),
     }
 
 

@@ -106,13 +106,14 @@ class Contextualization(MomentsStudy):
     def sentences(self, tables: Tables) -> tuple[str, ...]:
         changes = self._ranked(tables["changes"])
         sentences = []
-        for component, after in ((step.component, step.scope) for step in self._told()):
-            by_layer = changes.query("after == @after").set_index("layer")["change"].dropna().sort_values()
+        names = ("The feed-forward", "The norm behind it")
+        for name, step in zip(names, self._told(), strict=False):
+            by_layer = changes[changes["after"] == step.scope].set_index("layer")["change"].dropna().sort_values()
             if len(by_layer):
                 most = by_layer.iloc[-1]
                 then = f", next in layer {by_layer.index[-2]} ({by_layer.iloc[-2]:.3f})" if len(by_layer) > 1 else ""
                 sentences.append(
-                    f"{component} (up to {after}) changes the mixing most in layer {by_layer.index[-1]}: {most:.3f}{then}; "
+                    f"{name} changes the mixing most in layer {by_layer.index[-1]}: {most:.3f}{then}; "
                     f"in the median layer {by_layer.median():.3f}."
                 )
         return tuple(sentences)

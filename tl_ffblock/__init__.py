@@ -42,11 +42,13 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
+    from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
     from tl_ffblock.results.token_maps import TokenMaps
 
 _HOMES = {
+    "AverageMaps": "results.average",
     "ContributionMaps": "results.maps",
     "Contributions": "interventions",
     "Decomposition": "layer.vectors",
@@ -55,6 +57,7 @@ _HOMES = {
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
+    "average": "results.average",
     "capture": "bridge.capture",
     "causal_validation": "interventions",
     "contextualization_change": "results.measures",
@@ -92,6 +95,7 @@ _MODULES = {
 """Modules that are reached as attributes; `scopes`, which every reader of maps needs, without its room."""
 
 __all__ = [
+    "AverageMaps",
     "ContributionMaps",
     "Contributions",
     "Decomposition",
@@ -101,6 +105,7 @@ __all__ = [
     "__version__",
     "amplification",
     "attention_maps",
+    "average",
     "capture",
     "causal_validation",
     "contextualization_change",

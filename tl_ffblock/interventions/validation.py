@@ -26,7 +26,8 @@ from tl_ffblock.interventions.validation_figure import draw
 from tl_ffblock.layer.scopes import select_scopes
 from tl_ffblock.metrics import LogitFunction, Metric, as_metric, kl_divergence, loss
 from tl_ffblock.progress import Progress
-from tl_ffblock.results.correlation import Correlation, bootstrap_weights, rank_correlation
+from tl_ffblock.results.correlation import Correlation, rank_correlation
+from tl_ffblock.results.intervals import bootstrap_weights
 
 if TYPE_CHECKING:
     import pandas

@@ -1,7 +1,7 @@
 """Positions and layers as callers name them: whole numbers of any type, negative ones counted from the end."""
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import SupportsIndex, TypeAlias
 
 from jaxtyping import Shaped
@@ -11,6 +11,8 @@ from tl_ffblock.errors import InputError, LayerError, brief
 
 Positions: TypeAlias = Iterable[SupportsIndex] | SupportsIndex | Shaped[Tensor, "..."] | None
 """Token positions, negative ones from the end; None means all."""
+NamedPositions: TypeAlias = Mapping[str, SupportsIndex | Sequence[SupportsIndex] | Shaped[Tensor, "..."]]
+"""Positions by name that align prompts of any lengths: one for all, such as -1, or a list with one a prompt."""
 
 
 def positions(asked: Positions, length: int, name: str) -> list[int]:
@@ -34,6 +36,39 @@ def positions(asked: Positions, length: int, name: str) -> list[int]:
             "or None for all."
         )
     return found
+
+
+def aligned(asked: NamedPositions, lengths: Sequence[int]) -> dict[str, list[int]]:
+    """Named positions of every prompt, as numbers from 0.
+
+    Of two prompts of 5 and 7 tokens, {"subject": [2, 3], "END": -1} is {"subject": [2, 3], "END": [4, 6]}.
+
+    Args:
+        asked: By name one position for all prompts, or one a prompt.
+        lengths: Tokens of each prompt.
+
+    Raises:
+        InputError: if there is no name, a list has not one position a prompt, or a position does not exist.
+    """
+    if not isinstance(asked, Mapping) or not asked or not all(isinstance(name, str) for name in asked):
+        raise InputError(
+            f'positions={brief(asked)}: expected positions by name, such as {{"subject": [2, 3], "END": -1}}.'
+        )
+    numbers: dict[str, list[int]] = {}
+    for name, given in asked.items():
+        listed = _several(given)
+        if _whole_number(given) is not None:
+            listed = listed * len(lengths)
+        if len(listed) != len(lengths):
+            raise InputError(
+                f"positions[{name!r}]={brief(given)}: {len(listed)} positions of {len(lengths)} prompts; expected one a prompt, "
+                "or one for all."
+            )
+        numbers[name] = [
+            positions([place], length, f"positions[{name!r}] of prompt {number}")[0]  # type: ignore[list-item]  # checked there
+            for number, (place, length) in enumerate(zip(listed, lengths, strict=True))
+        ]
+    return numbers
 
 
 def layer_number(layer: SupportsIndex | Shaped[Tensor, ""], layers: int | Sequence[int], where: str = "here") -> int:

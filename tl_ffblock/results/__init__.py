@@ -7,6 +7,8 @@ arithmetic.py   sums, differences and means of results
 saving.py       a result as a file
 measures.py     contextualization change, amplification
 ranks.py        rank correlation and shares of arrays
+average.py      maps of many prompts as one, with intervals
+intervals.py    means over prompts with their intervals
 correlation.py  predictions against effects, with intervals over prompts
 page_data.py    a result as the page takes it
 figures.py      the style of all figures

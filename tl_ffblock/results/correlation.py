@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from tl_ffblock.results.intervals import PERCENTILES
 from tl_ffblock.results.ranks import centred_ranks
 
 
@@ -52,7 +53,7 @@ def rank_correlation(
         effect: With what; no NaN.
         layer: The layer of each cell; cells of different layers are never ranked together.
         prompt: The prompt of each cell, from 0.
-        weights: How often each draw of the bootstrap took each prompt, as `bootstrap_weights` gives it.
+        weights: How often each draw of the bootstrap took each prompt, as `intervals.bootstrap_weights` gives it.
     """
     layers = np.unique(layer)
     moments = np.zeros((weights.shape[1], len(layers), 6))
@@ -64,12 +65,6 @@ def rank_correlation(
     counts = moments[:, :, 0].sum(axis=0).astype(np.int64)
     draws = np.einsum("dp,plm->dlm", weights, moments)
     return Correlation(layers, _pearson(moments.sum(axis=0)), _pearson(draws), counts)
-
-
-def bootstrap_weights(n_prompts: int, n_draws: int, seed: int) -> Float[np.ndarray, "draw prompt"]:
-    """How often each draw takes each prompt."""
-    generator = np.random.default_rng(seed)
-    return generator.multinomial(n_prompts, np.full(n_prompts, 1 / n_prompts), size=n_draws).astype(np.float64)
 
 
 def _pearson(moments: Float[np.ndarray, "*lead 6"]) -> Float[np.ndarray, "*lead"]:
@@ -90,5 +85,5 @@ def _mean(rho: Float[np.ndarray, "row layer"]) -> Float[np.ndarray, " row"]:
 
 def _summary(value: float, draws: Float[np.ndarray, " draw"]) -> tuple[float, float, float]:
     known = draws[~np.isnan(draws)]
-    low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
+    low, high = np.percentile(known, PERCENTILES) if len(known) else (np.nan, np.nan)
     return float(value), float(low), float(high)

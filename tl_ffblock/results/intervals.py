@@ -1,0 +1,80 @@
+"""Means over prompts with 95 % intervals, by bootstrap: prompts are drawn again with replacement, whole.
+
+All that is read of a prompt is drawn together, so that differences of two readings of the same prompts
+are paired; it is the percentile interval, as `scipy.stats.bootstrap(..., method="percentile")` has it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Num
+from torch import Tensor
+
+N_DRAWS = 2000
+"""Draws of the bootstrap unless told otherwise."""
+PERCENTILES = (2.5, 97.5)
+"""The ends of a 95 % interval."""
+_CELLS_AT_A_TIME = 4096
+
+
+@dataclass(frozen=True)
+class MeanInterval:
+    """A mean over prompts with its 95 % interval, cell by cell."""
+
+    mean: Float[Tensor, "*cell"]
+    """NaN where no prompt has the cell."""
+    low: Float[Tensor, "*cell"]
+    """NaN, as is `high`, where fewer than two prompts have the cell: one says nothing of others."""
+    high: Float[Tensor, "*cell"]
+    counts: Int[Tensor, "*cell"]
+    """How many prompts have the cell."""
+
+
+def bootstrap_weights(n_prompts: int, n_draws: int, seed: int) -> Float[np.ndarray, "draw prompt"]:
+    """How often each draw takes each prompt."""
+    drawn = np.random.default_rng(seed).integers(0, n_prompts, (n_draws, n_prompts))
+    weights = np.zeros((n_draws, n_prompts))
+    np.add.at(weights, (np.arange(n_draws)[:, None], drawn), 1.0)
+    return weights
+
+
+def mean_interval(values: Float[Tensor, "prompt ..."], *, n_draws: int = N_DRAWS, seed: int = 0) -> MeanInterval:
+    """The mean over prompts of every cell, with its interval.
+
+    A prompt that does not have a cell (NaN) is left out of the cell's mean, and of every draw's.
+
+    Args:
+        values: One number a prompt and cell.
+        n_draws: Draws of the bootstrap.
+        seed: Same seed, same draws; those of results with as many prompts are the same, too.
+    """
+    table = values.detach().cpu().double().reshape(len(values), -1).numpy()
+    present = ~np.isnan(table)
+    filled = np.where(present, table, 0.0)
+    counts = present.sum(axis=0)
+    low, high = (np.full(table.shape[1], np.nan) for _ in PERCENTILES)
+    weights = bootstrap_weights(len(table), n_draws, seed)
+    for begin in range(0, table.shape[1], _CELLS_AT_A_TIME):
+        cells = slice(begin, begin + _CELLS_AT_A_TIME)
+        ends = _ends(_ratio(weights @ filled[:, cells], weights @ present[:, cells]))
+        low[cells], high[cells] = np.where(counts[cells] > 1, ends, np.nan)
+    mean = _ratio(filled.sum(axis=0), counts)
+    shape = values.shape[1:]
+    first, second, third, fourth = (torch.from_numpy(numbers).reshape(shape) for numbers in (mean, low, high, counts))
+    return MeanInterval(first, second, third, fourth)
+
+
+def _ratio(sums: Float[np.ndarray, "*cell"], counts: Num[np.ndarray, "*cell"]) -> Float[np.ndarray, "*cell"]:
+    """A mean; NaN of nothing."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(counts > 0, sums / counts, np.nan)
+
+
+def _ends(means: Float[np.ndarray, "draw cell"]) -> Float[np.ndarray, "end cell"]:
+    """Percentiles of the draws that have the cell."""
+    ends = np.percentile(means, PERCENTILES, axis=0)
+    lacking = np.isnan(means).any(axis=0)
+    known = lacking & ~np.isnan(means).all(axis=0)
+    ends[:, known] = np.nanpercentile(means[:, known], PERCENTILES, axis=0)
+    return ends

@@ -57,8 +57,8 @@ GPT2 = Size("GPT-2 small", "GPT2LMHeadModel")
 BERT = Size("BERT base", "BertForMaskedLM")
 
 
-def build(size: Size, n_ctx: int = 1024) -> Any:
-    """A random model of a size, every parameter perturbed."""
+def build(size: Size, n_ctx: int = 1024, tokenizer: Any = None) -> Any:
+    """A random model of a size, every parameter perturbed; for texts it takes a tokenizer of at most as many tokens."""
     torch.manual_seed(0)
     if size.architecture == "GPT2LMHeadModel":
         config = transformers.GPT2Config(n_embd=size.d_model, n_head=size.heads, n_layer=size.layers, n_positions=n_ctx)
@@ -76,7 +76,7 @@ def build(size: Size, n_ctx: int = 1024) -> Any:
         for parameter in model.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
     model.config.architectures = [size.architecture]
-    return build_bridge_from_module(model.eval(), size.architecture, hf_config=model.config)
+    return build_bridge_from_module(model.eval(), size.architecture, hf_config=model.config, tokenizer=tokenizer)
 
 
 def layer_record(model: Any, n: int) -> LayerRecord:
@@ -322,20 +322,23 @@ def measure(quick: bool) -> dict[str, Any]:
     for d_model, layers in [] if quick else [(768, 6), (256, 4), (512, 4), (1024, 4)]:
         size = Size("GPT-2", GPT2.architecture, d_model, d_model // 64, layers)
         tables["model"] += model_table(f"GPT-2 form, {layers} layers, d_model {d_model}", build(size), [128], 1)
-    about = {
-        "machine": _processor(),
+    return machine() | tables
+
+
+def machine() -> dict[str, str]:
+    """Where and when figures were taken: the product is fast where AVX-512 or AMX is, what surrounds it is not."""
+    listed = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    name = re.search(r"model name\s*: (.*)", listed)
+    flags = set(re.findall(r"\w+", next((line for line in listed.splitlines() if line.startswith("flags")), "")))
+    return {
+        "machine": f"{name[1] if name else platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "flags": " ".join(
+            flag for flag in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile") if flag in flags
+        ),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d"),
     }
-    return about | tables
-
-
-def _processor() -> str:
-    """The processor's name and how many of its cores there are."""
-    listed = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.*)", listed.read_text()) if listed.exists() else None
-    return f"{found[1] if found else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 if __name__ == "__main__":

@@ -239,3 +239,18 @@ def test_clamped_gate_is_the_path_integral() -> None:
     torch.testing.assert_close(linear * shares.on_linear, linear * on_linear, rtol=0, atol=1e-4)
     total = pre * shares.on_pre + linear * shares.on_linear + shares.baseline
     torch.testing.assert_close(total, gate.output(pre, linear), **ALGEBRA)
+
+
+def test_a_function_that_changed_is_recognised_anew() -> None:
+    """One object that computes a gelu and then a silu is one and then the other, however often it was seen before."""
+
+    class Switched:
+        function: Callable[[torch.Tensor], torch.Tensor] = staticmethod(torch.nn.functional.gelu)
+
+        def __call__(self, s: torch.Tensor) -> torch.Tensor:
+            return self.function(s)
+
+    switched = Switched()
+    assert [recognise(switched, "here").name for _ in range(2)] == ["gelu", "gelu"]
+    switched.function = torch.nn.functional.silu
+    assert [recognise(switched, "here").name for _ in range(2)] == ["silu", "silu"]

@@ -9,7 +9,7 @@
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.assembly import CaptureSpec, make_record, one_for_all_heads, select_rows
 from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.protocols import HookPoint
 from tl_ffblock.bridge.sites import site_names
 from tl_ffblock.bridge.taps import Tap, Watch
 from tl_ffblock.errors import CaptureError, FFBlockError, ScopeKeyError, UnsupportedModelError
@@ -155,13 +156,16 @@ class _LayerCollector:
 
 
 @contextmanager
-def collecting(model: Model, spec: CaptureSpec, handle: RecordHandler | None = None) -> Iterator["Records"]:
+def collecting(
+    model: Model, spec: CaptureSpec, handle: RecordHandler | None = None, *, watch: bool = True
+) -> Iterator["Records"]:
     """Taps and watches on the layers of a spec, for every forward pass inside the context.
 
     Args:
         model: The model.
         spec: What to keep.
         handle: Gets each layer's record as soon as it is complete; None keeps it in the records.
+        watch: Whether other callbacks may change tensors. Where nobody listens there is nothing to notice.
     """
     records = Records(model, spec.layers)
     removable: list[Any] = []
@@ -174,8 +178,10 @@ def collecting(model: Model, spec: CaptureSpec, handle: RecordHandler | None = N
 
     try:
         collectors = [_LayerCollector(model, spec, layer, done, records.pending) for layer in spec.layers]
-        for collector in collectors:
-            removable += _watches(model, collector)
+        if watch:
+            inside = _hook_points_inside(model)
+            for collector in collectors:
+                removable += _watches(model, collector, inside[collector.layer])
         first = site_names(model, spec.layers[0])["resid_pre"]
         removable.append(Tap(hook_point(model, first), lambda _: records.forget()))
         for collector in collectors:
@@ -187,7 +193,7 @@ def collecting(model: Model, spec: CaptureSpec, handle: RecordHandler | None = N
             tap.remove()
 
 
-def _watches(model: Model, collector: _LayerCollector) -> list[Any]:
+def _watches(model: Model, collector: _LayerCollector, inside: Sequence[HookPoint]) -> list[Any]:
     """Removable watches of a layer's HookPoints, and the mark that attention was computed."""
     pattern = hook_point(model, collector.names["pattern"])
     z = hook_point(model, f"blocks.{collector.layer}.attn.hook_z")
@@ -195,7 +201,7 @@ def _watches(model: Model, collector: _LayerCollector) -> list[Any]:
         z.register_forward_pre_hook(collector.mark_attended),
         *(
             Watch(point, collector.mark_pattern_edited if point is pattern else collector.mark_edited)
-            for point in _hook_points_of(model, collector.layer)
+            for point in inside
         ),
     ]
 
@@ -214,11 +220,17 @@ def hook_point(model: Model, name: str) -> Any:
     return hook_dict[name]
 
 
-def _hook_points_of(model: Model, layer: int) -> list[Any]:
-    """Every HookPoint between the layer's input and the next norm's output."""
-    own, following = f"blocks.{layer}.", f"blocks.{layer + 1}."
+def _hook_points_inside(model: Model) -> list[list[HookPoint]]:
+    """Of every layer the HookPoints between its input and the next norm's output, each once."""
     read_by_norm = ("ln1.", "hook_in", "hook_resid_pre", "hook_attn_in", "hook_q_input")  # of heads, queries come first
-    prefixes = (own, "ln_final.", *(following + name for name in read_by_norm))
-    inputs = (f"{own}hook_in", f"{own}hook_resid_pre")
-    points = (p for name, p in model.hook_points.items() if name.startswith(prefixes) and name not in inputs)
-    return list({id(point): point for point in points}.values())
+    inside: list[dict[int, HookPoint]] = [{} for _ in range(model.n_layers)]
+    for name, point in model.hook_points.items():
+        if name.startswith("ln_final."):
+            inside[-1][id(point)] = point
+        elif name.startswith("blocks."):
+            number, rest = name.removeprefix("blocks.").split(".", 1)
+            if rest not in ("hook_in", "hook_resid_pre"):
+                inside[int(number)][id(point)] = point
+            if int(number) > 0 and rest.startswith(read_by_norm):
+                inside[int(number) - 1][id(point)] = point
+    return [list(points.values()) for points in inside]

@@ -23,10 +23,10 @@ from torch import Tensor
 
 from tl_ffblock.bridge.assembly import CaptureSpec, ExtraSite
 from tl_ffblock.bridge.cached import records_of_cache, refuse_hidden_padding, refuse_other_run, refuse_other_tokens
-from tl_ffblock.bridge.capture import capture
-from tl_ffblock.bridge.collector import Records
+from tl_ffblock.bridge.collector import Records, collecting
 from tl_ffblock.bridge.inputs import Batch, forward, is_single, label, prepare
 from tl_ffblock.bridge.model import Model, identify, select_layers
+from tl_ffblock.bridge.probe import probe
 from tl_ffblock.bridge.selfcheck import check_once
 from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions, settings_of
@@ -158,13 +158,12 @@ class Run:
                 raise _NothingMoreToRead
 
         hooks = model.hooked.hooks(fwd_hooks=list(self.fwd_hooks)) if self.fwd_hooks else nullcontext()
-        recording = capture(
-            model, spec.layers, queries=spec.rows, on_record=on_record, dtype=spec.dtype, extra=tuple(spec.extra)
-        )
+        recording = collecting(model, spec, on_record, watch=listened_to)
         with suppress(_NothingMoreToRead), hooks, recording as records:
             logits = forward(model, batch)
             if self.keeps_logits:
                 self.logits.append(logits)
+        probe(model, spec.dtype, tuple(sorted(records.edited)))
         for layer in sorted(left):
             raise records.incomplete(layer)
 

@@ -37,9 +37,9 @@ def _package_for_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_local_equals_ray(config_of: Callable[..., Config], tables_of: Tables) -> None:
     """Byte for byte, with two workers on one machine."""
-    names = "contextualization,amplification,bypass,outliers"
-    local = run_studies(names, config_of(out="local", limit=14))
-    remote = run_studies(names, config_of(out="ray", engine="ray", workers=2, limit=14))
+    names = "contextualization,amplification,bypass,outliers,heads"
+    local = run_studies(names, config_of(out="local", limit=14, mask_fraction=0.1))
+    remote = run_studies(names, config_of(out="ray", engine="ray", workers=2, limit=14, mask_fraction=0.1))
     assert local.status == remote.status == 0
     assert tables_of(local.folder) == tables_of(remote.folder)
 

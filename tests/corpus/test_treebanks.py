@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tl_ffblock.corpus.texts.conllu import read_conllu
+from tl_ffblock.corpus.texts.texts import Problem, Relation
 
 FOLDER = Path(__file__).resolve().parent / "treebanks"
 WORDS = {
@@ -36,6 +37,56 @@ def test_a_treebank_is_read_whole(file: str) -> None:
         assert [sentence.text[slice(*span)] for span in sentence.words] == words.split()
         written = [" ".join(sentence.text[slice(*span)] for span in group) for group in sentence.groups]
         assert (written, sentence.document) == (expressions, document)
+
+
+RELATIONS = {
+    "Mira's soup wasn't cold, though.": [
+        "Mira's nmod:poss soup",
+        "soup nsubj cold",
+        "wasn't cop cold",
+        "wasn't advmod cold",
+        "cold root",
+        ", punct though",
+        "though advmod cold",
+        ". punct cold",
+    ],
+    "Don't buy their spare tyres!!": [
+        "Don't aux buy",
+        "Don't advmod buy",
+        "buy root",
+        "their nmod:poss tyres",
+        "spare amod tyres",
+        "tyres obj buy",
+        "!! punct buy",
+    ],
+}
+"""Between words as written: a clitic's relation to its own word is none, and "wasn't" has those of both its parts."""
+
+
+@pytest.mark.parametrize("file", WORDS)
+def test_relations_are_columns_seven_and_eight(file: str) -> None:
+    """Dependent, name and head, the root without one; subtypes are kept, words of empty nodes are not."""
+    seen = 0
+    for sentence in sentences(file):
+        named = [sentence.text[slice(*span)] for span in sentence.words]
+        read = [
+            f"{named[arc.dependent]} {arc.name}{'' if arc.head < 0 else ' ' + named[arc.head]}"
+            for arc in sentence.relations
+        ]
+        seen += sentence.text in RELATIONS
+        assert read == RELATIONS.get(sentence.text, read)
+    assert seen == 1
+
+
+def test_a_head_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    """Told with the word and the number, and the sentence is left out; words without head are read without relation."""
+    row = "{0}\t{1}\t_\t_\t_\t_\t{2}\t{3}\t_\t_\n"
+    wrong = "".join(row.format(*word) for word in ((1, "Dogs", 2, "nsubj"), (2, "bark", 7, "root")))
+    without = "".join(row.format(*word) for word in ((1, "Dogs", "_", "_"), (2, "bark", 0, "root")))
+    (tmp_path / "two.conllu").write_text(f"{wrong}\n{without}\n", encoding="utf-8")
+    problem, sentence = read_conllu(tmp_path / "two.conllu")
+    assert isinstance(problem, Problem) and "word 2 'bark' depends on word '7'" in problem.why
+    assert sentence.relations == (Relation(1, -1, "root"),)
 
 
 @pytest.mark.parametrize("file", WORDS)

@@ -11,7 +11,7 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.experiments.studies import STUDIES, run_studies, study, study_names
 
 DESCRIPTION = (
-    "Run studies of Kobayashi et al. 2024 on a model and a corpus. A run can be killed at any time and "
+    "Run studies of Kobayashi et al. 2024 and Clark et al. 2019 on a model and a corpus. A run can be killed at any time and "
     "started again with the same command: it continues. Exit status: 0 complete; 3 complete, but lines or "
     "sequences were left out (the table `problems` names them); 1 unfinished or failed; 2 wrong arguments."
 )

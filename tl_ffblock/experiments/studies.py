@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tl_ffblock.corpus.runs import CorpusRun
     from tl_ffblock.corpus.study import StudySpec
 
+_CLARK = "tl_ffblock.experiments.clark"
 _KOBAYASHI = "tl_ffblock.experiments.kobayashi"
 
 
@@ -44,6 +45,7 @@ STUDIES = {
     "outliers": StudyEntry(f"{_KOBAYASHI}.outliers", "Outliers", "OutliersOptions"),
     "attribution-methods": StudyEntry(f"{_KOBAYASHI}.attribution", "AttributionMethods", "AttributionOptions"),
     "cost": StudyEntry(f"{_KOBAYASHI}.cost", "Cost", "CostOptions"),
+    "heads": StudyEntry(f"{_CLARK}.heads", "Heads", "HeadsOptions"),
 }
 
 

@@ -15,10 +15,14 @@ distributions.py  rows that sum to 1, entropy
 statistics.py     where rows point: shares by target and by kind of query, behaviours, the summary
 divergences.py    how far heads are from one another: Jensen-Shannon, a plane, clusters
 words.py          pieces of words become words
+relations.py      maps as parsers: which relations of a treebank they find
+comparison.py     shares with intervals over documents, candidates chosen on other documents
 """
 
+from tl_ffblock.heads.comparison import Share, chosen_elsewhere, folds_of, share_of_hits
 from tl_ffblock.heads.distributions import distributions, entropy, evenness
 from tl_ffblock.heads.divergences import clusters, divergence_sums, divergences, plane
+from tl_ffblock.heads.relations import Arcs, Direction, RelationHits, hits, reachable_arcs, relation_hits
 from tl_ffblock.heads.statistics import (
     THRESHOLDS,
     behaviours,
@@ -33,17 +37,27 @@ from tl_ffblock.heads.words import word_maps
 
 __all__ = [
     "THRESHOLDS",
+    "Arcs",
+    "Direction",
+    "RelationHits",
+    "Share",
     "behaviours",
     "by_query_kind",
+    "chosen_elsewhere",
     "clusters",
     "distributions",
     "divergence_sums",
     "divergences",
     "entropy",
     "evenness",
+    "folds_of",
+    "hits",
     "means",
     "plane",
     "query_statistics",
+    "reachable_arcs",
+    "relation_hits",
+    "share_of_hits",
     "summary",
     "target_shares",
     "token_groups",

@@ -98,7 +98,8 @@ def cut_into_shards(config: Config) -> Shards:
 def _digest(config: Config, chosen: Int[np.ndarray, " text"]) -> str:
     digest = hashlib.sha256()
     for text in _chosen(config, chosen):
-        digest.update(repr((text.text, text.document, text.words, text.groups)).encode("utf-8", "replace"))
+        read = (text.text, text.document, text.words, text.groups, text.relations)
+        digest.update(repr(read).encode("utf-8", "replace"))
     return digest.hexdigest()
 
 

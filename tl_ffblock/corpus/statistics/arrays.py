@@ -11,5 +11,7 @@ class ShardArrays(Protocol):
 
     def __getitem__(self, name: str) -> np.ndarray: ...
 
+    def __contains__(self, name: str) -> bool: ...
+
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Read the rows from `start` to before `stop` of an array."""

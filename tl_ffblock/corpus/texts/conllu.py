@@ -1,14 +1,15 @@
-"""CoNLL-U and its relatives -> texts with gold words, multi-word expressions and entities.
+"""CoNLL-U and its relatives -> texts with gold words, relations, multi-word expressions and entities.
 
 Read are: STREUSLE's conllulex (19 columns, strong expressions in the 11th as `group:position`), PARSEME's
 cupt (`PARSEME:MWE` named by `# global.columns`), and BIO tags under `NER=` or `NE=` in MISC. A
-sentence is a text; `# newdoc id` begins an article.
+sentence is a text; `# newdoc id` begins an article. Relations are those of columns 7 and 8, between words as they are
+written: "wasn't" is one word, and what stands between its two parts is no relation.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from tl_ffblock.corpus.texts.texts import CorpusText, Problem, Span
+from tl_ffblock.corpus.texts.texts import CorpusText, Problem, Relation, Span
 
 _PLAIN = 10
 _CONLLULEX = 19
@@ -64,7 +65,10 @@ def _sentence(
     spans = _align(text, rows)
     labels = (*_expressions(words, columns, min(widths)), *_entities(words))
     groups = tuple(tuple(spans[i] for i in group) for group in labels if len(group) > 1)
-    return CorpusText(text, where, document, tuple(dict.fromkeys(spans)), groups)
+    written = tuple(dict.fromkeys(spans))
+    return CorpusText(
+        text, where, document, written, groups, tuple(_relations(words, [written.index(s) for s in spans]))
+    )
 
 
 def _space_after(row: list[str]) -> str:
@@ -95,6 +99,19 @@ def _align(text: str, rows: list[list[str]]) -> list[Span]:
         for word in range(int(first), int(last or first) + 1):
             spans[word] = (begin, at)
     return [spans[int(row[0])] for row in rows if row[0].isdigit()]
+
+
+def _relations(words: list[list[str]], written: list[int]) -> Iterator[Relation]:
+    """Columns 7 and 8 of every word that has them; `written` is each word's index among those written."""
+    index = {row[0]: at for row, at in zip(words, written, strict=True)} | {"0": -1}
+    for row, dependent in zip(words, written, strict=True):
+        number, name = row[6], row[7]
+        if "_" in (number, name):
+            continue
+        if number not in index:
+            raise ValueError(f"word {row[0]} {row[1]!r} depends on word {number!r}, which this sentence does not have")
+        if index[number] != dependent:
+            yield Relation(dependent, index[number], name)
 
 
 def _expressions(words: list[list[str]], columns: list[str] | None, width: int) -> Iterator[list[int]]:

@@ -1,0 +1,152 @@
+"""The study of heads: its tables are those of the public functions, however the run was cut, killed or shared."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tl_ffblock as ffb
+from tl_ffblock import heads
+from tl_ffblock.corpus.texts.conllu import read_conllu
+from tl_ffblock.corpus.texts.texts import CorpusText
+from tl_ffblock.errors import InputError
+from tl_ffblock.experiments import Config, run_studies, study
+
+pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra heads)")
+TREEBANK = Path(__file__).with_name("treebank.conllu")
+UD_EWT = Path(__file__).resolve().parents[3] / "shared" / "data" / "ud_ewt" / "en_ewt-ud-dev.conllu"
+ROOT = Path(__file__).resolve().parents[2]
+Runs = Callable[..., Config]
+
+
+@pytest.fixture
+def treebank_run(config_of: Runs) -> Runs:
+    """A run over the treebank beside this file, without masks."""
+    return lambda **fields: config_of(**{"data": str(TREEBANK), "mask_fraction": 0.0, "shard_size": 4, **fields})
+
+
+def sentences() -> list[CorpusText]:
+    """The treebank's."""
+    return [text for text in read_conllu(TREEBANK) if isinstance(text, CorpusText)]
+
+
+def arcs_of(text: CorpusText) -> heads.Arcs:
+    """Every relation but the root's; each word is one token here."""
+    return heads.Arcs.of((arc.dependent, arc.head, arc.name) for arc in text.relations if arc.head >= 0)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_tables_are_those_of_the_public_functions(
+    family: str, treebank_run: Runs, loaded: Callable[[str], Any]
+) -> None:
+    """Means over all queries of the corpus, and relations of maps of words: attention, whole layers and by head."""
+    spec = study("heads", contributions="head", least_arcs=1)
+    tables = run_studies([spec], treebank_run(family=family), model=loaded(family)).tables
+    model, n_special = loaded(family), 2 if family == "bert" else 1
+    previous, hits = [], []
+    for text in sentences():
+        attention = ffb.attention_maps(model, text.text)
+        contributions = ffb.contribution_maps(model, text.text, heads=True)
+        scope = contributions.scopes[-1] if family == "bert" else "AtbLnFfRes"
+        special = [0] if n_special == 1 else [0, -1]
+        shares = heads.target_shares(attention, heads.token_groups(attention.tokens, special=special))
+        previous.append(shares["previous"])
+        word = [-1, *range(len(text.words or ())), *([-1] * (n_special - 1))]
+        by_head = contributions.token_maps(scope, heads=True)
+        rows = dataclasses.replace(by_head, values=by_head.values / by_head.values.sum(dim=-1, keepdim=True))
+        hits.append((heads.word_maps(rows, word), arcs_of(text)))
+    expected = np.nanmean(np.concatenate(previous, axis=-1), axis=-1).reshape(-1)
+    of_attention = tables["heads_statistics"].query("map == 'attention'")
+    np.testing.assert_allclose(of_attention["previous"], expected, rtol=1e-5)
+    found = heads.relation_hits(hits)
+    question = f"map == '{scope} by head' and relation == '{{}}' and read == 'from dependent'"
+    for relation, arcs in found.relations.items():
+        reach = arcs & found.reachable("from dependent")
+        rows = tables["heads_relations"].query(question.format(relation))
+        if reach.any():
+            by_channel = found.hits[0][reach].mean(axis=0)[:, :-1]  # the residual's channel reaches no other word
+            np.testing.assert_allclose(rows["accuracy"], by_channel.reshape(-1))
+        else:
+            assert rows.empty
+
+
+def test_offsets_are_counted(treebank_run: Runs, loaded: Callable[[str], Any]) -> None:
+    """Six of the eight determiners stand just before their noun; a causal model is asked for heads behind from heads alone."""
+    spec = study("heads", least_arcs=1)
+    tables = run_studies([spec], treebank_run(family="llama"), model=loaded("llama")).tables["heads_offsets"]
+    det = tables.query("relation == 'det'").set_index(["read", "offset"])
+    assert det.loc[("from head", 1), "accuracy"] == 1 and det.loc[("from head", 1), "arcs"] == 8
+    assert "from dependent" not in det.index.get_level_values("read")
+    nsubj = tables.query("relation == 'nsubj' and read == 'from head'").set_index("offset")
+    assert (nsubj.loc[1, "accuracy"], nsubj.loc[2, "accuracy"], nsubj.loc[4, "accuracy"]) == pytest.approx(
+        (4 / 7, 2 / 7, 1 / 7)
+    )
+
+
+def test_best_maps_are_compared_on_other_documents(treebank_run: Runs, loaded: Callable[[str], Any]) -> None:
+    """Every kind of map has a row a question, between its interval's ends; attention minus itself is zero."""
+    spec = study("heads", least_arcs=3)
+    finished = run_studies([spec], treebank_run(), model=loaded("bert"))
+    best = finished.tables["heads_best"]
+    assert set(best["map"]) == {"attention", "value-weighted", "Atb", "AtbFf", "AtbFfResLn", "offset"}
+    assert (best["accuracy_low"] <= best["accuracy"]).all() and (best["accuracy"] <= best["accuracy_high"]).all()
+    assert (best.query("map == 'attention'")[["minus_attention_low", "minus_attention_high"]] == 0).all().all()
+    maps = best[best["map"] != "offset"]
+    assert (maps["top_accuracy"] >= maps["accuracy"]).all()
+    accuracy = maps.query("map == 'attention' and relation == 'all' and read == 'from head'")["accuracy"].item()
+    report = (finished.folder / "report.html").read_text(encoding="utf-8")
+    assert "read from head, best map chosen on other documents" in report and f"attention {accuracy:.0%}" in report
+
+
+def test_texts_without_relations_have_statistics_alone(config_of: Runs, loaded: Callable[[str], Any]) -> None:
+    """Plain lines of text: no table of relations, and all others."""
+    tables = run_studies("heads", config_of(limit=5, mask_fraction=0.0), model=loaded("bert")).tables
+    names = {name.removeprefix("heads_") for name in tables if name.startswith("heads_")}
+    assert names == {"statistics", "no_op", "divergences", "plane"}
+    assert tables["heads_divergences"]["divergence"].between(0, np.log(2)).all()
+
+
+def test_masks_have_to_be_said(config_of: Runs, loaded: Callable[[str], Any]) -> None:
+    """A masked language model would read mask tokens unless told otherwise: the run asks; a causal one has none."""
+    with pytest.raises(InputError, match="mask_fraction is open"):
+        run_studies("heads", config_of(limit=2), model=loaded("bert"))
+    assert run_studies("heads", config_of(family="llama", limit=2), model=loaded("llama")).status == 0
+
+
+def test_killed_runs_end_as_uninterrupted_ones(
+    treebank_run: Runs, loaded: Callable[[str], Any], tables_of: Callable[[Path], dict[str, bytes]], tmp_path: Path
+) -> None:
+    """SIGKILL at random moments, then a last start: the tables are those of an uninterrupted run, byte for byte."""
+    config = treebank_run(shard_size=1)
+    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
+    program = str(ROOT / "tests" / "corpus" / "killed.py")
+    command = [sys.executable, "-W", "ignore", program, "2", "0", "heads", str(tmp_path / "config.json")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout), "a process was killed"
+    whole = run_studies("heads", dataclasses.replace(config, out=config.out + "-whole"), model=loaded("bert"))
+    assert tables_of(config.folder) == tables_of(whole.folder)
+
+
+@pytest.mark.skipif(not UD_EWT.is_file(), reason="UD English-EWT is not on this machine")
+def test_a_real_treebank_is_read_whole() -> None:
+    """Every row of 25 147 with a head is a relation between written words, or lies inside one written word."""
+    texts = list(read_conllu(UD_EWT))
+    assert len(texts) == 2001 and all(isinstance(text, CorpusText) for text in texts)
+    rows = [line.split("\t") for line in UD_EWT.read_text(encoding="utf-8").splitlines() if line[:1].isdigit()]
+    words = [row for row in rows if row[0].isdigit()]
+    table = pd.DataFrame(words).iloc[:, [6, 7]].set_axis(["head", "name"], axis=1)
+    read = pd.Series([arc.name for text in texts for arc in text.relations])  # type: ignore[union-attr]
+    assert len(words) == 25147
+    inside = table["name"].value_counts().sub(read.value_counts(), fill_value=0)
+    assert (inside >= 0).all() and inside.drop(["case", "aux", "advmod", "cop", "punct"]).sum() < 0.02 * len(words)
+    assert read.eq("root").sum() == table["head"].eq("0").sum() == 2001

@@ -1,0 +1,161 @@
+"""Relations of a corpus: which arcs each map finds, as arrays that merge, and their tables (section 4.2)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Int, UInt8
+
+from tl_ffblock.corpus.statistics.arrays import ShardArrays
+from tl_ffblock.corpus.study import Arrays
+from tl_ffblock.corpus.texts.tokenised import TokenisedText
+from tl_ffblock.experiments.clark.compared import ATTENTION, Channel, of_kind
+from tl_ffblock.heads import Arcs, RelationHits, Share, chosen_elsewhere, relation_hits, share_of_hits, word_maps
+from tl_ffblock.heads.relations import DIRECTIONS, OFFSETS, Direction
+from tl_ffblock.results.ranks import shares
+from tl_ffblock.results.token_maps import TokenMaps
+
+_NAME_BYTES = 24
+"""Bytes that a relation's name is kept in; the longest of Universal Dependencies have 17."""
+
+
+def arcs_of(tokenised: TokenisedText) -> Arcs:
+    """The text's relations between words that have a token, by the rows of the maps of words; the root has none."""
+    rows = {word: row for row, word in enumerate(dict.fromkeys(tokenised.word[tokenised.word >= 0].tolist()))}
+    return Arcs.of(
+        (rows[arc.dependent], rows[arc.head], arc.name)
+        for arc in tokenised.source.relations
+        if arc.dependent in rows and arc.head in rows
+    )
+
+
+def maps_of_words(maps: TokenMaps, tokenised: TokenisedText) -> TokenMaps:
+    """Rows as shares of their sum, pieces pooled to words, special tokens gone with their weight."""
+    return word_maps(replace(maps, values=shares(maps.values.double(), "row")), tokenised.word, special="drop")
+
+
+def sequence_hits(maps: TokenMaps, tokenised: TokenisedText) -> RelationHits | None:
+    """Which of a sequence's arcs every map finds; None where the data has no relations."""
+    arcs = arcs_of(tokenised)
+    return relation_hits([(maps_of_words(maps, tokenised), arcs)], [document_number(tokenised)]) if arcs.name else None
+
+
+def document_number(tokenised: TokenisedText) -> int:
+    """A number for the article that a text belongs to: the same in every shard."""
+    digest = blake2b(tokenised.source.document.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def hits_as_arrays(measured: Sequence[RelationHits]) -> Arrays:
+    """What a shard keeps of its sequences' arcs, one bit an arc, map and direction; nothing where there are none."""
+    if not measured:
+        return {}
+    hits = np.concatenate([each.hits for each in measured], axis=1)
+    names = np.array([name.encode() for each in measured for name in each.name], dtype=f"S{_NAME_BYTES}")
+    return {
+        "arcs.hits": np.packbits(hits.reshape(*hits.shape[:2], -1), axis=-1),
+        "arcs.name": names.view(np.uint8).reshape(-1, _NAME_BYTES),
+        "arcs.offset": np.concatenate([each.offset for each in measured]).astype(np.int32),
+        "arcs.document": np.concatenate([each.document for each in measured]),
+    }
+
+
+def merged_hits(
+    shards: Sequence[ShardArrays], prefix: str, shape: tuple[int, int], *, causal: bool
+) -> RelationHits | None:
+    """All shards' arcs, in order; `shape` is (layers, channels). None where no shard has any."""
+    kept = [shard for shard in shards if f"{prefix}arcs.hits" in shard]
+    if not kept:
+        return None
+
+    def joined(name: str, axis: int = 0) -> np.ndarray:
+        return np.concatenate([shard[f"{prefix}arcs.{name}"] for shard in kept], axis=axis)
+
+    bits = np.unpackbits(joined("hits", 1), axis=-1, count=shape[0] * shape[1]).astype(bool)
+    return RelationHits(
+        hits=bits.reshape(*bits.shape[:2], *shape),
+        name=_names(joined("name")),
+        offset=joined("offset").astype(np.int64),
+        document=joined("document"),
+        causal=causal,
+    )
+
+
+def relations_table(hits: RelationHits, channels: Sequence[Channel], least: int) -> pd.DataFrame:
+    """Accuracy of every map for every relation, from both ends."""
+    rows = []
+    for relation, direction, arcs in _questions(hits, least):
+        found = hits.hits[DIRECTIONS.index(direction)][arcs].mean(axis=0)
+        for layer, place in np.ndindex(found.shape):
+            channel = channels[place]
+            label = {"map": channel.kind, "layer": layer, "channel": channel.name}
+            rows.append({"relation": relation, "read": direction} | label | {"accuracy": found[layer, place]})
+    return pd.DataFrame(rows)
+
+
+def offsets_table(hits: RelationHits, least: int) -> pd.DataFrame:
+    """How many arcs of every relation have their head k words behind the dependent, for each k."""
+    rows = [
+        {"relation": relation, "read": direction, "offset": k, "accuracy": float((hits.offset[arcs] == k).mean())}
+        | {"arcs": int(arcs.sum())}
+        for relation, direction, arcs in _questions(hits, least)
+        for k in OFFSETS
+    ]
+    return pd.DataFrame(rows)
+
+
+def best_table(hits: RelationHits, channels: Sequence[Channel], least: int, seed: int) -> pd.DataFrame:
+    """For every relation the best map of each kind, chosen on other documents, beside the best offset and attention."""
+    rows = []
+    for relation, direction, arcs in _questions(hits, least):
+        document = hits.document[arcs]
+        if len(np.unique(document)) < 2:
+            continue
+        offset = _chosen(hits.offset[arcs][:, None] == np.array(OFFSETS), document, seed)
+        found = hits.hits[DIRECTIONS.index(direction)][arcs]
+        best = {kind: _chosen(found[..., of_kind(channels, kind)], document, seed) for kind in _kinds(channels)}
+        question = {"relation": relation, "read": direction, "arcs": int(arcs.sum())}
+        for kind, share in best.items():
+            top = _top(found[..., of_kind(channels, kind)], channels, kind)
+            differences = _with_interval("minus_attention", share.minus(best[ATTENTION]))
+            differences |= _with_interval("minus_offset", share.minus(offset))
+            rows.append(question | {"map": kind} | _with_interval("accuracy", share) | differences | top)
+        rows.append(question | {"map": "offset"} | _with_interval("accuracy", offset))
+    return pd.DataFrame(rows)
+
+
+def _questions(hits: RelationHits, least: int) -> Iterator[tuple[str, Direction, Bool[np.ndarray, " arc"]]]:
+    """Every relation from both ends, with the arcs within reach, where there are enough of them."""
+    for relation, of_relation in hits.relations.items():
+        for direction in DIRECTIONS:
+            arcs = of_relation & hits.reachable(direction)
+            if arcs.sum() >= least:
+                yield relation, direction, arcs
+
+
+def _chosen(hits: Bool[np.ndarray, "arc ..."], document: Int[np.ndarray, " arc"], seed: int) -> Share:
+    answers, _ = chosen_elsewhere(hits.reshape(len(hits), -1), document)
+    return share_of_hits(answers, document, seed=seed)
+
+
+def _top(found: Bool[np.ndarray, "arc layer channel"], channels: Sequence[Channel], kind: str) -> dict[str, object]:
+    """The map that is best on all documents, which by the choice is better than it is."""
+    accuracy = found.mean(axis=0)
+    layer, place = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
+    name = channels[of_kind(channels, kind)[place]].name
+    return {"top_layer": int(layer), "top_channel": name, "top_accuracy": float(accuracy[layer, place])}
+
+
+def _with_interval(name: str, share: Share) -> dict[str, float]:
+    low, high = share.interval()
+    return {name: share.value, f"{name}_low": low, f"{name}_high": high}
+
+
+def _kinds(channels: Sequence[Channel]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(channel.kind for channel in channels))
+
+
+def _names(kept: UInt8[np.ndarray, "arc byte"]) -> tuple[str, ...]:
+    return tuple(bytes(row).rstrip(b"\0").decode() for row in kept)

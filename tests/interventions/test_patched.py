@@ -72,8 +72,14 @@ def test_what_cannot_be_compared_is_refused(ffb: ModuleType, model_of: Models) -
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
     with pytest.raises(ValueError, match="clean has 5 tokens, corrupted 4"):
         ffb.patched_maps(model, tokens, tokens[:4], fwd_hooks=[])
+    with pytest.raises(ValueError, match="2 clean prompts and 1 corrupted: expected pairs"):
+        ffb.patched_maps(model, [tokens, tokens], [tokens], fwd_hooks=[])
+    with pytest.raises(ValueError, match=r"clean\[1\] has 5 tokens, corrupted\[1\] 4"):
+        ffb.patched_maps(model, [tokens, tokens], [tokens, tokens[:4]], fwd_hooks=[])
+    with pytest.raises(ValueError, match="1 functions for 2 pairs"):
+        ffb.patched_maps(model, [tokens] * 2, [tokens] * 2, fwd_hooks=[lambda cache: []])
     with pytest.raises(ValueError, match="clean is a list of str; expected one text, or one tensor"):
-        ffb.patched_maps(model, ["a b c", "d e f"], ["a b c", "d e f"], fwd_hooks=[])
+        ffb.patched_maps(model, ["a b c", "d e f"], "a b c", fwd_hooks=[])
     with pytest.raises(ValueError, match=r"corrupted is a tensor of shape \(3, 5\)"):
         ffb.patched_maps(model, tokens, tokens.expand(3, -1), fwd_hooks=[])
     maps, part = ffb.contribution_maps(model, tokens), ffb.decompose(model, tokens, layer=0)
@@ -83,6 +89,34 @@ def test_what_cannot_be_compared_is_refused(ffb: ModuleType, model_of: Models) -
         difference(part, ffb.decompose(model, tokens, layer=1))
     with pytest.raises(ValueError, match="cannot subtract a Decomposition from a ContributionMaps"):
         difference(maps, part)
+
+
+def test_pairs_of_prompts_are_each_alone(ffb: ModuleType, model_of: Models) -> None:
+    """Lists give one result a pair, with hooks for all or made for each; their repairs are averaged with `average`."""
+    model = model_of("gpt2", torch.float64)
+    clean, corrupted = ([tiny.tokens("gpt2", N + n, seed=seed + n) for n in range(2)] for seed in (0, 5))
+
+    def at(position: int) -> Callable[[Any], list[Any]]:
+        def from_clean(cache: Any) -> list[Any]:
+            def put(tensor: Tensor, hook: object) -> Tensor:
+                tensor = tensor.clone()
+                tensor[:, position] = cache["blocks.1.hook_resid_pre"][:, position]
+                return tensor
+
+            return [("blocks.1.hook_resid_pre", put)]
+
+        return from_clean
+
+    for hooks in ([at(1), at(2)], at(1)):
+        several = ffb.patched_maps(model, clean, corrupted, fwd_hooks=hooks, layers=[1, 2])
+        assert len(several) == 2
+        for number, runs in enumerate(several):
+            own = hooks[number] if isinstance(hooks, list) else hooks
+            alone = ffb.patched_maps(model, clean[number], corrupted[number], fwd_hooks=own, layers=[1, 2])
+            assert (runs.clean, runs.corrupted, runs.patched) == (alone.clean, alone.corrupted, alone.patched)
+    mean = ffb.average([runs.repair for runs in several], {"patched": 1, "END": -1})
+    by_hand = sum(float(runs.repair["Atb", 2][-1, 1]) for runs in several) / 2
+    assert float(mean["Atb", 2][1, 0]) == pytest.approx(by_hand)
 
 
 def test_the_page_shows_all_runs(ffb: ModuleType, model_of: Models, tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 edit_points.py         which HookPoint changes exactly one scope
 hooks.py               functions that add vectors at a HookPoint
-contribution_hooks.py  one run's vectors as such functions
+kept_runs.py           prompts with one run of each, kept
+contribution_hooks.py  their vectors as such functions
 edits.py               many edits in few forward passes
-sweeps.py              the effect of every (layer, query, key)
+sweeps.py              the effect of every (layer, head, query, key), of one prompt or many
+sweep_result.py        its labelled result
 patched.py             clean, corrupted and patched in one call; differences
 sampling.py            cells of a prompt: drawn, predicted, taken out, measured
 validation.py          whether a map predicts effects: the labelled result
@@ -16,7 +18,8 @@ from tl_ffblock.interventions.edit_points import EditPoint, edit_point
 from tl_ffblock.interventions.edits import Edit, knockout, measure_edits, measure_unedited, removal
 from tl_ffblock.interventions.patched import PatchedMaps, VectorDifference, difference, patched_maps
 from tl_ffblock.interventions.sampling import SamplePlan
-from tl_ffblock.interventions.sweeps import ContributionSweep, contribution_sweep
+from tl_ffblock.interventions.sweep_result import ContributionSweep
+from tl_ffblock.interventions.sweeps import contribution_sweep
 from tl_ffblock.interventions.validation import CausalValidation, causal_validation
 
 __all__ = [

@@ -6,25 +6,20 @@ else, so what follows is the model's own answer. All parts and the bias taken ou
 """
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, SupportsIndex, TypeAlias, TypedDict, Unpack
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import at_model
-from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.runs import Hooks, Layers, Run, Texts, Tokens, kept_records, open_run
-from tl_ffblock.contributions import certify
-from tl_ffblock.errors import InputError, LayerError
-from tl_ffblock.interventions.edit_points import activation_name, edit_point, index_axes, number_of
+from tl_ffblock.bridge.runs import Hooks, Layers
+from tl_ffblock.errors import InputError
+from tl_ffblock.interventions.edit_points import activation_name, edit_point, index_axes
 from tl_ffblock.interventions.hooks import Hook, PatchSetter, adding
-from tl_ffblock.layer.heads import of_heads
+from tl_ffblock.interventions.kept_runs import KeptRuns, Prompts
 from tl_ffblock.layer.positions import Positions, positions, spans
-from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import ValueBias
-from tl_ffblock.layer.vectors import Decomposition, decompose_record
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out
 
@@ -44,11 +39,8 @@ class Chosen(TypedDict, total=False):
 EVERYTHING = {"query": None, "key": None, "head": None, "bias": False}
 """What the choice is where nothing is said: every query and key, whole, without the bias part."""
 
-_KEPT_LAYERS = 4
-"""Decompositions kept at a time; each holds [query, key, d_model] for every scope."""
 
-
-class Contributions:
+class Contributions(KeptRuns):
     """One run's vectors `F_i(x_j)`, by layer and scope, as interventions on this or another run.
 
         contributions = ffb.Contributions(model, "When Mary and John went to the store, John gave a drink to")
@@ -58,12 +50,15 @@ class Contributions:
     Layers, positions and heads may be counted from the end. `query` and `key` are one position, several, or
     None for all: `key=j` alone is a whole column. `head` takes the share of one head, or of several together;
     all heads' shares sum to what attention brought (the residual's own x_i belongs to no head).
+
+    Several prompts are one run each: `len(contributions)` of them, `contributions.prompt(3)` is one alone. Hooks of prompts
+    of equal length go together with a batch of them; a sweep takes prompts of any lengths.
     """
 
     def __init__(
         self,
         model: Any,
-        input: str | Texts | Tokens,
+        input: Prompts,
         *,
         layers: Layers = None,
         fwd_hooks: Hooks = (),
@@ -74,58 +69,18 @@ class Contributions:
 
         Args:
             model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-            input: A text, texts of equally many tokens, or token ids without padding.
+            input: A text, texts, token ids [pos] or [batch, pos] without padding, or a list of token ids [pos].
             layers: Layers to keep; None means all.
             fwd_hooks: Hooks of this run, as in `run_with_hooks`.
             value_bias: As in `contribution_maps`.
             rtol: As in `contribution_maps`.
 
         Raises:
-            InputError: if the texts differ in length, or the input cannot be used.
+            InputError: if the input cannot be used.
             UnsupportedModelError: for models that cannot be certified.
             IdentityError: if a captured tensor contradicts the model's weights.
         """
-        run = open_run(
-            model, input, layers=layers, keeps_logits=True, fwd_hooks=fwd_hooks, value_bias=value_bias, rtol=rtol
-        )
-        self.model: Model = run.model
-        self.layers: tuple[int, ...] = run.layers
-        self.tokens: Int[Tensor, "batch pos"] = at_model(run.model, equally_long(run))
-        self._labels = [sequence.labels for sequence in run.sequences]
-        self._settings = run.settings
-        self._records = kept_records(run)
-        self.logits: Float[Tensor, "batch pos d_vocab"] = torch.cat(run.logits)
-        self._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(self._decompose)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Batch and positions."""
-        return self.tokens.shape[0], self.tokens.shape[1]
-
-    def labels(self, index: int = 0) -> tuple[str, ...]:
-        """The tokens of one sequence as text."""
-        return self._labels[index]
-
-    def record(self, layer: int, index: int = 0) -> LayerRecord:
-        """What was captured of a layer in one sequence's run.
-
-        Raises:
-            LayerError: if the model has no such layer, or it was not kept.
-        """
-        number = number_of(self.model, layer)
-        if number not in self.layers:
-            raise LayerError(
-                f"layer {layer} was not captured; captured are {spans(self.layers)}. Make the Contributions with it in layers."
-            )
-        return self._records[index][number]
-
-    def decomposition(self, layer: int) -> list[Decomposition]:
-        """All vectors of a layer, one result a sequence, certified.
-
-        Raises:
-            LayerError: if the model has no such layer, or it was not kept.
-        """
-        return self._decomposed(self.record(layer).layer, None)
+        super().__init__(model, input, layers=layers, fwd_hooks=fwd_hooks, value_bias=value_bias, rtol=rtol)
 
     def vector(
         self,
@@ -252,22 +207,11 @@ class Contributions:
             raise InputError(f"head={head}: layer {self.record(layer).layer} has heads 0 to {n_heads - 1}.")
         return tuple(sorted({number % n_heads for number in heads}))
 
-    def _decompose(self, layer: int, heads: tuple[int, ...] | None) -> list[Decomposition]:
-        return [self._vectors(records[layer], heads) for records in self._records]
-
-    def _vectors(self, record: LayerRecord, heads: tuple[int, ...] | None) -> Decomposition:
-        """Everything, certified, or what some heads' values became."""
-        if heads is None:
-            everything = decompose_record(record, self._settings)
-            errors = {scope: everything.completeness(scope) for scope in everything.scopes}
-            certify(self.model, record, errors, self._settings)
-            return everything
-        return decompose_record(of_heads(record, heads), self._settings)
-
     def __repr__(self) -> str:
-        n_sequences, length = self.shape
+        shortest, longest = min(self.lengths), max(self.lengths)
+        length = shortest if shortest == longest else f"{shortest} to {longest}"
         return (
-            f"Contributions: {n_sequences} sequence{'s' * (n_sequences > 1)} of {length} tokens through {self.model.name} "
+            f"Contributions: {len(self)} sequence{'s' * (len(self) > 1)} of {length} tokens through {self.model.name} "
             f"({self.model.family.order}); layers {spans(self.layers)}\n  {shortened(self.labels())}"
         )
 
@@ -275,18 +219,3 @@ class Contributions:
 def _chosen(asked: Positions, length: int, name: str) -> list[int]:
     """Each position once, whatever the order; an empty list is a choice, too: nothing."""
     return [] if isinstance(asked, Sequence) and not asked else sorted(set(positions(asked, length, name)))
-
-
-def equally_long(run: Run) -> Int[Tensor, "batch pos"]:
-    """Token ids of a run's sequences, in the order of the input.
-
-    Raises:
-        InputError: if lengths differ.
-    """
-    lengths = [len(sequence.tokens) for sequence in run.sequences]
-    if len(set(lengths)) > 1:
-        raise InputError(
-            f"the texts have {', '.join(map(str, lengths))} tokens: cells of one are not those of the other. Use texts of "
-            "equally many tokens."
-        )
-    return torch.stack([sequence.tokens for sequence in run.sequences])

@@ -6,7 +6,7 @@ model can go on from cached keys and values (bridge/resume.py).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -38,7 +38,7 @@ class Edit:
 
 
 def removal(contributions: Contributions, layer: int, scope: str, query: int, key: int) -> Edit:
-    """The edit that takes one contribution of a run's first sequence out.
+    """The edit that takes one contribution of a run's first prompt out.
 
     Args:
         contributions: The run.
@@ -52,37 +52,43 @@ def removal(contributions: Contributions, layer: int, scope: str, query: int, ke
         InputError: if there is no such scope or position.
         UnsupportedModelError: if the scope's tensor cannot be changed in this model.
     """
-    (edit,) = changes(contributions, None, layer, scope, [(query, key)])
-    return edit
+    point = edit_point(contributions.model, layer, scope)
+    query, key = (_position(at, contributions.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
+    part = contributions.decomposition(layer)[0].parts(scope)[query, key]
+    return Edit(point.name, query, point.onto(-part, contributions.record(layer).block))
 
 
 def changes(
-    contributions: Contributions, donor: Contributions | None, layer: int, scope: str, cells: Sequence[tuple[int, int]]
+    contributions: Contributions,
+    donor: Contributions | None,
+    layer: int,
+    scope: str,
+    cells: Sequence[tuple[int, int]],
+    *,
+    head: int | None = None,
 ) -> list[Edit]:
-    """One edit a cell (query, key) of a layer, of the runs' first sequences.
+    """One edit a cell (query, key) of a layer, of the runs' first prompts.
 
     Args:
         contributions: The run to change.
         donor: The run whose contribution of the same cell is put in the place of this run's; None takes it out.
         layer: Layer, counted from the end if negative.
         scope: Which contributions.
-        cells: Pairs of positions: which receives, which gives.
+        cells: Pairs of positions from 0: which receives, which gives.
+        head: Only what comes through this attention head.
 
     Raises:
         LayerError: if the model has no such layer.
-        InputError: if there is no such scope or position.
+        InputError: if there is no such scope.
         UnsupportedModelError: if the scope's tensor cannot be changed in this model.
     """
-    length = contributions.shape[1]
     point = edit_point(contributions.model, layer, scope)
     block = contributions.record(layer).block
-    parts = contributions.decomposition(layer)[0].parts(scope)
-    change = -parts if donor is None else donor.decomposition(layer)[0].parts(scope) - parts
-    edits = []
-    for query, key in cells:
-        row, column = _position(query, length, "query"), _position(key, length, "key")
-        edits.append(Edit(point.name, row, point.onto(change[row, column], block)))
-    return edits
+    vectors = -contributions.cells(layer, scope, cells, head=head)
+    if donor is not None:
+        vectors = vectors + donor.cells(layer, scope, cells, head=head)
+    vectors = point.onto(vectors, block)
+    return [Edit(point.name, query, vector) for (query, _), vector in zip(cells, vectors, strict=True)]
 
 
 def knockout(contributions: Contributions, layer: int, query: int, key: int) -> Edit | None:
@@ -92,7 +98,7 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     this key alone: nothing would be left.
 
     Args:
-        contributions: The run; its first sequence counts.
+        contributions: The run; its first prompt counts.
         layer: Layer, counted from the end if negative.
         query: Position that attends.
         key: Position that is attended to.
@@ -147,6 +153,53 @@ def measure_edits(
         InputError: if an edit's position does not exist, or the metric cannot be read.
     """
     read = _of_run(metric, contributions, prompt)
+    measured = torch.empty(len(edits))
+    for rows, logits in _edited_logits(contributions, edits, read.at, batch_size=batch_size, resume=resume):
+        measured[rows] = _run_by_run(read, logits).float().cpu()
+        if advance is not None:
+            advance(len(rows))
+    return measured
+
+
+@torch.no_grad()
+def measure_together(
+    runs: Sequence[Contributions],
+    edits: Sequence[Sequence[Edit]],
+    metric: PlainMetric,
+    *,
+    batch_size: int = 32,
+    advance: Callable[[int], object] | None = None,
+) -> Float[Tensor, "edit value"]:
+    """Somebody else's function of all prompts' logits, under as many edits of each prompt: the n-th of all at a time.
+
+    Args:
+        runs: The prompts' runs, of equally many tokens.
+        edits: By prompt as many edits.
+        metric: What to read; it gets logits [prompt pos d_vocab].
+        batch_size: Edited runs at a time.
+        advance: Called with a number of edits when they are done.
+
+    Returns:
+        One value for all prompts, or one a prompt, as the function gives them.
+    """
+    values: list[Tensor] = []
+    at_a_time = max(1, batch_size // len(runs))
+    for begin in range(0, len(edits[0]), at_a_time):
+        logits = []
+        for run, of_run in zip(runs, edits, strict=True):
+            some = of_run[begin : begin + at_a_time]
+            ((_, edited),) = _edited_logits(run, some, None, batch_size=len(some), resume=False)
+            logits.append(edited)
+        values += [metric(of_edit).reshape(-1).float().cpu() for of_edit in torch.stack(logits, dim=1)]
+        if advance is not None:
+            advance(sum(map(len, logits)))
+    return torch.stack(values)
+
+
+def _edited_logits(
+    contributions: Contributions, edits: Sequence[Edit], at: int | None, *, batch_size: int, resume: bool
+) -> Iterator[tuple[list[int], Float[Tensor, "edit pos d_vocab"]]]:
+    """Numbers of edits with their runs' logits, at every position or from the end as far as `at`."""
     length = contributions.shape[1]
     edits = [replace(edit, query=_position(edit.query, length, "query")) for edit in edits]
     first = min((edit.query for edit in edits), default=0)
@@ -156,16 +209,11 @@ def measure_edits(
     rows_by_start: dict[int, list[int]] = defaultdict(list)
     for row, edit in enumerate(edits):
         rows_by_start[edit.query if runs.resumes else 0].append(row)
-    measured = torch.empty(len(edits))
     for start, rows in rows_by_start.items():
         for begin in range(0, len(rows), batch_size):
             batch = rows[begin : begin + batch_size]
             rest = runs.logits(start, len(batch), _hooks([edits[row] for row in batch], start))
-            logits = _as_far_as_read(rest, contributions.logits[:, :start], read.at)
-            measured[batch] = _run_by_run(read, logits).float().cpu()
-            if advance is not None:
-                advance(len(batch))
-    return measured
+            yield batch, _as_far_as_read(rest, contributions.logits[:, :start], at)
 
 
 def _run_by_run(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Float[Tensor, " run"]:

@@ -4,14 +4,14 @@ import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, TypeAlias, Unpack, overload
 
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.cached import cache_of
 from tl_ffblock.bridge.inputs import one_sequence
-from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Layers, Tokens
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions
 from tl_ffblock.contributions import contribution_maps
@@ -80,53 +80,110 @@ class PatchedMaps:
         )
 
 
+PatchHooks: TypeAlias = Hooks | Callable[[Any], Hooks]
+"""Hooks of a patched run, or a function that makes them of the clean run's ActivationCache."""
+PromptList: TypeAlias = Sequence[str] | Sequence[Integer[Tensor, " _pos"]]
+"""Texts, or token ids of each prompt."""
+
+
 class HowMade(SettingsOptions, ChunkOption, total=False):
     """How the three maps are made: `contribution_maps` says what each option does."""
 
 
-@spelled_out(HowMade, {name: (DEFAULTS | {"chunk_bytes": None})[name] for name in HowMade.__annotations__})
+@overload
 def patched_maps(
     model: Any,
     clean: str | Tokens,
     corrupted: str | Tokens,
     *,
-    fwd_hooks: Hooks | Callable[[Any], Hooks],
+    fwd_hooks: PatchHooks,
     layers: Layers = None,
     scopes: Sequence[str] | str | None = None,
     queries: Positions = None,
     **options: Unpack[HowMade],
-) -> PatchedMaps:
-    """The maps of a clean run, of a corrupted run, and of the corrupted run under hooks.
+) -> PatchedMaps: ...
+@overload
+def patched_maps(
+    model: Any,
+    clean: PromptList,
+    corrupted: PromptList,
+    *,
+    fwd_hooks: PatchHooks | Sequence[Callable[[Any], Hooks]],
+    layers: Layers = None,
+    scopes: Sequence[str] | str | None = None,
+    queries: Positions = None,
+    **options: Unpack[HowMade],
+) -> list[PatchedMaps]: ...
+@spelled_out(HowMade, {name: (DEFAULTS | {"chunk_bytes": None})[name] for name in HowMade.__annotations__})
+def patched_maps(
+    model: Any,
+    clean: str | Tokens | PromptList,
+    corrupted: str | Tokens | PromptList,
+    *,
+    fwd_hooks: PatchHooks | Sequence[Callable[[Any], Hooks]],
+    layers: Layers = None,
+    scopes: Sequence[str] | str | None = None,
+    queries: Positions = None,
+    **options: Unpack[HowMade],
+) -> PatchedMaps | list[PatchedMaps]:
+    """The maps of a clean run, of a corrupted run, and of the corrupted run under hooks; of one pair of prompts or many.
+
+    `ffb.average([runs.repair for runs in patched_maps(...)], positions=...)` is the mean over pairs with its interval.
 
     Args:
         model: TransformerBridge or HookedTransformer, in eval mode.
-        clean: A text or token ids [pos].
-        corrupted: Another of equally many tokens.
-        fwd_hooks: Hooks for the patched run, or a function that makes them of the clean run's ActivationCache.
+        clean: A text or token ids [pos], or a list of these.
+        corrupted: Another of equally many tokens, or a list with one for each clean prompt.
+        fwd_hooks: Hooks for the patched run, or a function that makes them of the clean run's ActivationCache; for lists the
+            same for every pair, or a list with one function a pair.
         layers: As in `contribution_maps`.
         scopes: As in `contribution_maps`.
         queries: As in `contribution_maps`.
         **options: As in `contribution_maps`: method, n_steps, value_bias, rtol, precision, chunk_bytes.
 
     Raises:
-        InputError: if one of the two is several prompts, they have different numbers of tokens, or cannot be used.
+        InputError: if the two of a pair have different numbers of tokens, there are not as many of each, or they cannot be used.
     """
     known = identify(model)
-    clean_tokens, corrupted_tokens = one_sequence(known, clean, "clean"), one_sequence(known, corrupted, "corrupted")
-    if len(clean_tokens) != len(corrupted_tokens):
-        raise InputError(
-            f"clean has {len(clean_tokens)} tokens, corrupted {len(corrupted_tokens)}: patching puts what is at one position of "
-            "a run at the same position of the other. Use prompts of equally many tokens."
-        )
-    if callable(fwd_hooks):
-        fwd_hooks = fwd_hooks(cache_of(known, clean_tokens))
+    lists = [isinstance(given, list | tuple) for given in (clean, corrupted)]
+    if all(lists) and len(clean) != len(corrupted):
+        raise InputError(f"{len(clean)} clean prompts and {len(corrupted)} corrupted: expected pairs.")
+    pairs = list(zip(clean, corrupted, strict=True)) if all(lists) else [(clean, corrupted)]
+    makers = _hooks_by_pair(fwd_hooks, len(pairs))
 
     def maps(tokens: Int[Tensor, " pos"], hooks: Hooks) -> ContributionMaps:
         return contribution_maps(
             known, tokens, layers=layers, scopes=scopes, queries=queries, fwd_hooks=hooks, **options
         )
 
-    return PatchedMaps(maps(clean_tokens, ()), maps(corrupted_tokens, ()), maps(corrupted_tokens, fwd_hooks))
+    results = []
+    for number, (pair, hooks) in enumerate(zip(pairs, makers, strict=True)):
+        first, second = _equally_long(known, pair, f"[{number}]" if all(lists) else "")
+        made = hooks(cache_of(known, first)) if callable(hooks) else hooks
+        results.append(PatchedMaps(maps(first, ()), maps(second, ()), maps(second, made)))
+    return results if all(lists) else results[0]
+
+
+def _hooks_by_pair(fwd_hooks: PatchHooks | Sequence[Callable[[Any], Hooks]], n_pairs: int) -> Sequence[PatchHooks]:
+    """What each pair's patched run is run with."""
+    if callable(fwd_hooks) or not fwd_hooks or not all(callable(hooks) for hooks in fwd_hooks):
+        return [fwd_hooks] * n_pairs  # type: ignore[list-item]  # no list of functions: hooks for all, or one function
+    if len(fwd_hooks) != n_pairs:
+        raise InputError(f"fwd_hooks: {len(fwd_hooks)} functions for {n_pairs} pairs of prompts; expected one a pair.")
+    return fwd_hooks  # type: ignore[return-value]  # all are functions
+
+
+def _equally_long(model: Model, pair: tuple[Any, Any], which: str) -> tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]]:
+    """The tokens of a clean and a corrupted prompt."""
+    clean, corrupted = (
+        one_sequence(model, given, name + which) for given, name in zip(pair, ("clean", "corrupted"), strict=True)
+    )
+    if len(clean) != len(corrupted):
+        raise InputError(
+            f"clean{which} has {len(clean)} tokens, corrupted{which} {len(corrupted)}: patching puts what is at one position of a "
+            "run at the same position of the other. Use prompts of equally many tokens."
+        )
+    return clean, corrupted
 
 
 @dataclasses.dataclass(frozen=True)

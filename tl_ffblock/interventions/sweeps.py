@@ -1,11 +1,16 @@
-"""The effect of every contribution: a tensor [layer query key] and its table.
+"""The effect of every contribution: a tensor [layer query key] and its table, of one prompt or of many.
 
 What TransformerLens's `get_act_patch_*` functions give for whole activations, for single contributions,
 with many edits a forward pass and for every scope.
+
+1. `_Axes` says which cells of each prompt the rows and columns are: the same positions in all, or named ones.
+2. Every prompt's edits are run side by side and read (edits.py); a function of all prompts' logits, which
+   somebody else wrote, gets the same cell of all prompts at a time.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -13,89 +18,78 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import select_layers
 from tl_ffblock.bridge.runs import Layers
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.contribution_hooks import Contributions
-from tl_ffblock.interventions.edits import changes, measure_edits, measure_unedited
-from tl_ffblock.layer.positions import Positions, positions, spans
-from tl_ffblock.metrics import LogitFunction, Metric, as_metric
+from tl_ffblock.interventions.edits import Edit, changes, measure_edits, measure_together, measure_unedited
+from tl_ffblock.interventions.sweep_result import ContributionSweep
+from tl_ffblock.layer.heads import AskedHeads, head_numbers
+from tl_ffblock.layer.positions import NamedPositions, Positions, aligned, positions
+from tl_ffblock.metrics import LogitFunction, Metric, PlainMetric, as_metric
 from tl_ffblock.progress import Progress
-from tl_ffblock.results.tokens import visible
+from tl_ffblock.results.tokens import joined
 
-if TYPE_CHECKING:
-    import pandas
-
-LARGEST_SHOWN = 3
-"""Effects that the short form of a sweep names."""
+Chosen: TypeAlias = Positions | str | Sequence[str]
+"""Positions, or names of `positions`; None means all."""
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class ContributionSweep:
-    """The metric with one contribution changed at a time, of one prompt at one scope."""
+@dataclass(frozen=True)
+class _Axis:
+    """Rows or columns of a sweep."""
 
-    values: Float[Tensor, "layer query key"]
-    """The metric; NaN where a causal model has no such cell."""
-    baseline: float
-    """The metric without any change."""
-    metric: str
-    """What was read."""
+    names: tuple[int | str, ...]
+    places: tuple[tuple[int, ...], ...]
+    """By prompt, the position of each."""
+
+    def tokens(self, prompts: Sequence[Sequence[str]]) -> tuple[str, ...]:
+        """Which tokens stand there, different ones of the prompts joined."""
+        return tuple(
+            joined([labels[at[number]] for labels, at in zip(prompts, self.places, strict=True)], "|")
+            for number in range(len(self.names))
+        )
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """What is changed: contributions of which cells, in place of which others."""
+
+    runs: Contributions
+    donor: Contributions | None
     scope: str
-    """Which contributions were changed, and where they were."""
     layers: tuple[int, ...]
-    """The model's numbers of the layers, ascending."""
-    queries: tuple[int, ...]
-    """Position of each row: what received."""
-    keys: tuple[int, ...]
-    """Position of each column: what gave."""
-    tokens: tuple[str, ...]
-    """The whole prompt."""
+    heads: tuple[int, ...] | None
+    queries: _Axis
+    keys: _Axis
 
     @property
-    def effect(self) -> Float[Tensor, "layer query key"]:
-        """Change of the metric: values - baseline."""
-        return self.values - self.baseline
+    def shape(self) -> tuple[int, int, int, int]:
+        """Layers, heads (one where contributions are changed whole), rows, columns."""
+        return len(self.layers), len(self.heads or (0,)), len(self.queries.names), len(self.keys.names)
 
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """One row a cell: layer, scope, query, key, their tokens, value, effect.
-
-        The first four columns name cells as `ContributionMaps.to_dataframe` does, so that the two can be merged on them.
-        """
-        import numpy as np
-        import pandas as pd
-
-        layer, query, key = (
-            axis.reshape(-1) for axis in np.meshgrid(self.layers, self.queries, self.keys, indexing="ij")
-        )
-        tokens = np.array(self.tokens, dtype=object)
-        frame = pd.DataFrame(
-            {
-                "layer": layer,
-                "scope": self.scope,
-                "query": query,
-                "key": key,
-                "query_token": tokens[query],
-                "key_token": tokens[key],
-                "value": self.values.double().reshape(-1).numpy(),
-            }
-        )
-        frame = frame.dropna(subset="value", ignore_index=True)
-        return frame.assign(effect=frame["value"] - self.baseline)
-
-    def __repr__(self) -> str:
-        size = (f"{n} {name}" for n, name in zip(self.values.shape, ("layers", "queries", "keys"), strict=True))
-        lines = [
-            f"ContributionSweep: {self.metric} with one contribution at {self.scope} changed at a time · "
-            f"{' x '.join(size)} (layers {spans(self.layers)})",
-            f"  baseline         {self.baseline:.4g}",
+    def cells(self, prompt: int) -> list[tuple[int, int]]:
+        """Rows and columns of the cells that exist in a prompt."""
+        rows, columns = self.queries.places[prompt], self.keys.places[prompt]
+        return [
+            (row, column)
+            for row, query in enumerate(rows)
+            for column, key in enumerate(columns)
+            if not self.runs.model.family.causal or key <= query
         ]
-        cells = self.to_dataframe()
-        for row in cells.loc[cells["effect"].abs().nlargest(LARGEST_SHOWN).index].itertuples():
-            head = "  largest effects  " if len(lines) == 2 else " " * 19
-            query, key = (
-                f"{visible(str(token))} ({at})"
-                for token, at in ((row.query_token, row.query), (row.key_token, row.key))
-            )
-            lines.append(f"{head}{row.effect:+.4g} layer {row.layer}, {query} from {key}")
-        return "\n".join(lines)
+
+    def edits(self, prompt: int, cells: Sequence[tuple[int, int]]) -> Iterator[Edit]:
+        """One edit a layer, head and cell, in this order."""
+        run, donor = self.runs.prompt(prompt), None if self.donor is None else self.donor.prompt(prompt)
+        at = [(self.queries.places[prompt][row], self.keys.places[prompt][column]) for row, column in cells]
+        for layer in self.layers:
+            for head in (None,) if self.heads is None else self.heads:
+                yield from changes(run, donor, layer, self.scope, at, head=head) if at else ()
+
+    def filled(self, cells: Sequence[tuple[int, int]], measured: Float[Tensor, " edit"]) -> Tensor:
+        """Values in the order of the edits as a tensor [layer head query key], NaN elsewhere."""
+        values = torch.full(self.shape, float("nan"))
+        if cells:
+            rows, columns = (list(axis) for axis in zip(*cells, strict=True))
+            values[:, :, rows, columns] = measured.reshape(*self.shape[:2], len(cells))
+        return values
 
 
 def contribution_sweep(
@@ -105,48 +99,109 @@ def contribution_sweep(
     *,
     donor: Contributions | None = None,
     layers: Layers = None,
-    queries: Positions = None,
-    keys: Positions = None,
+    heads: AskedHeads = False,
+    queries: Chosen = None,
+    keys: Chosen = None,
+    positions: NamedPositions | None = None,
     batch_size: int = 64,
 ) -> ContributionSweep:
-    """Change one contribution at a time and read the metric.
+    """Change one contribution at a time and read the metric, of one prompt or of each of several.
 
     Args:
         contributions: The run to change (the corrupted one, if contributions of a clean one are put into it).
-        metric: What to read: `ffb.logit(...)`, or any function of logits [batch pos d_vocab].
+        metric: What to read: `ffb.logit(...)`, or any function of logits [batch pos d_vocab]. Somebody else's function is
+            given the logits of all prompts, of equally many tokens, with the same cell changed in each.
         scope: Which contributions.
-        donor: The run whose contributions of the same cells are put in their place; None takes them out.
+        donor: The run whose contributions of the same cells are put in their place, as many prompts of the same lengths;
+            None takes them out.
         layers: Layers; None means all.
-        queries: Positions that receive; None means all.
-        keys: Positions that give; None means all.
+        heads: Attention heads through which contributions are changed, one at a time; True means all, False changes them whole.
+        queries: Positions that receive, or names of `positions`; None means all.
+        keys: Positions that give, likewise.
+        positions: Names that align prompts, each one position for all or one a prompt: {"IO": [4, 2], "END": -1}.
         batch_size: Edited runs at a time.
 
     Raises:
-        InputError: if a run has more than one sequence, the two differ in length, or a layer, scope or position does
-            not exist.
+        InputError: if prompts of different lengths are not aligned by name, two runs differ in length, or a layer, head, scope
+            or position does not exist.
         UnsupportedModelError: if the scope's tensor cannot be changed in this model.
     """
-    if contributions.shape[0] != 1 or (donor is not None and donor.shape != contributions.shape):
-        raise InputError("contribution_sweep takes one sequence, and a donor run of equally many tokens.")
-    model, length = contributions.model, contributions.shape[1]
+    model = contributions.model
+    _refuse_other_lengths(contributions, donor)
     chosen = select_layers(model, layers)
-    rows, columns = positions(queries, length, "queries"), positions(keys, length, "keys")
-    cells = [
-        (row, column)
-        for row, query in enumerate(rows)
-        for column, key in enumerate(columns)
-        if not model.family.causal or key <= query
-    ]
-    values = torch.full((len(chosen), len(rows), len(columns)), float("nan"))
-    metric = as_metric(metric)
-    baseline = measure_unedited(contributions, metric)
-    with Progress(f"{scope} sweep", len(chosen) * len(cells), "run") as progress:
-        for index, layer in enumerate(chosen):
-            at = [(rows[row], columns[column]) for row, column in cells]
-            edits = changes(contributions, donor, layer, scope, at)
-            measured = measure_edits(contributions, edits, metric, batch_size=batch_size, advance=progress.step)
-            for (row, column), value in zip(cells, measured, strict=True):
-                values[index, row, column] = value
-    return ContributionSweep(
-        values, baseline, metric.name, scope, chosen, tuple(rows), tuple(columns), contributions.labels()
+    n_heads = contributions.record(chosen[0]).pattern.shape[0]
+    rows, columns = (
+        _axis(asked, name, contributions.lengths, positions) for asked, name in ((queries, "queries"), (keys, "keys"))
     )
+    sweep = _Sweep(contributions, donor, scope, chosen, head_numbers(heads, n_heads) or None, rows, columns)
+    read = as_metric(metric).bound_to(model)
+    values, baselines = _read(sweep, read, batch_size)
+    prompts = tuple(contributions.labels(number) for number in range(len(contributions)))
+    return ContributionSweep(
+        by_prompt=values,
+        baselines=baselines,
+        metric=read.name,
+        scope=scope,
+        layers=chosen,
+        heads=sweep.heads,
+        queries=rows.names,
+        keys=columns.names,
+        query_tokens=rows.tokens(prompts),
+        key_tokens=columns.tokens(prompts),
+        tokens=prompts,
+    )
+
+
+def _refuse_other_lengths(runs: Contributions, donor: Contributions | None) -> None:
+    if donor is not None and donor.lengths != runs.lengths:
+        raise InputError(
+            f"donor has prompts of {', '.join(map(str, donor.lengths))} tokens, the runs to change of "
+            f"{', '.join(map(str, runs.lengths))}: contribution_sweep exchanges cells at the same positions. Use pairs of "
+            "equally many tokens."
+        )
+
+
+def _read(sweep: _Sweep, metric: Metric, batch_size: int) -> tuple[Tensor, Tensor]:
+    """The metric under every edit [prompt layer head query key], and without any [prompt]."""
+    runs = [sweep.runs.prompt(number) for number in range(len(sweep.runs))]
+    cells = [sweep.cells(number) for number in range(len(runs))]
+    total = sweep.shape[0] * sweep.shape[1] * sum(map(len, cells))
+    with Progress(f"{sweep.scope} sweep", total, "run") as progress:
+        if isinstance(metric, PlainMetric) and len(runs) > 1:
+            baselines = metric(sweep.runs.logits).reshape(-1).float().cpu()
+            shared = [cell for cell in cells[0] if all(cell in of_prompt for of_prompt in cells)]
+            edits = [list(sweep.edits(number, shared)) for number in range(len(runs))]
+            measured = measure_together(runs, edits, metric, batch_size=batch_size, advance=progress.step)
+            return torch.stack([sweep.filled(shared, of_value) for of_value in measured.T]), baselines
+        baselines = torch.tensor([measure_unedited(run, metric, prompt=number) for number, run in enumerate(runs)])
+        values = []
+        for number, run in enumerate(runs):
+            made = list(sweep.edits(number, cells[number]))
+            measured = measure_edits(run, made, metric, prompt=number, batch_size=batch_size, advance=progress.step)
+            values.append(sweep.filled(cells[number], measured))
+    return torch.stack(values), baselines
+
+
+def _axis(asked: Chosen, name: str, lengths: Sequence[int], named: NamedPositions | None) -> _Axis:
+    """The rows or columns asked for.
+
+    Raises:
+        InputError: if lengths differ and there are no names, or a position or name does not exist.
+    """
+    if named is None:
+        if len(set(lengths)) > 1:
+            raise InputError(
+                f"the prompts have {', '.join(map(str, lengths))} tokens: name what is to be compared, "
+                'positions={"subject": [2, 3, ...], "END": -1}, or sweep prompts of equally many.'
+            )
+        if isinstance(asked, str):
+            raise InputError(f"{name}={asked!r}: names go with positions={{{asked!r}: ...}}.")
+        places = tuple(positions(asked, lengths[0], name))  # type: ignore[arg-type]  # names are refused there
+        return _Axis(places, (places,) * len(lengths))
+    numbers = aligned(named, lengths)
+    several = isinstance(asked, Iterable) and not isinstance(asked, str)
+    given: list[object] = list(numbers) if asked is None else list(asked) if several else [asked]  # type: ignore[arg-type]
+    names = [label for label in given if isinstance(label, str) and label in numbers]
+    if not names or len(names) != len(given):
+        raise InputError(f"{name}={brief(asked)}: expected names of positions, {', '.join(map(repr, numbers))}.")
+    return _Axis(tuple(names), tuple(tuple(numbers[at][prompt] for at in names) for prompt in range(len(lengths))))

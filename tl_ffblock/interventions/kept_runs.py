@@ -1,0 +1,153 @@
+"""Runs that are kept: of every prompt its tokens, its logits, and what each layer needs to be decomposed again."""
+
+from collections.abc import Sequence
+from copy import copy
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar, Unpack
+
+import torch
+from jaxtyping import Float, Int, Integer
+from torch import Tensor
+
+from tl_ffblock.bridge.inputs import at_model
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.runs import Layers, MapOptions, Texts, Tokens, kept_records, open_run
+from tl_ffblock.contributions import certify
+from tl_ffblock.errors import InputError, LayerError
+from tl_ffblock.interventions.edit_points import number_of
+from tl_ffblock.layer.heads import of_heads
+from tl_ffblock.layer.positions import spans
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.vectors import Decomposition, LayerWalk, decompose_record, walk
+
+Prompts: TypeAlias = str | Texts | Tokens | list[Integer[Tensor, " _pos"]]
+"""A text, texts, token ids [pos] or [batch, pos], or a list of token ids [pos] of any lengths."""
+Runs = TypeVar("Runs", bound="KeptRuns")
+_KEPT_LAYERS = 4
+"""Decompositions kept at a time; each holds [query, key, d_model] for every scope."""
+
+
+class KeptRuns:
+    """Prompts with one run of each; what is of all prompts at once needs prompts of equally many tokens."""
+
+    def __init__(self, model: Any, input: Prompts, *, layers: Layers, **options: Unpack[MapOptions]) -> None:
+        """Run every prompt once."""
+        tensors = isinstance(input, list | tuple) and len(input) > 0 and isinstance(input[0], Tensor)
+        runs = [
+            open_run(model, given, layers=layers, keeps_logits=True, **options)
+            for given in (input if tensors else [input])
+        ]
+        first = runs[0]
+        self.model: Model = first.model
+        self.layers: tuple[int, ...] = first.layers
+        self._settings = first.settings
+        self._records = [records for run in runs for records in kept_records(run)]
+        self._tokens = [at_model(first.model, sequence.tokens) for run in runs for sequence in run.sequences]
+        self._labels = [sequence.labels for run in runs for sequence in run.sequences]
+        self._logits = [logits for run in runs for batch in run.logits for logits in batch]
+        self._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(self._decompose)
+
+    def __len__(self) -> int:
+        """How many prompts there are."""
+        return len(self._tokens)
+
+    def prompt(self: Runs, index: int) -> Runs:
+        """One prompt's run alone."""
+        alone = copy(self)
+        alone._records, alone._tokens = [self._records[index]], [self._tokens[index]]
+        alone._labels, alone._logits = [self._labels[index]], [self._logits[index]]
+        alone._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(alone._decompose)
+        return alone
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of each prompt."""
+        return tuple(len(tokens) for tokens in self._tokens)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Batch and positions.
+
+        Raises:
+            InputError: if the prompts differ in length.
+        """
+        self._refuse_unequal()
+        return len(self), self.lengths[0]
+
+    @property
+    def tokens(self) -> Int[Tensor, "batch pos"]:
+        """Token ids of prompts of equal length, on the model's device; errors are those of `shape`."""
+        self._refuse_unequal()
+        return torch.stack(self._tokens)
+
+    @property
+    def logits(self) -> Float[Tensor, "batch pos d_vocab"]:
+        """What the model made of prompts of equal length; errors are those of `shape`."""
+        self._refuse_unequal()
+        return torch.stack(self._logits)
+
+    def labels(self, index: int = 0) -> tuple[str, ...]:
+        """The tokens of one prompt as text."""
+        return self._labels[index]
+
+    def record(self, layer: int, index: int = 0) -> LayerRecord:
+        """What was captured of a layer in one prompt's run.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+        """
+        number = number_of(self.model, layer)
+        if number not in self.layers:
+            raise LayerError(
+                f"layer {layer} was not captured; captured are {spans(self.layers)}. Make the Contributions with it in layers."
+            )
+        return self._records[index][number]
+
+    def decomposition(self, layer: int) -> list[Decomposition]:
+        """All vectors of a layer, one result a prompt, certified.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+        """
+        return self._decomposed(self.record(layer).layer, None)
+
+    def cells(
+        self, layer: int, scope: str, cells: Sequence[tuple[int, int]], *, head: int | None = None
+    ) -> Float[Tensor, "cell d_model"]:
+        """The vectors `F_i(x_j)` of some cells (query, key) of the first prompt, and of no other rows.
+
+        Args:
+            layer: Layer, one that was kept.
+            scope: A scope of the model's order.
+            cells: Positions from 0.
+            head: Only what comes through this attention head; None means everything, certified.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+        """
+        rows = sorted({query for query, _ in cells})
+        record = self.record(layer).rows(torch.tensor(rows))
+        through = record if head is None else of_heads(record, [head])
+        parts = next(parts for name, parts in walk(LayerWalk(through, self._settings)) if name == scope)
+        if head is None:
+            certify(self.model, record, {scope: parts.error(record.whole[scope])}, self._settings)
+        return parts.tokens[[rows.index(query) for query, _ in cells], [key for _, key in cells]]
+
+    def _refuse_unequal(self) -> None:
+        if len(set(self.lengths)) > 1:
+            raise InputError(
+                f"the prompts have {', '.join(map(str, self.lengths))} tokens: cells of one are not those of the other. Use "
+                "prompts of equally many tokens, one at a time (`prompt(0)`), or a sweep with `positions=` by name."
+            )
+
+    def _decompose(self, layer: int, heads: tuple[int, ...] | None) -> list[Decomposition]:
+        return [self._vectors(records[layer], heads) for records in self._records]
+
+    def _vectors(self, record: LayerRecord, heads: tuple[int, ...] | None) -> Decomposition:
+        """Everything, certified, or what some heads' values became."""
+        if heads is None:
+            everything = decompose_record(record, self._settings)
+            errors = {scope: everything.completeness(scope) for scope in everything.scopes}
+            certify(self.model, record, errors, self._settings)
+            return everything
+        return decompose_record(of_heads(record, heads), self._settings)

@@ -9,6 +9,7 @@ ROOMS = {
     "corpus": "corpus/",
     "interventions": "interventions/",
     "heads": "heads/",
+    "memories": "memories/",
     "check": "check.py",
     "contributions": "contributions.py",
     "attention": "attention.py",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tl_ffblock import heads as heads
     from tl_ffblock import interventions as interventions
     from tl_ffblock import layer as layer
+    from tl_ffblock import memories as memories
     from tl_ffblock import metrics as metrics
     from tl_ffblock import page as page
     from tl_ffblock import results as results
@@ -87,6 +88,7 @@ _MODULES = {
     "heads": "heads",
     "interventions": "interventions",
     "layer": "layer",
+    "memories": "memories",
     "metrics": "metrics",
     "page": "page",
     "results": "results",

@@ -9,6 +9,8 @@ from tl_ffblock.bridge.model import Model
 
 MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
 """No map depends on them, and an encoder saved without a head gets a random one."""
+UNTRAINED_HEAD = "untrained_head"
+"""Entry of the configuration of a Hugging Face model that was given a random head when it was loaded."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,15 @@ def model_sizes(model: Model) -> ModelSizes:
 def longest_input(model: Model) -> int | None:
     """Tokens that a model reads at most; None where it sets no limit."""
     return getattr(model.hooked.cfg, "n_ctx", None)
+
+
+def has_trained_head(model: Model) -> bool:
+    """Whether its unembedding, and an encoder's head before it, came with its weights: sentence encoders have none.
+
+    Known of models that `load_model` loaded.
+    """
+    config = getattr(getattr(model.hooked, "original_model", None), "config", None)
+    return not getattr(config, UNTRAINED_HEAD, False)
 
 
 def weights_digest(model: Model, *, head: bool = False) -> str:

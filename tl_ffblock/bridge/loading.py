@@ -96,6 +96,8 @@ def _folder(folder: Path, title: str) -> "TransformerBridge":
 def _hugging_face_model(folder: Path, config: "PretrainedConfig") -> "PreTrainedModel":
     import transformers
 
+    from tl_ffblock.bridge.facts import UNTRAINED_HEAD
+
     architecture = (getattr(config, "architectures", None) or [""])[0]
     # Encoders are often saved without their language-model head; the bridge wants one, the maps do not use it.
     name = {"BertModel": "BertForMaskedLM"}.get(architecture, architecture)
@@ -106,6 +108,7 @@ def _hugging_face_model(folder: Path, config: "PretrainedConfig") -> "PreTrained
         )
     model = cls.from_pretrained(folder, attn_implementation="eager", use_safetensors=True, trust_remote_code=False)
     model.config.architectures = [name]
+    setattr(model.config, UNTRAINED_HEAD, name != architecture)
     return model
 
 

@@ -25,6 +25,8 @@ class Memory:
     """Layers whose identities held on a small run without any hooks."""
     difference: float | None = None
     """Of its logits from those of the Hugging Face model it wraps, relative; None before both have run, NaN where they cannot."""
+    reads_out: bool = False
+    """Whether the read-out of its last layer's output was found to be its logits."""
     products: HeadProducts = field(default_factory=HeadProducts)
     """Products of its heads' output matrices with what follows them."""
 

@@ -53,6 +53,11 @@ def special_tokens(model: Model) -> SpecialTokens:
     return SpecialTokens(tokenizer.mask_token_id, str(tokenizer.mask_token), tuple(sorted(marks)))
 
 
+def special_ids(model: Model) -> tuple[int, ...]:
+    """Ids of tokens that stand for no text; none are known without a tokenizer."""
+    return () if getattr(model.hooked, "tokenizer", None) is None else special_tokens(model).marks
+
+
 def padding_token(model: Model) -> int:
     """The id that fills short sequences up; any will do, since the mask hides it."""
     return getattr(model.hooked.tokenizer, "pad_token_id", None) or 0

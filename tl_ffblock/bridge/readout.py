@@ -1,0 +1,152 @@
+"""What a vector of the residual stream says as logits: the way from the last layer's output to the vocabulary.
+
+Two readings, by name:
+
+* "final_norm": the model's own way: final norm, an encoder's head for masked words, unembedding, its bias, soft caps.
+  `logit_readout` of TransformerLens where this version has it and reads the model; else the model does it itself, with
+  the vectors put in the place of its last layer's output. Either is held against the model's own logits, once.
+* "direction": the product with the unembedding and nothing else, `v W_U` (Geva et al. 2021). What promotes a
+  token in `v` demotes it in `-v`, and no scale changes an order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any, Literal, TypeAlias, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tl_ffblock.bridge.facts import has_trained_head, longest_input
+from tl_ffblock.bridge.hugging_face import probe_tokens
+from tl_ffblock.bridge.inputs import Batch, at_model, forward
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.sites import site_names
+from tl_ffblock.bridge.taps import Tap, silence
+from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
+from tl_ffblock.layer.scopes import PROGRAMS, Add, Normalise
+
+Reading: TypeAlias = Literal["final_norm", "direction"]
+
+_CARRIER = 128
+"""Tokens of a run whose last layer's output is replaced, at most."""
+_TOLERANCE = {"float64": 1e-6, "float16": 1e-2, "bfloat16": 5e-2}
+"""How well the read-out of the model's own last layer must give its logits, relative to the largest, by dtype; else 1e-4."""
+
+
+@dataclass(frozen=True)
+class ReadOut:
+    """A model's read-out of vectors, [n d_model] -> [n d_vocab]."""
+
+    model: Model
+    reading: Reading
+
+    @torch.no_grad()
+    def __call__(self, vectors: Float[Tensor, "n d_model"]) -> Float[Tensor, "n d_vocab"]:
+        """The logits of vectors, in the model's dtype."""
+        rows = vectors.to(next(self.model.hooked.parameters()))
+        if self.reading == "direction":
+            return rows @ unembedding(self.model)
+        with silence(self.model.hook_points.values()):
+            return _own_logits(self.model, rows)
+
+    def in_chunks(self, vectors: Float[Tensor, "n d_model"], size: int = 256) -> Iterator[Float[Tensor, "m d_vocab"]]:
+        """The same, so many rows at a time: logits of all neurons of a model would fill its memory."""
+        for chunk in torch.split(vectors, size):
+            yield self(chunk)
+
+
+def read_out(model: Model, reading: Reading) -> ReadOut:
+    """The read-out of a model, checked.
+
+    Raises:
+        InputError: for a reading of another name.
+        UnsupportedModelError: for a model without unembedding, or an encoder whose head was never trained.
+        IdentityError: if the read-out of the last layer's output is not the model's logits.
+    """
+    if reading not in get_args(Reading):
+        raise InputError(f"reading={reading!r}: expected one of {', '.join(get_args(Reading))}.")
+    if not has_trained_head(model):
+        raise UnsupportedModelError(
+            f"{model.name} was saved without its head for masked words (its weights would be random), so no vector of it can be "
+            "read as tokens. Use a model with a language-model head."
+        )
+    if getattr(model.hooked, "unembed", None) is None:
+        raise UnsupportedModelError(
+            f"{model.name} ({model.family.name}) has no unembedding: its vectors say no tokens."
+        )
+    if reading == "final_norm" and not model.memory.reads_out:
+        _check(model)
+        model.memory.reads_out = True
+    return ReadOut(model, reading)
+
+
+def unembedding(model: Model) -> Float[Tensor, "d_model d_vocab"]:
+    """W_U."""
+    hooked: Any = model.hooked
+    weight: Tensor = hooked.unembed.W_U
+    return weight.detach()
+
+
+def output_site(model: Model) -> str:
+    """HookPoint of the last layer's output."""
+    kind = Normalise if model.family.order == "post_ln" else Add
+    scope = [step.scope for step in PROGRAMS[model.family.order] if isinstance(step.operation, kind)][-1]
+    return site_names(model, model.n_layers - 1)[f"whole.{scope}"]
+
+
+def _own_logits(model: Model, rows: Float[Tensor, "n d_model"]) -> Float[Tensor, "n d_vocab"]:
+    readout = _transformer_lens_readout() if model.api == "TransformerBridge" and model.family.causal else None
+    if readout is not None:
+        try:
+            return readout(model.hooked, rows, chunk_size=max(1, len(rows))).values
+        except (ValueError, NotImplementedError):  # its read-out is more than norm and unembedding
+            pass
+    size = min(_CARRIER, longest_input(model) or _CARRIER)
+    return torch.cat([_carried(model, chunk) for chunk in torch.split(rows, size)])
+
+
+def _transformer_lens_readout() -> Any:
+    """`logit_readout`, which came with TransformerLens 4."""
+    try:
+        return getattr(import_module("transformer_lens.tools.analysis"), "logit_readout", None)
+    except ImportError:
+        return None
+
+
+def _carried(model: Model, rows: Float[Tensor, "pos d_model"]) -> Float[Tensor, "pos d_vocab"]:
+    """Logits of a run of as many tokens, whose last layer gives these vectors in place of its own output."""
+
+    def replace(tensor: Tensor, hook: object = None) -> Tensor:
+        return rows.reshape(tensor.shape).to(tensor)
+
+    with model.hooked.hooks(fwd_hooks=[(output_site(model), replace)]):
+        logits = forward(model, Batch(torch.zeros(1, len(rows), dtype=torch.long)))
+    return logits[0]
+
+
+@torch.no_grad()
+def _check(model: Model) -> None:
+    """Hold the read-out of a run's own last layer against its logits.
+
+    Raises:
+        IdentityError: if they differ by more than rounding.
+    """
+    tokens: Int[Tensor, "1 pos"] = at_model(model, probe_tokens(model.hooked))
+    kept: dict[str, Tensor] = {}
+    with silence(model.hook_points.values()):
+        tap = Tap(model.hook_points[output_site(model)], partial(kept.__setitem__, "output"))
+        try:
+            logits = forward(model, Batch(tokens))[0]
+        finally:
+            tap.remove()
+        own = _own_logits(model, kept["output"].reshape(tokens.shape[1], -1))
+    error = float((own - logits).abs().max() / logits.abs().max())
+    if not error < _TOLERANCE.get(model.dtype.removeprefix("torch."), 1e-4):
+        raise IdentityError(
+            f"{model.name} ({model.family.name}): its last layer's output, read through its final norm and unembedding, misses "
+            f"its own logits by {error:.1e} of the largest. Memories cannot be read as tokens with reading='final_norm'; "
+            "reading='direction' needs the unembedding alone."
+        )

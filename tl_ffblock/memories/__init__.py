@@ -1,0 +1,32 @@
+"""Feed-forward layers as memories: what turns a neuron on, what it writes, and whether the two agree (Geva et al. 2021).
+
+    from tl_ffblock import memories
+
+    triggers = memories.find_triggers(model, sentences, layers=12, k=25)
+    triggers.of("12:305")                                   # the prefixes at which this neuron's coefficient is largest
+    values = memories.value_tokens(model, layers=12)        # tokens that its value promotes and demotes
+    memories.agreement(triggers, values)                    # is the token after a trigger the one that is promoted?
+
+A memory is a neuron of a feed-forward: one row of W_out, its value, and one column of W_in (gated: two), its key. Its
+coefficient is what its value is multiplied by, `g(k x + b)`, gated `g(k x + b) (k' x + b')`; an expert's includes the
+router's weight.
+
+names.py       memories by name: "12:305", of an expert "12:3:305"
+best.py        the best positions of a stream
+triggers.py    prefixes of a corpus with the largest coefficients
+values.py      the tokens that a memory writes, and agreement with its triggers
+"""
+
+from tl_ffblock.memories.names import MemoryName
+from tl_ffblock.memories.triggers import Trigger, Triggers, find_triggers
+from tl_ffblock.memories.values import ValueTokens, agreement, value_tokens
+
+__all__ = [
+    "MemoryName",
+    "Trigger",
+    "Triggers",
+    "ValueTokens",
+    "agreement",
+    "find_triggers",
+    "value_tokens",
+]

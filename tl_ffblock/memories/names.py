@@ -1,0 +1,140 @@
+"""Memories by name, and those that a call looks at."""
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import SupportsIndex, TypeAlias
+
+import numpy as np
+from jaxtyping import Int
+
+from tl_ffblock.bridge.model import Model, select_layers
+from tl_ffblock.bridge.settings import settings_of
+from tl_ffblock.bridge.weights import read_block
+from tl_ffblock.errors import InputError
+from tl_ffblock.layer.neurons import feed_forwards, located
+from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.records import Block
+
+
+@dataclass(frozen=True)
+class MemoryName:
+    """A neuron of a feed-forward, "12:305"; of an expert "12:3:305" (layer, expert, neuron)."""
+
+    layer: int
+    neuron: int
+    """Its number in the feed-forward, or in its expert."""
+    expert: int | None = None
+
+    @classmethod
+    def read(cls, name: "Named") -> "MemoryName":
+        """A name as callers write it: text, numbers, or a MemoryName.
+
+        Raises:
+            InputError: for anything else.
+        """
+        if isinstance(name, MemoryName):
+            return name
+        try:
+            numbers = [
+                operator.index(piece) if not isinstance(piece, str) else int(piece)
+                for piece in (name.split(":") if isinstance(name, str) else name)
+            ]
+        except (TypeError, ValueError):
+            numbers = []
+        if len(numbers) not in (2, 3):
+            raise InputError(f"memory {name!r}: expected LAYER:NEURON such as '12:305', or LAYER:EXPERT:NEURON.")
+        return cls(numbers[0], numbers[-1], numbers[1] if len(numbers) == 3 else None)
+
+    def __str__(self) -> str:
+        pieces = (self.layer, self.neuron) if self.expert is None else (self.layer, self.expert, self.neuron)
+        return ":".join(map(str, pieces))
+
+
+Named: TypeAlias = str | tuple[SupportsIndex, ...] | MemoryName
+"""A memory as callers name it."""
+Memories: TypeAlias = str | MemoryName | Iterable[Named] | None
+"""A name, or several; None where none is named."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The memories of a call, layer by layer: a row each in every table."""
+
+    names: tuple[MemoryName, ...]
+    numbers: Int[np.ndarray, " memory"]
+    """Of each among all neurons of its layer, experts one after the other."""
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layers that have some, ascending."""
+        return tuple(sorted({name.layer for name in self.names}))
+
+    def rows(self, layer: int) -> Int[np.ndarray, " row"]:
+        """The rows of one layer's memories."""
+        return np.array([row for row, name in enumerate(self.names) if name.layer == layer], dtype=np.int64)
+
+
+def select_memories(model: Model, memories: Memories = None, layers: Sequence[int] | int | None = None) -> Cells:
+    """Memories by name, or all of some layers; of neither, all.
+
+    Raises:
+        InputError: if there is no such memory, none is asked for, or both names and layers are given.
+        LayerError: if there is no such layer.
+    """
+    if memories is not None and layers is not None:
+        raise InputError("memories and layers were given: name memories, or layers whose memories are all meant.")
+    if memories is None:
+        blocks = [_block(model, layer) for layer in select_layers(model, layers)]
+        return cells_of([(block, range(n_neurons(block))) for block in blocks])
+    asked: list[Named] = [memories] if isinstance(memories, str | MemoryName) else list(memories)
+    if not asked:
+        raise InputError("no memory is named; expected names such as '12:305'.")
+    names = [MemoryName.read(name) for name in asked]
+    by_layer: dict[int, list[int]] = {}
+    for name in names:
+        layer = layer_number(name.layer, model.n_layers, f"in {model.name}")
+        by_layer.setdefault(layer, []).append(_number(_block(model, layer), name))
+    return cells_of([(_block(model, layer), sorted(set(by_layer[layer]))) for layer in sorted(by_layer)])
+
+
+def n_neurons(block: Block) -> int:
+    """Neurons of a layer, all experts' together."""
+    return sum(len(ff.w_out) for ff in feed_forwards(block))
+
+
+def cells_of(chosen: Iterable[tuple[Block, Iterable[int]]]) -> Cells:
+    """Cells of blocks and the numbers of their neurons.
+
+    Raises:
+        InputError: for a block without a feed-forward.
+    """
+    names, numbers = [], []
+    for block, neurons in chosen:
+        several = len(feed_forwards(block)) > 1
+        if not feed_forwards(block):
+            raise InputError(f"layer {block.layer} has attention alone, and no feed-forward with memories.")
+        for number in neurons:
+            expert, inside = located(block, number)
+            names.append(MemoryName(block.layer, inside, expert if several else None))
+            numbers.append(number)
+    return Cells(tuple(names), np.array(numbers, dtype=np.int64))
+
+
+def _block(model: Model, layer: int) -> Block:
+    return read_block(model, layer, settings_of(model, {}).dtype)
+
+
+def _number(block: Block, name: MemoryName) -> int:
+    """The number of a memory among all its layer's."""
+    widths = [len(ff.w_out) for ff in feed_forwards(block)]
+    if (name.expert is None) != (len(widths) == 1):
+        form = "LAYER:NEURON" if len(widths) == 1 else "LAYER:EXPERT:NEURON"
+        raise InputError(f"memory {name}: layer {block.layer} has {len(widths)} feed-forward(s); name it {form}.")
+    expert = name.expert or 0
+    if not (0 <= expert < len(widths) and 0 <= name.neuron < widths[expert]):
+        raise InputError(
+            f"memory {name}: layer {block.layer} has {len(widths)} feed-forward(s) of {', '.join(map(str, widths))} neurons, "
+            "numbered from 0."
+        )
+    return sum(widths[:expert]) + name.neuron

@@ -1,0 +1,248 @@
+"""Trigger examples: the prefixes of a corpus at which a memory's coefficient is largest (Geva et al. 2021, section 3)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.runs import open_run
+from tl_ffblock.bridge.token_spans import special_ids
+from tl_ffblock.errors import InputError
+from tl_ffblock.layer.neurons import coefficients
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.memories.best import BestPositions, Per
+from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, select_memories
+
+if TYPE_CHECKING:
+    import pandas
+
+Sign: TypeAlias = Literal["positive", "negative"]
+Text: TypeAlias = str | Int[Tensor, " pos"]
+
+_AT_ONCE = 32
+"""Texts handed to the model together."""
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A prefix at whose last token a memory's coefficient is large."""
+
+    memory: MemoryName
+    rank: int
+    """1 for the largest."""
+    coefficient: float
+    sequence: int
+    """Number of the text in the corpus."""
+    position: int
+    """Of the prefix's last token."""
+    prefix: tuple[str, ...]
+    next_token: str | None
+    """What follows the prefix in the text; None at its end."""
+
+
+@dataclass(frozen=True)
+class Triggers:
+    """The triggers of some memories over a corpus, best first."""
+
+    memories: tuple[MemoryName, ...]
+    sign: Sign
+    """Whether these are the largest coefficients, or the most negative ones."""
+    coefficient: Float[np.ndarray, "memory rank"]
+    """0 where a memory fired less often than there are ranks."""
+    sequence: Int[np.ndarray, "memory rank"]
+    """-1 where there is none."""
+    position: Int[np.ndarray, "memory rank"]
+    tokens: Mapping[int, Int[np.ndarray, " pos"]]
+    """Token ids of every text that is named, by its number."""
+    labels: Mapping[int, tuple[str, ...]]
+    """The same as text."""
+    causal: bool
+    """Whether the memory had read the prefix alone, and not the whole text."""
+
+    @property
+    def next_ids(self) -> Int[np.ndarray, "memory rank"]:
+        """The token that follows each trigger; -1 where there is none."""
+        following = np.full_like(self.sequence, -1)
+        for cell in zip(*np.nonzero(self.sequence >= 0), strict=True):
+            ids, after = self.tokens[int(self.sequence[cell])], int(self.position[cell]) + 1
+            following[cell] = ids[after] if after < len(ids) else -1
+        return following
+
+    def of(self, memory: Named) -> tuple[Trigger, ...]:
+        """The triggers of one memory, fewer than ranks where it fired less often.
+
+        Raises:
+            InputError: if it is not among these.
+        """
+        name = MemoryName.read(memory)
+        if name not in self.memories:
+            raise InputError(f"no triggers of memory {name} here; there are those of {len(self.memories)} others.")
+        row = self.memories.index(name)
+        return tuple(
+            self._trigger(row, rank) for rank in range(self.sequence.shape[1]) if self.sequence[row, rank] >= 0
+        )
+
+    def prefix(self, row: int, rank: int) -> Int[np.ndarray, " pos"]:
+        """Token ids of a trigger, the trigger token last."""
+        return self.tokens[int(self.sequence[row, rank])][: int(self.position[row, rank]) + 1]
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """One row a trigger."""
+        import pandas as pd
+
+        cells = zip(*np.nonzero(self.sequence >= 0), strict=True)
+        triggers = [self._trigger(int(row), int(rank)) for row, rank in cells]
+        rows = [
+            dict(
+                memory=str(trigger.memory),
+                layer=trigger.memory.layer,
+                rank=trigger.rank,
+                coefficient=trigger.coefficient,
+                sequence=trigger.sequence,
+                position=trigger.position,
+                token=trigger.prefix[-1],
+                next_token=trigger.next_token,
+                prefix="".join(trigger.prefix),
+            )
+            for trigger in triggers
+        ]
+        columns = ["memory", "layer", "rank", "coefficient", "sequence", "position", "token", "next_token", "prefix"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def _trigger(self, row: int, rank: int) -> Trigger:
+        sequence, position = int(self.sequence[row, rank]), int(self.position[row, rank])
+        labels = self.labels[sequence]
+        return Trigger(
+            memory=self.memories[row],
+            rank=rank + 1,
+            coefficient=float(self.coefficient[row, rank]),
+            sequence=sequence,
+            position=position,
+            prefix=labels[: position + 1],
+            next_token=labels[position + 1] if position + 1 < len(labels) else None,
+        )
+
+
+def find_triggers(
+    model: Any,
+    texts: Iterable[Text],
+    *,
+    memories: Memories = None,
+    layers: Sequence[int] | int | None = None,
+    k: int = 25,
+    per: Per = "sentence",
+    sign: Sign = "positive",
+    skip_first: int = 0,
+) -> Triggers:
+    """The prefixes of a corpus at which memories have their largest coefficients.
+
+    The corpus is streamed: what is kept are `k` positions a memory and the tokens of the texts. Where a memory never had a
+    coefficient of this sign it has no triggers. In an encoder a "prefix" is what stands before a position; the memory has
+    seen the whole text.
+
+    Args:
+        model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
+        texts: Sentences, as texts or tensors of token ids [pos].
+        memories: Names such as "12:305".
+        layers: Layers whose memories are all meant; without names and layers, all layers.
+        k: Triggers a memory.
+        per: "sentence": a text gives a memory one trigger at most, its largest (as in the paper); "token": several.
+        sign: "negative" for the most negative coefficients of activations that have some.
+        skip_first: Tokens at the start of every text that are no triggers: many models park huge activations there.
+
+    Raises:
+        InputError: for memories, texts or options that cannot be used.
+        UnsupportedModelError: for models that are not decomposed.
+    """
+    known = identify(model)
+    if per not in get_args(Per) or sign not in get_args(Sign) or k < 1:
+        raise InputError(
+            f"per={per!r}, sign={sign!r}, k={k}: expected sentence or token, positive or negative, 1 or more."
+        )
+    cells = select_memories(known, memories, layers)
+    search = _Search(known, cells, BestPositions.none(len(cells.names), k), per, sign, skip_first)
+    for batch in _batches(texts):
+        search.read(batch)
+    if not search.tokens:
+        raise InputError("texts is empty; give at least one text.")
+    best = search.best
+    named = {int(number) for number in np.unique(best.sequence[best.sequence >= 0])}
+    kept = {number: search.tokens[number] for number in sorted(named)}
+    return Triggers(
+        memories=cells.names,
+        sign=sign,
+        coefficient=best.magnitude if sign == "positive" else -best.magnitude,
+        sequence=best.sequence,
+        position=best.position,
+        tokens=kept,
+        labels={number: label(known, torch.as_tensor(ids)) for number, ids in kept.items()},
+        causal=known.family.causal,
+    )
+
+
+def can_be_triggers(model: Model, ids: Int[np.ndarray, " pos"], skip_first: int) -> Bool[np.ndarray, " pos"]:
+    """The tokens of a sequence that stand for text, from `skip_first` on."""
+    allowed = ~np.isin(ids, special_ids(model))
+    allowed[:skip_first] = False
+    return allowed
+
+
+class _Search:
+    """What has been read so far."""
+
+    def __init__(self, model: Model, cells: Cells, best: BestPositions, per: Per, sign: Sign, skip_first: int) -> None:
+        self.best = best
+        self.tokens: dict[int, Int[np.ndarray, " pos"]] = {}
+        self._model, self._cells = model, cells
+        self._per, self._sign, self._skip_first = per, sign, skip_first
+        self._rows = {layer: cells.rows(layer) for layer in cells.layers}
+
+    def read(self, texts: list[str] | Int[Tensor, " pos"]) -> None:
+        """Run some texts, and keep what is better than what was kept."""
+        first = len(self.tokens)
+        run = open_run(self._model, texts, layers=self._cells.layers)
+        for number, sequence in enumerate(run.sequences):
+            self.tokens[first + number] = sequence.tokens.numpy().astype(np.int32)
+
+        def receive(records: Mapping[int, LayerRecord]) -> None:
+            for number, record in records.items():
+                self._offer(first + number, record)
+
+        run.deliver(receive)
+
+    def _offer(self, number: int, record: LayerRecord) -> None:
+        rows = self._rows[record.layer]
+        neurons = torch.as_tensor(self._cells.numbers[rows], device=record.resid_pre.device)
+        magnitudes = coefficients(record)[:, neurons].cpu().numpy()
+        positions = np.flatnonzero(can_be_triggers(self._model, self.tokens[number], self._skip_first))
+        if not len(positions):
+            return
+        signed = magnitudes[positions] * (1 if self._sign == "positive" else -1)
+        candidates = BestPositions.of_sequence(signed, positions, number, self.best.magnitude.shape[1], self._per)
+        self.best.take(candidates, rows)
+
+
+def _batches(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:
+    """Texts in their order, as many at a time as are handed to the model together; tensors one by one."""
+    if isinstance(texts, str):
+        raise InputError("texts is one text; give a list of texts.")
+    waiting: list[str] = []
+    for text in texts:
+        if isinstance(text, str):
+            waiting.append(text)
+            if len(waiting) == _AT_ONCE:
+                yield waiting
+                waiting = []
+            continue
+        if waiting:
+            yield waiting
+            waiting = []
+        yield text
+    if waiting:
+        yield waiting

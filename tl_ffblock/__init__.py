@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tl_ffblock import memories as memories
     from tl_ffblock import metrics as metrics
     from tl_ffblock import page as page
+    from tl_ffblock import propagation as propagation
     from tl_ffblock import results as results
     from tl_ffblock.attention import attention_maps
     from tl_ffblock.bridge.capture import capture
@@ -43,12 +44,14 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
+    from tl_ffblock.propagation import Attribution, attribute, direction
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
     from tl_ffblock.results.token_maps import TokenMaps
 
 _HOMES = {
+    "Attribution": "propagation",
     "AverageMaps": "results.average",
     "ContributionMaps": "results.maps",
     "Contributions": "interventions",
@@ -58,6 +61,7 @@ _HOMES = {
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
+    "attribute": "propagation",
     "average": "results.average",
     "capture": "bridge.capture",
     "causal_validation": "interventions",
@@ -66,6 +70,7 @@ _HOMES = {
     "contribution_sweep": "interventions",
     "decompose": "contributions",
     "difference": "interventions",
+    "direction": "propagation",
     "kl_divergence": "metrics",
     "load_model": "bridge.loading",
     "logit": "metrics",
@@ -91,12 +96,14 @@ _MODULES = {
     "memories": "memories",
     "metrics": "metrics",
     "page": "page",
+    "propagation": "propagation",
     "results": "results",
     "scopes": "layer.scopes",
 }
 """Modules that are reached as attributes; `scopes`, which every reader of maps needs, without its room."""
 
 __all__ = [
+    "Attribution",
     "AverageMaps",
     "ContributionMaps",
     "Contributions",
@@ -107,6 +114,7 @@ __all__ = [
     "__version__",
     "amplification",
     "attention_maps",
+    "attribute",
     "average",
     "capture",
     "causal_validation",
@@ -115,6 +123,7 @@ __all__ = [
     "contribution_sweep",
     "decompose",
     "difference",
+    "direction",
     "kl_divergence",
     "load_model",
     "logit",

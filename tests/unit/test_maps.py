@@ -305,7 +305,7 @@ def test_a_header_that_contradicts_its_tensors_is_refused(
 
 def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path, maps: ContributionMaps) -> None:
     """The built-in error a caller would guess, with the path."""
-    with pytest.raises(FileNotFoundError, match=r"no saved maps at .*gone"):
+    with pytest.raises(FileNotFoundError, match=r"no saved contribution maps at .*gone"):
         type(maps).load(tmp_path / "gone")
 
 

@@ -53,7 +53,7 @@ def make_record(
         pattern=tensors["pattern"],
         value=tensors["value"],
         whole=_whole(model, block, tensors, rows),
-        routing=_routing(model, layer, tensors),
+        routing=routing_weights(model, layer, tensors),
         edited=edited,
         **{site: tensors.get(site) for site in _OPTIONAL},
     )
@@ -89,7 +89,7 @@ def _whole(model: Model, block: Block, tensors: Mapping[str, Tensor], rows: Tens
     return whole
 
 
-def _routing(model: Model, layer: int, tensors: Mapping[str, Tensor]) -> Tensor | None:
+def routing_weights(model: Model, layer: int, tensors: Mapping[str, Tensor]) -> Tensor | None:
     """The weights a router gave to its experts, [batch query expert]; the shared expert's gate last."""
     if "router_logits" in tensors:
         probabilities = tensors["router_logits"].float().softmax(dim=-1)

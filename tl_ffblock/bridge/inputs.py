@@ -138,13 +138,13 @@ def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
     return tuple(tokenizer.convert_ids_to_tokens(tokens.tolist()) if to_text is None else to_text(tokens))
 
 
-def forward(model: Model, batch: Batch) -> Any:
-    """One forward pass, without gradients; what the model returns, its logits as a rule."""
+def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
+    """One forward pass; what the model returns, its logits as a rule."""
     name = "one_zero_attention_mask" if model.api == "HookedEncoder" else "attention_mask"
     options = {} if batch.mask is None else {name: at_model(model, batch.mask).long()}
     if batch.token_types is not None:
         options["token_type_ids"] = at_model(model, batch.token_types)
-    with torch.no_grad():
+    with torch.set_grad_enabled(gradients):
         return model.hooked(at_model(model, batch.tokens), **options)
 
 

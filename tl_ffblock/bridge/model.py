@@ -27,6 +27,8 @@ class Memory:
     """Of its logits from those of the Hugging Face model it wraps, relative; None before both have run, NaN where they cannot."""
     reads_out: bool = False
     """Whether the read-out of its last layer's output was found to be its logits."""
+    logit_differences: dict[str, float] = field(default_factory=dict)
+    """By rules: how far its logits are from its own when local slopes are read; zero."""
     products: HeadProducts = field(default_factory=HeadProducts)
     """Products of its heads' output matrices with what follows them."""
 

@@ -98,6 +98,10 @@ class HookedModel(Protocol):
         """The model and every module in it, with names."""
 
     @property
+    def get_submodule(self) -> Callable[[str], nn.Module]:
+        """A module by name."""
+
+    @property
     def state_dict(self) -> Callable[..., dict[str, Any]]:
         """All parameters and buffers by name."""
 

@@ -13,7 +13,7 @@ branch: that tensor is `hook_normalized * hook_scale` (site `scale.<scope>`).
 import re
 from collections.abc import Collection, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -40,8 +40,10 @@ def site_names(model: Model, layer: int, extra: Collection[str] = ()) -> dict[st
         UnsupportedModelError: if no HookPoint carries one of them.
     """
     sites = {"resid_pre": "hook_resid_pre", "pattern": "attn.hook_pattern", "value": "attn.hook_v"}
-    sites |= _feed_forward(model, layer) | {site: _query_or_key(model, layer, site) for site in extra}
+    sites |= _dense(model, layer) | {site: _query_or_key(model, layer, site) for site in extra}
     absolute = {site: f"blocks.{layer}.{name}" for site, name in sites.items()}
+    if model.family.order != "attn_only" and has_experts(model.hooked.blocks[layer].mlp):
+        absolute |= routing_names(model, layer)
     for step in PROGRAMS[model.family.order]:
         absolute |= _of_step(model, layer, step)
     return absolute
@@ -74,6 +76,11 @@ def _norm_name(model: Model, layer: int, norm: NormName) -> str | None:
             return None if order == "norm_after" else f"blocks.{layer + 1}.ln1"
 
 
+def has_norm(model: Model, name: str) -> bool:
+    """Whether a module of this name is a norm that the model has."""
+    return not _passes_through(model, name)
+
+
 def _passes_through(model: Model, name: str) -> bool:
     """Whether no norm is there (`normalization_type=None`): no module, or one that gives back what it gets."""
     module: Any = model.hooked
@@ -94,6 +101,21 @@ def values_name(layer: int) -> str:
     return f"blocks.{layer}.attn.hook_z"
 
 
+def branch_output_name(model: Model, layer: int, branch: Literal["attn", "mlp"]) -> str:
+    """HookPoint of what a bridge's attention or feed-forward gives, before any norm of its branch."""
+    kind = Attend if branch == "attn" else Feed
+    step = next(step for step in PROGRAMS[model.family.order] if isinstance(step.operation, kind))
+    return _of_step(model, layer, step)[f"whole.{step.scope}"]
+
+
+def output_name(model: Model) -> str:
+    """HookPoint of the residual stream behind the last layer."""
+    order = model.family.order
+    kind = Normalise if order == "post_ln" else Add
+    step = [step for step in PROGRAMS[order] if isinstance(step.operation, kind)][-1]
+    return _of_step(model, model.n_layers - 1, step)[f"whole.{step.scope}"]
+
+
 def ff_input_name(model: Model, layer: int) -> str:
     """HookPoint of what the feed-forward, and nothing else, reads.
 
@@ -109,23 +131,32 @@ def patching_name(name: str) -> str | None:
     return None if short is None else short[1]
 
 
-def _feed_forward(model: Model, layer: int) -> dict[str, str]:
+def routing_names(model: Model, layer: int) -> dict[str, str]:
+    """HookPoint of every tensor that says how a layer's experts are weighed.
+
+    Raises:
+        UnsupportedModelError: if no HookPoint carries one of them.
+    """
+    mlp, prefix = model.hooked.blocks[layer].mlp, f"blocks.{layer}.mlp"
+    routing = {"probabilities": f"{prefix}.hook_expert_weights", "chosen": f"{prefix}.hook_expert_indices"}
+    if hasattr(mlp, "gate"):  # a bridge of TransformerLens 3.9 has the router's logits only
+        routing = {"router_logits": f"{prefix}.gate.hook_out"}
+    missing = [name.removeprefix(f"blocks.{layer}.") for name in routing.values() if name not in model.hook_points]
+    if missing:
+        raise UnsupportedModelError(
+            f"{model.name} ({model.family.name}), layer {layer}: the router of its experts has no HookPoint "
+            f"{', '.join(missing)} in TransformerLens {version('transformer-lens')}, so the experts' weights of a run are "
+            f"not known.{' It needs TransformerLens 4.' if model.family.name == 'gpt_oss' else ''}"
+        )
+    shared = {"shared": f"{prefix}.shared_expert_gate.hook_out"} if hasattr(mlp, "shared_expert_gate") else {}
+    return routing | shared
+
+
+def _dense(model: Model, layer: int) -> dict[str, str]:
+    """The sites inside a feed-forward that is no mixture of experts."""
     block = model.hooked.blocks[layer]
-    if model.family.order == "attn_only":
+    if model.family.order == "attn_only" or has_experts(block.mlp):
         return {}
-    if has_experts(block.mlp):
-        routing = {"probabilities": "mlp.hook_expert_weights", "chosen": "mlp.hook_expert_indices"}
-        if hasattr(block.mlp, "gate"):  # a bridge of TransformerLens 3.9 has the router's logits only
-            routing = {"router_logits": "mlp.gate.hook_out"}
-        missing = [name for name in routing.values() if f"blocks.{layer}.{name}" not in model.hook_points]
-        if missing:
-            raise UnsupportedModelError(
-                f"{model.name} ({model.family.name}), layer {layer}: the router of its experts has no HookPoint "
-                f"{', '.join(missing)} in TransformerLens {version('transformer-lens')}, so the experts' weights of a run are "
-                f"not known.{' It needs TransformerLens 4.' if model.family.name == 'gpt_oss' else ''}"
-            )
-        shared = {"shared": "mlp.shared_expert_gate.hook_out"} if hasattr(block.mlp, "shared_expert_gate") else {}
-        return routing | shared
     inside = {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
     gated = getattr(block.mlp, "W_gate", None) is not None
     return inside | ({"pre_linear": "mlp.hook_pre_linear"} if gated else {})

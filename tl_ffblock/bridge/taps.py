@@ -6,7 +6,8 @@ read is what the rest of the model received. Nothing of ours stays on a HookPoin
 firings but the tap.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -82,6 +83,25 @@ class Watch:
 def is_listened_to(hook_points: Iterable[HookPoint]) -> bool:
     """Whether any callback sits on any of them: a user's, or a tap of another capture."""
     return any(len(point._forward_hooks) > _wiring(point) or point._forward_pre_hooks for point in hook_points)
+
+
+_COEFFICIENTS = re.compile(
+    r"\.(hook_(q|k|rot_q|rot_k|attn_scores|pattern|scale|cos|sin|expert_\w+|router_\w+)|[qk](_norm)?\.\w+|router\.\w+)$"
+)
+"""HookPoints of numbers that multiply what flows and are none of it."""
+
+
+def edited_names(hook_points: Mapping[str, HookPoint]) -> list[str]:
+    """A name of every HookPoint in the stream of values on which a callback of a user's sits."""
+    names: dict[int, list[str]] = {}
+    for name, point in hook_points.items():
+        names.setdefault(id(point), []).append(name)
+    return [
+        alike[0]
+        for alike in names.values()
+        if len(hook_points[alike[0]]._forward_hooks) > _wiring(hook_points[alike[0]])
+        and not any(_COEFFICIENTS.search(name) for name in alike)
+    ]
 
 
 def _wiring(hook_point: HookPoint) -> int:

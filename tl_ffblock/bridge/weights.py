@@ -132,6 +132,29 @@ def _experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
     return Experts(routed)
 
 
+def read_norm(model: Model, name: str, dtype: torch.dtype) -> Norm:
+    """A norm by the name of its module."""
+    return _norm(model, name, _like(model, 0, dtype))
+
+
+def read_activation(model: Model, layer: int) -> Activation:
+    """The activation of a dense feed-forward.
+
+    Raises:
+        UnsupportedModelError: if it is not elementwise, or cannot be found.
+    """
+    return _activation(model, layer)
+
+
+def read_experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
+    """The experts of a layer, shared ones last.
+
+    Raises:
+        UnsupportedModelError: if they are of no known form.
+    """
+    return _experts(model, layer, dtype)
+
+
 def normalises_routing(model: Model, layer: int) -> bool:
     """Whether the chosen experts' weights are scaled to sum to 1 (Qwen routers may not)."""
     mlp = model.hooked.blocks[layer].mlp

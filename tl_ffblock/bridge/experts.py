@@ -1,0 +1,75 @@
+"""A mixture of experts as a linear form of its input: the router's weights and each expert's path shares are the run's own.
+
+The experts' insides have no HookPoint on a bridge, so the form is made from the layer's weights, where the experts'
+output passes.
+"""
+
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.bridge.assembly import routing_weights
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.sites import branch_output_name, routing_names
+from tl_ffblock.bridge.tape import Fittings, Place, Tape
+from tl_ffblock.bridge.weights import read_experts, working_dtype
+from tl_ffblock.layer.local_forms import added
+from tl_ffblock.layer.records import FeedForward
+
+
+def fit_experts(model: Model, tape: Tape, fittings: Fittings, layer: int) -> None:
+    """Give a layer's experts the slope of their linear form, and dials to their biases."""
+    read: dict[str, Tensor] = {}
+    for site, name in routing_names(model, layer).items():
+        fittings.after(name, partial(read.__setitem__, site))
+    mlp = f"blocks.{layer}.mlp"
+
+    def form(y: Tensor) -> Tensor:
+        x = read["x"].reshape(-1, read["x"].shape[-1]).to(working_dtype(model))
+        with torch.no_grad():
+            routing = routing_weights(model, layer, read)
+        assert routing is not None, "a layer with experts has a router"
+        weights = routing.reshape(len(x), -1).to(x.dtype)
+        total = torch.zeros_like(x)
+        for number, expert in enumerate(read_experts(model, layer, x.dtype).experts):
+            chosen = weights[:, number].nonzero()[:, 0]
+            if len(chosen):
+                part = _form_of_expert(expert, x[chosen], _Dials(tape, layer, chosen))
+                total = total.index_add(0, chosen, weights[chosen, number, None] * part)
+        return tape.carry(mlp, y, total)
+
+    if model.api == "TransformerBridge":
+        fittings.after(f"{mlp}.hook_in", partial(read.__setitem__, "x"))
+        fittings.before(branch_output_name(model, layer, "mlp"), form)
+    else:
+        fittings.input_of(mlp, partial(read.__setitem__, "x"))
+        fittings.output_of(mlp, form)
+
+
+class _Dials:
+    """Dials of a layer's experts, at the positions that chose one of them; all experts' biases of a name are one."""
+
+    def __init__(self, tape: Tape, layer: int, chosen: Tensor) -> None:
+        self._tape = tape
+        self._layer = layer
+        self._chosen = chosen
+
+    def on(self, name: str, y: Float[Tensor, "row width"], bias: Float[Tensor, " width"] | None) -> Tensor:
+        """What came out with a dial on a bias that is in it."""
+        if bias is None or not bool(bias.any()):
+            return y
+        place = Place("bias", self._layer, f"blocks.{self._layer}.mlp.experts.{name}")
+        return added(y, self._tape.dial(place, y).reshape(-1)[self._chosen], bias)
+
+
+def _form_of_expert(expert: FeedForward, x: Float[Tensor, "row d"], dials: _Dials) -> Float[Tensor, "row d"]:
+    pre, linear = expert.pre_activations(x)
+    if linear is None:
+        pre = dials.on("b_in", pre, expert.b_in)
+    else:
+        pre, linear = dials.on("b_gate", pre, expert.b_gate), dials.on("b_in", linear, expert.b_in)
+    coefficients = expert.activation.coefficients(pre.detach(), None if linear is None else linear.detach())
+    post = coefficients.form(pre, linear)
+    return dials.on("b_out", post @ expert.w_out + expert.b_out, expert.b_out)

@@ -1,0 +1,147 @@
+"""What one run with local rules leaves for the backward pass: dials, tensors on the way to the output, and how well forms fit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.bridge.protocols import HookPoint
+from tl_ffblock.bridge.taps import Tap
+from tl_ffblock.layer.local_forms import added, carried, scaled
+
+Kind: TypeAlias = Literal["token", "position", "token type", "residual", "bias", "edit"]
+EMBEDDING = -1
+"""The layer of what comes before the first layer; what comes behind the last has the number of layers."""
+
+
+class Place(NamedTuple):
+    """What a dial multiplies."""
+
+    kind: Kind
+    layer: int
+    """Where it enters: a bias of layer 3 enters behind the residual stream at layer 3."""
+    name: str
+
+
+@dataclass
+class Tape:
+    """One run of a batch, in the order of the forward pass."""
+
+    size: tuple[int, int]
+    """[batch, pos]."""
+    keeps: frozenset[str] = frozenset()
+    """Which tensors inside layers are kept: "z", "value", "pattern", "post"."""
+    dials: dict[Place, Float[Tensor, "batch pos"]] = field(default_factory=dict)
+    kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+    """By name and layer; "residual" always."""
+    gaps: dict[str, Float[Tensor, " batch"]] = field(default_factory=dict)
+    """By site: the largest `|L - y| / |y|` of a sequence's positions, L the local linear form of the tensor y."""
+
+    edited: set[Place] = field(default_factory=set)
+    """Where a callback of a user's changed a value."""
+
+    unseen_positions: bool = False
+    """Whether position vectors are added to those of tokens where no HookPoint shows them (XGLM)."""
+
+    def dial(self, place: Place, like: Tensor) -> Float[Tensor, "batch pos"]:
+        """The dial of a place, made when it is first asked for."""
+        if place not in self.dials:
+            dtype = like.dtype if like.is_floating_point() else torch.float32
+            self.dials[place] = torch.zeros(self.size, dtype=dtype, device=like.device, requires_grad=True)
+        return self.dials[place]
+
+    def measured(self, place: Place) -> Callable[[Tensor], Tensor]:
+        """Puts a dial on what passes: the target's derivative by it is what the target owes to that."""
+
+        def change(x: Tensor) -> Tensor:
+            x = x.expand(self.size[0], *x.shape[1:]) if x.ndim == 3 and x.shape[0] == 1 else x
+            return scaled(x, self.dial(place, x))
+
+        return change
+
+    def biased(self, place: Place, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+        """Puts a dial on a bias that is in what passes; None where there is none."""
+        if bias is None or not bool(bias.any()):
+            return None
+        known = bias.detach()
+
+        def change(y: Tensor) -> Tensor:
+            return added(y, self.dial(place, y), known.to(y.device))
+
+        return change
+
+    def carry(self, site: str, y: Float[Tensor, "..."], form: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """A tensor of the model with the slope of its local linear form, whose distance from it is noted."""
+        with torch.no_grad():
+            rows = y.detach().to(form.dtype).reshape(*self.size, -1)
+            miss = (form.detach().reshape(rows.shape) - rows).norm(dim=-1)
+            size = rows.norm(dim=-1)
+            gap = (miss / torch.where(size == 0, 1, size)).amax(dim=-1)
+            # A norm may fire several times a run, for queries, keys and values.
+            self.gaps[site] = gap if site not in self.gaps else torch.maximum(gap, self.gaps[site])
+        return carried(y, form.reshape(y.shape))
+
+
+class Before:
+    """Changes what enters a HookPoint, before any callback on it."""
+
+    def __init__(self, hook_point: HookPoint, change: Callable[[Tensor], Tensor | None]) -> None:
+        self._change = change
+        self._handle = hook_point.register_forward_pre_hook(self._enter)
+
+    def _enter(self, _: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        changed = self._change(args[0])
+        return None if changed is None else (changed, *args[1:])
+
+    def remove(self) -> None:
+        """Leave the HookPoint as it was."""
+        self._handle.remove()
+
+
+class Fittings:
+    """Callbacks of one run, in three rounds: what the model computes, users' edits, what the model goes on with."""
+
+    def __init__(self, hook_point: Callable[[str], HookPoint], module: Callable[[str], Any]) -> None:
+        self._hook_point = hook_point
+        self._module = module
+        self._rounds: tuple[list[Callable[[], Any]], ...] = ([], [], [])
+        self._removable: list[Any] = []
+
+    def before(self, name: str, change: Callable[[Tensor], Tensor | None] | None, *, edits: bool = False) -> None:
+        """Change what enters a HookPoint, before users' callbacks."""
+        if change is not None:
+            self._rounds[int(edits)].append(lambda: Before(self._hook_point(name), change))
+
+    def after(self, name: str, receive: Callable[[Tensor], Tensor | None], *, edits: bool = False) -> None:
+        """Read or change what a HookPoint hands on, after users' callbacks."""
+        self._rounds[1 if edits else 2].append(lambda: Tap(self._hook_point(name), receive))
+
+    def output_of(self, module: str, change: Callable[[Tensor], Tensor] | None) -> None:
+        """Change what a module without a HookPoint at its end gives."""
+        if change is not None:
+            fitted = self._module(module)
+            self._rounds[0].append(lambda: fitted.register_forward_hook(lambda _, args, output: change(output)))
+
+    def input_of(self, module: str, change: Callable[[Tensor], Tensor | None] | None) -> None:
+        """Read or change what a module without a HookPoint at its begin gets."""
+        if change is not None:
+            fitted = self._module(module)
+
+            def enter(_: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+                changed = change(args[0])
+                return None if changed is None else (changed, *args[1:])
+
+            self._rounds[0].append(lambda: fitted.register_forward_pre_hook(enter))
+
+    def fit(self) -> None:
+        """Add all of them."""
+        for fitting in (fitting for fittings in self._rounds for fitting in fittings):
+            self._removable.append(fitting())
+
+    def remove(self) -> None:
+        """Leave nothing behind."""
+        while self._removable:
+            self._removable.pop().remove()

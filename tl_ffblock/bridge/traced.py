@@ -1,0 +1,151 @@
+"""One forward pass of a batch with local rules: what a backward pass through it needs.
+
+    for batch in run.batches:
+        traced = trace(run, batch, RULES["path"], keeps)
+        back = traced.backward(traced.logits, derivative_of_the_target)
+
+The logits are those of the model without our callbacks, to the bit: held against such a run once a model, on eight clean
+tokens.
+"""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.bridge.ends import with_secant
+from tl_ffblock.bridge.hugging_face import probe_tokens
+from tl_ffblock.bridge.inputs import Batch, forward
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.probe import probe
+from tl_ffblock.bridge.runs import Run
+from tl_ffblock.bridge.slopes import RULES, RuleName, Rules, local_slopes
+from tl_ffblock.bridge.tape import Place, Tape
+from tl_ffblock.bridge.taps import is_listened_to, silence
+from tl_ffblock.bridge.weights import working_dtype
+from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
+
+
+@dataclass(frozen=True)
+class Backward:
+    """What came back of one backward pass; zero where a target does not depend on it."""
+
+    dials: dict[Place, Float[Tensor, "batch pos"]]
+    """Shares, by what brings them."""
+    kept: dict[tuple[str, int], Tensor]
+    """Derivatives by tensors inside layers, by name and layer."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A batch that was run with local rules."""
+
+    batch: Batch
+    tape: Tape
+    logits: Float[Tensor, "batch pos d_vocab"]
+
+    def backward(self, tensor: Tensor, gradient: Tensor, *, again: bool = False) -> Backward:
+        """One backward pass.
+
+        Args:
+            tensor: Where it begins: the logits, or the residual stream at a layer.
+            gradient: The target's derivative by it.
+            again: Whether another backward pass follows, so that the run is kept.
+        """
+        wanted = {key: held for key, held in self.tape.kept.items() if key[0] in ("z", "post")}
+        leaves = [*self.tape.dials.values(), *wanted.values()]
+        found = torch.autograd.grad(
+            tensor, leaves, gradient.to(tensor), retain_graph=again, allow_unused=True, materialize_grads=True
+        )
+        number = len(self.tape.dials)
+        return Backward(
+            dict(zip(self.tape.dials, found[:number], strict=True)), dict(zip(wanted, found[number:], strict=True))
+        )
+
+
+def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced:
+    """Run a batch under the run's hooks with local rules.
+
+    Args:
+        run: The model, its hooks and settings.
+        batch: Some of its sequences.
+        rules: Which slopes are replaced.
+        keeps: Tensors inside layers that are wanted: see `Tape.keeps`.
+
+    Raises:
+        InputError: if the logits hold NaN or infinity.
+        UnsupportedModelError: if the model has no logits.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        hooks = run.model.hooked.hooks(fwd_hooks=list(run.fwd_hooks)) if run.fwd_hooks else nullcontext()
+        with hooks:
+            traced = _traced(run.model, batch, rules, keeps)
+    if not bool(traced.logits.isfinite().all()):
+        raise InputError(
+            f"{run.model.name}: the model's logits hold NaN or infinity. Check the weights, the edits of your hooks, or use a "
+            "wider dtype."
+        )
+    return traced
+
+
+_RUN_BYTES = {"cpu": 2**30, "cuda": 2**34}
+"""What sequences that run together may leave for a backward pass, by device; one may always leave more."""
+
+
+def batches_to_trace(run: Run) -> Iterator[Batch]:
+    """The run's batches, in pieces whose tensors of all layers fit the memory; whole where callbacks see them."""
+    model = run.model
+    cfg, weights = model.hooked.cfg, next(model.hooked.parameters())
+    alone = not run.fwd_hooks and not is_listened_to(model.hook_points.values())
+    for batch in run.batches:
+        length = batch.tokens.shape[1]
+        d_mlp = int(getattr(cfg, "d_mlp", None) or 4 * cfg.d_model)
+        a_token = model.n_layers * (8 * d_mlp + 24 * int(cfg.d_model) + 4 * model.n_heads * length)
+        a_token += 4 * int(getattr(cfg, "d_vocab", 0) or 0)
+        budget = _RUN_BYTES.get(weights.device.type, _RUN_BYTES["cpu"])
+        at_once = max(1, budget // (length * a_token * weights.element_size()))
+        if at_once >= len(batch.tokens) or not alone:
+            yield batch
+            continue
+        for rows in torch.split(torch.arange(len(batch.tokens)), at_once):
+            yield Batch(
+                batch.tokens[rows],
+                None if batch.mask is None else batch.mask[rows],
+                None if batch.token_types is None else batch.token_types[rows],
+                tuple(batch.numbers[row] for row in rows.tolist()),
+            )
+
+
+def difference_of_logits(model: Model, rules: RuleName) -> float:
+    """The largest difference of the logits with local rules from those without, on a clean run; found once a model.
+
+    Raises:
+        IdentityError: if it is not zero, or if the model is not read rightly.
+    """
+    probe(model, working_dtype(model), tuple(range(model.n_layers)))
+    known = model.memory.logit_differences
+    if rules not in known:
+        batch = Batch(probe_tokens(model.hooked))
+        with torch.inference_mode(False), torch.enable_grad(), silence(model.hook_points.values()):
+            logits = _traced(model, batch, RULES[rules], frozenset()).logits
+            plain = forward(model, batch, gradients=True)
+        known[rules] = float((logits.detach() - plain.detach()).abs().max())
+    if not known[rules] == 0:
+        raise IdentityError(
+            f"{model.name} ({model.family.name}): its logits differ by {known[rules]:.1e} when its local slopes are read, so "
+            "what is shared out would be of another run. No attribution is made."
+        )
+    return known[rules]
+
+
+def _traced(model: Model, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced:
+    size = (batch.tokens.shape[0], batch.tokens.shape[1])
+    tape = Tape(size, keeps)
+    with local_slopes(model, rules, tape):
+        logits = forward(model, batch, gradients=True)
+    if not isinstance(logits, Tensor) or ("logits", -1) not in tape.kept:
+        raise UnsupportedModelError(f"{model.name} ({model.family.name}) gives no logits of tokens.")
+    return Traced(batch, tape, with_secant(tape, logits) if rules.feed_forward else logits)

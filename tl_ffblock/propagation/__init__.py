@@ -1,0 +1,16 @@
+"""From the tokens to a logit, through all layers: a target shared out by one backward pass with local rules.
+
+attribute.py    the public call
+attribution.py  its labelled result
+shares.py       a backward pass becomes the shares of each sequence
+targets.py      what is attributed
+certificate.py  how well it sums up, and when it is refused
+saving.py       a result as a file
+"""
+
+from tl_ffblock.propagation.attribute import attribute
+from tl_ffblock.propagation.attribution import Attribution
+from tl_ffblock.propagation.certificate import Certificate
+from tl_ffblock.propagation.targets import Direction, direction
+
+__all__ = ["Attribution", "Certificate", "Direction", "attribute", "direction"]

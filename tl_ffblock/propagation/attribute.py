@@ -1,0 +1,157 @@
+"""`ffb.attribute`: a model, prompts and a target become attributions.
+
+One forward pass with local rules and one backward pass a batch of prompts (bridge/slopes.py says how). What does not sum
+up is refused.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, TypedDict, Unpack, get_args, overload
+
+from jaxtyping import Integer, Shaped
+from torch import Tensor
+
+from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
+from tl_ffblock.bridge.slopes import RULES, RuleName, Rules
+from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, trace
+from tl_ffblock.errors import InputError, ProcessedWeightsWarning
+from tl_ffblock.progress import Progress
+from tl_ffblock.propagation.attribution import Attribution
+from tl_ffblock.propagation.shares import KEEPS, PARTS, Part, Shares
+from tl_ffblock.propagation.targets import Target, seeds
+from tl_ffblock.signatures import spelled_out
+
+
+class AttributeOptions(TypedDict, total=False):
+    """How the model is run."""
+
+    attention_mask: Shaped[Tensor, "*batch pos"] | None
+    """1 at real tokens of a padded batch; what comes out is that of each sequence alone."""
+    token_type_ids: Integer[Tensor, "*batch pos"] | None
+    """The segment of each token, for BERT."""
+    fwd_hooks: Hooks
+    """Hooks for this run, as in `run_with_hooks`: what they bring has a share of its own."""
+    rtol: float | None
+    """Largest relative error accepted; None means 1e-4 for float32 models, 1e-6 for float64, more for half precision."""
+
+
+_DEFAULTS: dict[str, Any] = {"attention_mask": None, "token_type_ids": None, "fwd_hooks": (), "rtol": None}
+
+
+@overload
+def attribute(
+    model: Any,
+    prompts: str | Ids,
+    target: Target,
+    *,
+    rules: RuleName = "path",
+    of: Sequence[Part] | Part = PARTS,
+    **options: Unpack[AttributeOptions],
+) -> Attribution: ...
+@overload
+def attribute(
+    model: Any,
+    prompts: Texts,
+    target: Target,
+    *,
+    rules: RuleName = "path",
+    of: Sequence[Part] | Part = PARTS,
+    **options: Unpack[AttributeOptions],
+) -> list[Attribution]: ...
+@overload
+def attribute(
+    model: Any,
+    prompts: Tokens,
+    target: Target,
+    *,
+    rules: RuleName = "path",
+    of: Sequence[Part] | Part = PARTS,
+    **options: Unpack[AttributeOptions],
+) -> Any: ...
+@spelled_out(AttributeOptions, _DEFAULTS)
+def attribute(
+    model: Any,
+    prompts: str | Texts | Ids | Tokens,
+    target: Target,
+    *,
+    rules: RuleName = "path",
+    of: Sequence[Part] | Part = PARTS,
+    **options: Unpack[AttributeOptions],
+) -> Attribution | list[Attribution]:
+    """Which tokens, heads, neurons and biases made a logit: the target shared out through all layers, signed, in its units.
+
+    With `rules="path"` patterns, norm scales and routers are those of the run and activations are shared by Integrated
+    Gradients from zero (eq. 12-14), as in the layer maps: the model is then linear in embeddings and biases, and the shares
+    sum to the target. `"patching"` lets queries and keys take part with their gradient: better for what happens when a
+    prompt is changed, not complete. `"gradient"` is gradient x input. Costs one forward and one backward pass.
+
+    That shares sum up says that nothing is missing, not that the model would do without a token what its share says.
+
+    Args:
+        model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
+        prompts: A text, a list of texts, or token ids.
+        target: `ffb.logit(" Mary", minus=" John")`, any differentiable function of logits [batch pos d_vocab] to one number
+            a prompt, or `ffb.direction(vector, layer=...)` in the residual stream. What is not linear in the logits is shared
+            out to first order; the rest is `Attribution.nonlinear`.
+        rules: "path", "patching" or "gradient".
+        of: Parts beside tokens, residual stream and biases: "heads" [layer head pos], "edges" [layer head query key],
+            "neurons" [pos d_mlp] of each layer.
+        attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
+        token_type_ids: The segment of each token, for BERT.
+        fwd_hooks: Hooks for this run, as in `run_with_hooks`.
+        rtol: Largest relative error accepted in the certificate.
+
+    Returns:
+        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
+
+    Raises:
+        InputError: for input, a target or options that cannot be used.
+        UnsupportedModelError: for models that are not decomposed.
+        IdentityError: if the model is not read rightly.
+        CompletenessError: if local forms miss the model's tensors, or shares the target where rules are complete.
+    """
+    chosen, parts = read_rules(rules), _read_parts(of)
+    run = open_attribution_run(model, prompts, **options)
+    difference = difference_of_logits(run.model, chosen.name)
+    keeps = frozenset(name for part in parts for name in KEEPS[part])
+    results: dict[int, Attribution] = {}
+    batches = list(batches_to_trace(run))
+    with Progress(run.model.name, len(batches), "batch") as progress:
+        for batch in batches:
+            traced = trace(run, batch, chosen, keeps)
+            begin = seeds(run, traced, target)
+            back = traced.backward(begin.tensor, begin.gradient)
+            for number, result in Shares(run, chosen, traced, back, begin, parts).results(difference):
+                assert result.certificate is not None, "every result of a run has one"
+                result.certificate.refuse(run.model.name, chosen.name)
+                results[number] = result
+            progress.step()
+    return results[0] if run.single else [results[number] for number in range(len(run.sequences))]
+
+
+def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **options: Any) -> Run:
+    """A model and its prompts, checked and ready; processed weights are as good as others here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ProcessedWeightsWarning)
+        return open_run(model, prompts, **options)
+
+
+def read_rules(rules: RuleName) -> Rules:
+    """The rules of a name.
+
+    Raises:
+        InputError: if there are none of this name.
+    """
+    if rules not in get_args(RuleName):
+        raise InputError(f'rules={rules!r}: expected "path", "patching" or "gradient".')
+    return RULES[rules]
+
+
+def _read_parts(of: Sequence[Part] | Part) -> tuple[Part, ...]:
+    asked: tuple[Any, ...] = (of,) if isinstance(of, str) else tuple(of) if isinstance(of, Sequence) else (of,)
+    unknown = [part for part in asked if part not in PARTS]
+    if unknown:
+        raise InputError(
+            f"of={of!r}: expected some of {', '.join(map(repr, PARTS))}; tokens and biases are always there."
+        )
+    return asked

@@ -1,0 +1,250 @@
+"""Attribution: what a caller holds, one target of one sequence shared out among all that made it."""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.propagation.certificate import Certificate, relative
+from tl_ffblock.propagation.saving import read_fields, write_fields
+from tl_ffblock.results.tokens import joined, shortened, visible
+
+if TYPE_CHECKING:
+    import pandas
+
+_TENSORS = ("tokens", "positions", "token_types", "residual", "bias_shares")
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class Attribution:
+    """Signed shares of a target, in its own units (logits, nats), of one sequence.
+
+    With complete rules `value = tokens + positions + token types + biases + edits + nonlinear`, and the same at every
+    layer: what flows through the residual stream there plus the biases and edits that enter later.
+    """
+
+    labels: tuple[str, ...]
+    """The tokens as the tokenizer shows them, or ids as text where there is no tokenizer."""
+    target: str
+    """What was attributed, in words."""
+    rules: str
+    """"path", "patching" or "gradient"."""
+    value: float
+    """The target itself."""
+    first_order: float
+    """Its first-order form `<logits, df/d logits>`, which is shared out; the value itself where it is linear in the logits."""
+    tokens: Float[Tensor, " pos"]
+    """Share of each token's embedding."""
+    positions: Float[Tensor, " pos"]
+    """Share of each position's embedding; 0 where the model has none (rotary, ALiBi)."""
+    token_types: Float[Tensor, " pos"]
+    """Share of each position's segment embedding; 0 where the model has none."""
+    residual: Float[Tensor, "layer pos"]
+    """What reaches the target through the residual stream at each position: at each layer's input, and at the end."""
+    bias_names: tuple[str, ...]
+    bias_layers: tuple[int, ...]
+    """The layer at which each bias enters; -1 before the first, the number of layers behind the last."""
+    bias_shares: Float[Tensor, "bias pos"]
+    """Share of each bias at each position where it is added."""
+    edits: Mapping[str, float]
+    """By HookPoint: the share of what callbacks of users brought there, beside what they made of what came in."""
+    edit_layers: Mapping[str, int]
+    parts: Mapping[str, Tensor]
+    """What was asked for: "heads", "edges", and "neurons.3" of layer 3."""
+    model: str = "model"
+    """Name of the model, for labels."""
+    certificate: Certificate | None = None
+    """Measured errors; None for a difference or a mean."""
+
+    @property
+    def biases(self) -> dict[str, float]:
+        """Share of each bias by the name of its parameter, summed over positions."""
+        return dict(zip(self.bias_names, self.bias_shares.sum(dim=1).tolist(), strict=True))
+
+    @property
+    def nonlinear(self) -> float:
+        """What the target is beyond its first-order form: 0 for logits and their differences, an entropy for log-probabilities."""
+        return self.value - self.first_order
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of the model."""
+        return len(self.residual) - 1
+
+    @property
+    def heads(self) -> Float[Tensor, "layer head pos"]:
+        """Share of what each head writes at each position.
+
+        Raises:
+            ScopeKeyError: if it was not asked for.
+        """
+        return self._part("heads", "heads")
+
+    @property
+    def edges(self) -> Float[Tensor, "layer head query key"]:
+        """Share of what each head carries from key to query: `edges[layer]`; over keys they sum to the head's share.
+
+        Raises:
+            ScopeKeyError: if it was not asked for.
+        """
+        return self._part("edges", "edges")
+
+    def neurons(self, layer: int) -> Float[Tensor, "pos d_mlp"]:
+        """Share of what each neuron of a layer writes at each position; the output bias is one of `biases`.
+
+        Raises:
+            ScopeKeyError: if it was not asked for, or the layer is a mixture of experts.
+            LayerError: if there is no such layer.
+        """
+        return self._part(f"neurons.{layer_number(layer, self.n_layers)}", "neurons")
+
+    def _part(self, name: str, asked: str) -> Tensor:
+        if name not in self.parts:
+            there = ", ".join(dict.fromkeys(key.split(".")[0] for key in self.parts)) or "none"
+            raise ScopeKeyError(
+                f"no {name} here: ask with of=({asked!r}, ...); here are {there}. Layers that are a mixture of experts have no "
+                "neurons of their own."
+            )
+        return self.parts[name]
+
+    def total(self) -> float:
+        """The sum of all shares."""
+        entering = self.tokens.sum() + self.positions.sum() + self.token_types.sum()
+        return float(entering + self.bias_shares.sum()) + sum(self.edits.values())
+
+    def boundary_errors(self, last: int) -> Float[Tensor, " boundary"]:
+        """At the embeddings, at every layer's input and at the end: what misses the target, over the sum of sizes.
+
+        Args:
+            last: The layer from which the target is read; 0 behind it.
+        """
+        layers = torch.tensor(self.bias_layers)
+        biases = self.bias_shares.sum(dim=1)
+        entering = torch.stack([self.tokens + self.positions + self.token_types, *self.residual])
+        errors = entering.new_zeros(len(entering))
+        everything = entering[0].abs().sum() + biases.abs().sum() + sum(map(abs, self.edits.values()))
+        for row, flowing in enumerate(entering[: last + 2]):
+            later = layers >= row - 1
+            edits = sum(share for name, share in self.edits.items() if self.edit_layers[name] >= row - 1)
+            miss = (flowing.sum() + biases[later].sum() + edits - self.first_order).abs()
+            errors[row] = relative(miss, flowing.abs().sum() + everything)
+        return errors
+
+    def __sub__(self, other: "Attribution") -> "Attribution":
+        """Share by share difference of two results; tokens that differ are labelled "first→second".
+
+        Raises:
+            InputError: if the two do not describe the same shares.
+        """
+        if not isinstance(other, Attribution):
+            return NotImplemented
+        return _combined([self, other], (1.0, -1.0), "→", "subtract")
+
+    @staticmethod
+    def mean(results: "Iterable[Attribution]") -> "Attribution":
+        """The mean of results of equally many tokens; tokens that differ are labelled with each, "she|he".
+
+        Raises:
+            InputError: if there is none, or they do not describe the same shares.
+        """
+        several = list(results)
+        if not several or not all(isinstance(result, Attribution) for result in several):
+            raise InputError("mean: expected one result or more, as ffb.attribute gives them for a list of texts.")
+        return _combined(several, (1 / len(several),) * len(several), "|", "average")
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write one safetensors file with JSON metadata; a half-written file never appears under `path`.
+
+        Raises:
+            InputError: if the folder does not exist.
+        """
+        return write_fields(Path(path), {field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> "Attribution":
+        """Read a file that `save` wrote.
+
+        Raises:
+            MapFileError: if the file is not a saved result, was changed, or is of another version.
+            FileNotFoundError: if there is no such file.
+        """
+        return Attribution(**read_fields(Path(path)))
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """One row a summand of the target: each position's token, position and token type, each bias, each edit, the rest."""
+        import pandas as pd
+
+        return pd.DataFrame(self._summands(), columns=["kind", "layer", "position", "name", "share"])
+
+    def _summands(self) -> list[tuple[str, int, int, str, float]]:
+        of_positions = {"token": self.tokens, "position": self.positions, "token type": self.token_types}
+        rows = [
+            (kind, -1, position, label, share)
+            for kind, shares in of_positions.items()
+            if kind == "token" or bool(shares.any())
+            for position, (label, share) in enumerate(zip(self.labels, shares.tolist(), strict=True))
+        ]
+        biases = zip(self.bias_layers, self.biases.items(), strict=True)
+        rows += [("bias", layer, -1, name, share) for layer, (name, share) in biases]
+        rows += [("edit", self.edit_layers[name], -1, name, share) for name, share in self.edits.items()]
+        return rows + ([("nonlinear", self.n_layers, -1, self.target, self.nonlinear)] if self.nonlinear else [])
+
+    def __repr__(self) -> str:
+        largest = sorted(range(len(self.labels)), key=lambda pos: -abs(float(self.tokens[pos])))[:5]
+        named = "  ".join(f"{visible(self.labels[pos])!r} {float(self.tokens[pos]):+.3g}" for pos in largest)
+        rest = {
+            "positions": float(self.positions.sum()),
+            "token types": float(self.token_types.sum()),
+            "biases": float(self.bias_shares.sum()),
+            "edits": sum(self.edits.values()),
+            "nonlinear": self.nonlinear,
+        }
+        others = "".join(f" · {name} {share:+.3g}" for name, share in rest.items() if share)
+        return "\n".join(
+            [
+                f"Attribution: {self.target} = {self.value:.4g} of {self.model}, rules={self.rules!r}",
+                f"  text       {shortened(self.labels)}",
+                f"  sums       tokens {float(self.tokens.sum()):+.3g}{others}",
+                f"  largest    {named}",
+                f"  {self.certificate or 'no certificate: a difference or a mean'}",
+            ]
+        )
+
+
+def _combined(results: list[Attribution], factors: tuple[float, ...], between: str, verb: str) -> Attribution:
+    first = results[0]
+    for other in results[1:]:
+        for name, mine, theirs in (
+            ("numbers of tokens", len(first.labels), len(other.labels)),
+            ("rules", first.rules, other.rules),
+            ("layers", first.n_layers, other.n_layers),
+            ("parts", set(first.parts), set(other.parts)),
+            ("biases", first.bias_names, other.bias_names),
+            ("edits", set(first.edits), set(other.edits)),
+        ):
+            if mine != theirs:
+                raise InputError(f"cannot {verb} attributions with different {name}: {mine} against {theirs}.")
+
+    def weighed(numbers: Iterable[Tensor]) -> Tensor:
+        return torch.stack([factor * number for factor, number in zip(factors, numbers, strict=True)]).sum(dim=0)
+
+    changed: dict[str, Any] = {name: weighed(getattr(result, name) for result in results) for name in _TENSORS}
+    return dataclasses.replace(
+        first,
+        labels=tuple(joined(names, between) for names in zip(*(result.labels for result in results), strict=True)),
+        target=joined([result.target for result in results], between),
+        model=joined([result.model for result in results], between),
+        value=sum(f * result.value for f, result in zip(factors, results, strict=True)),
+        first_order=sum(f * result.first_order for f, result in zip(factors, results, strict=True)),
+        edits={n: sum(f * r.edits[n] for f, r in zip(factors, results, strict=True)) for n in first.edits},
+        parts={name: weighed(result.parts[name] for result in results) for name in first.parts},
+        certificate=None,
+        **changed,
+    )

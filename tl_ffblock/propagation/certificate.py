@@ -1,0 +1,71 @@
+"""How well an attribution is what it says: numbers that are measured in every run, and refused where they are too large."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.errors import CompletenessError
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Four measured errors, each 0 up to rounding, and the share of the target that was handed out."""
+
+    logits: float
+    """Largest difference of the logits with local rules from those without, on a clean run of the model: 0."""
+    forms: float
+    """Largest `|L - y| / |y|` of a local linear form L and the model's own tensor y, over sites and positions."""
+    worst_form: str
+    """The site of that error."""
+    boundaries: Float[Tensor, " layer"]
+    """Of the embeddings and of the residual stream at each layer's input and at the end: what misses the target when what
+    flows there and all that enters later is summed, over the sum of sizes. Zero where a target reads before it."""
+    edges: float
+    """Largest difference of a head's share from the sum of its edges, over the sum of sizes; 0 where edges were not asked for."""
+    handed_out: float
+    """Sum of all shares over the target's first-order form; 1 for rules that are complete."""
+    complete: bool
+    """Whether the rules are: whether `boundaries` must be 0."""
+    rtol: float
+    """What was accepted."""
+
+    def refuse(self, model: str, rules: str) -> None:
+        """Refuse errors above the tolerance.
+
+        Raises:
+            CompletenessError: naming the error and its place.
+        """
+        if not self.forms <= self.rtol:
+            raise CompletenessError(
+                f"{model}, rules={rules!r}: the local linear form of {self.worst_form} misses the model's own tensor by "
+                f"{self.forms:.1e} of its norm (tolerance {self.rtol:.0e}). No attribution is made. Was the model changed "
+                "inside it, by a hook or otherwise? Half precision may need a higher rtol."
+            )
+        if not self.edges <= self.rtol:
+            raise CompletenessError(
+                f"{model}: edges miss the shares of their heads by {self.edges:.1e} (tolerance {self.rtol:.0e}). Was a pattern "
+                "edited that attention had used already? Leave edges out of `of`."
+            )
+        worst = int(self.boundaries.argmax())
+        error = float(self.boundaries[worst])
+        if self.complete and not error <= self.rtol:
+            where = "the embeddings" if worst == 0 else f"the input of layer {worst - 1}"
+            raise CompletenessError(
+                f"{model}, rules={rules!r}: shares at {where} miss the target by {error:.1e} of their sizes (tolerance "
+                f"{self.rtol:.0e}): something between there and the target is not linear in what flows, such as an edit of "
+                'your hooks. No attribution is made; rules="gradient" reports what it hands out instead.'
+            )
+
+    def __repr__(self) -> str:
+        kind = "complete" if self.complete else "not complete"
+        return (
+            f"Certificate: logits differ by {self.logits:.0e} · local forms {self.forms:.1e} ({self.worst_form or 'none'}) · "
+            f"boundaries {float(self.boundaries.max()):.1e} · handed out {self.handed_out:.4%} ({kind})"
+        )
+
+
+def relative(miss: Tensor, size: Tensor) -> Tensor:
+    """Errors over sizes; 0 where there is neither."""
+    return torch.where(miss == 0, miss, miss / torch.where(size == 0, torch.ones_like(size), size))

@@ -1,0 +1,134 @@
+"""What is attributed: a function of the logits, or a direction in the residual stream, of every sequence of a batch."""
+
+from dataclasses import dataclass
+from typing import SupportsIndex, TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.bridge.runs import Run
+from tl_ffblock.bridge.traced import Traced
+from tl_ffblock.errors import InputError
+from tl_ffblock.layer.positions import layer_number, positions
+from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The residual stream at one position, projected on a vector: `<vector, x_at>`."""
+
+    vector: Float[Tensor, " d_model"]
+    layer: int
+    """The layer whose input is read; the number of layers means the last one's output, as does -1."""
+    at: int = -1
+
+
+Target: TypeAlias = Metric | LogitFunction | Direction
+"""A metric, any differentiable function of logits to one number a run, or a direction in the residual stream."""
+
+
+def direction(vector: Float[Tensor, " d_model"], *, layer: SupportsIndex, at: SupportsIndex = -1) -> Direction:
+    """A target that reads the residual stream: what a head's query, a probe or a sparse autoencoder's latent reads.
+
+    Args:
+        vector: What the residual stream is projected on.
+        layer: The layer whose input is read; -1 is the last layer's output.
+        at: Position to read, negative ones from the end.
+
+    Raises:
+        InputError: if the vector is none, or holds NaN or infinity.
+    """
+    if not isinstance(vector, Tensor) or vector.ndim != 1 or not vector.is_floating_point():
+        raise InputError(f"vector is {vector!r:.80}: expected a tensor of floats [d_model].")
+    if not bool(vector.isfinite().all()):
+        raise InputError("vector holds NaN or infinity.")
+    return Direction(vector.detach(), int(layer), int(at))
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Where the backward pass of a batch begins."""
+
+    name: str
+    """The target in words."""
+    layer: int
+    """The layer at whose input it is read; the number of layers is the last one's output, and so are the logits."""
+    tensor: Tensor
+    """A tensor of the run on which the targets depend, and all else through it."""
+    gradient: Tensor
+    """The targets' derivatives by it."""
+    values: Float[Tensor, " batch"]
+    """The targets."""
+    first_order: Float[Tensor, " batch"]
+    """`<tensor, gradient>`: what there is to share out. A target that is linear in the logits is this."""
+
+
+def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
+    """Evaluate a batch's targets, each on its own sequence without padding.
+
+    Raises:
+        InputError: for a target that cannot be read, has no derivative or is not finite.
+        LayerError: for a direction in a layer that does not exist.
+    """
+    if isinstance(target, Direction):
+        return _of_direction(run, traced, target)
+    return _of_logits(run, traced, as_metric(target).bound_to(run.model))
+
+
+def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
+    logits = traced.logits.detach().requires_grad_()
+    values = []
+    for index, number in enumerate(traced.batch.numbers):
+        real = traced.batch.real(index)
+        own = logits[index] if real is None else logits[index][real.to(logits.device)]
+        with torch.enable_grad():
+            value = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))(own[None])
+        values.append(_checked(value, metric.name).reshape(()))
+    total = torch.stack(values)
+    (gradient,) = torch.autograd.grad(total.sum(), logits)
+    if not bool(gradient.isfinite().all()) or not bool(gradient.flatten(1).any(dim=1).all()):
+        raise InputError(
+            f"target {metric.name}: its derivative by the logits of a prompt is zero or not finite, so there is nothing to "
+            "attribute. Expected a number that changes with the logits, such as ffb.logit(...); a rank or an argmax does not."
+        )
+    first_order = (gradient * logits.detach()).flatten(1).sum(dim=1)
+    return Seeds(metric.name, run.model.n_layers, traced.logits, gradient, total.detach(), first_order)
+
+
+def _checked(value: object, name: str) -> Tensor:
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise InputError(
+            f"target {name} gave {shape} for the logits [1 pos d_vocab] of one prompt; expected one number."
+        )
+    if not value.requires_grad:
+        raise InputError(
+            f"target {name}: its number has no derivative by the logits (a rank, an argmax, or a value taken out with "
+            ".item() or .detach()). Expected a differentiable function of them, such as ffb.logit(...)."
+        )
+    if not bool(value.isfinite()):
+        raise InputError(f"target {name} is {float(value)}: expected a finite number.")
+    return value
+
+
+def _of_direction(run: Run, traced: Traced, target: Direction) -> Seeds:
+    layer = layer_number(
+        target.layer, run.model.n_layers + 1, f"in {run.model.name}, whose last one's output is the last"
+    )
+    stream = traced.tape.kept["residual", layer]
+    if len(target.vector) != stream.shape[-1]:
+        raise InputError(
+            f"the direction has {len(target.vector)} numbers, the residual stream of {run.model.name} {stream.shape[-1]}."
+        )
+    gradient = torch.zeros_like(stream)
+    for index in range(len(stream)):
+        real = traced.batch.real(index)
+        length = stream.shape[1] if real is None else len(real)
+        (position,) = positions(target.at, length, "at")
+        gradient[index, position if real is None else real[position]] = target.vector.to(stream)
+    values = (gradient * stream.detach()).flatten(1).sum(dim=1)
+    name = (
+        f"direction at the input of layer {layer}" if layer < run.model.n_layers else "direction behind the last layer"
+    )
+    return Seeds(name, layer, stream, gradient, values, values)

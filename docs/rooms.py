@@ -8,6 +8,7 @@ ROOMS = {
     "experiments": "experiments/",
     "corpus": "corpus/",
     "interventions": "interventions/",
+    "propagation": "propagation/",
     "heads": "heads/",
     "memories": "memories/",
     "check": "check.py",

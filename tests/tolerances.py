@@ -75,3 +75,13 @@ GRADIENT = dict(rtol=1e-4, atol=1e-6)
 BATCHED_FLOAT32 = 2e-5
 """Maps of sequences that run together against each alone, float32, relative to the row's maximum: the model's own
 forward pass of a batch differs in its last digits, and random-weight layers amplify that."""
+
+CONSERVED_FLOAT64 = {"every other": 1e-10, "bloom": 1e-9, "qwen2_moe": 1e-6, "qwen3_moe": 1e-6}
+"""Shares through all layers against the target, relative to the sum of their sizes; worst seen 3e-15. Exceptions as in
+COMPLETE_FLOAT64."""
+
+CONSERVED_FLOAT32 = 1e-5
+"""The same in float32; worst seen 2e-6."""
+
+FORWARD_IS_BACKWARD = 1e-12
+"""float64 vectors pushed forward through all layers against one backward pass, relative to the largest share."""

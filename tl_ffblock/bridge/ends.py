@@ -21,7 +21,7 @@ from tl_ffblock.bridge.tape import EMBEDDING, Fittings, Kind, Place, Tape
 from tl_ffblock.bridge.weights import working_dtype
 from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
-from tl_ffblock.layer.local_forms import carried, secant
+from tl_ffblock.layer.local_forms import carried, secant, shared
 from tl_ffblock.layer.scopes import PROGRAMS, Normalise
 
 _EMBEDDING_NORMS = ("embed_ln", "embed.ln")
@@ -101,7 +101,7 @@ def _share(model: Model, tape: Tape, y: Float[Tensor, "..."], pre: Float[Tensor,
     wide = pre.to(working_dtype(model))
     activation = _activation_between(model, wide.detach(), y.detach().to(wide.dtype))
     coefficients = activation.coefficients(wide.detach(), None)
-    return tape.carry("mlm_head", y, coefficients.form(wide, None))
+    return tape.carry("mlm_head", y, shared(coefficients, wide, None))
 
 
 def _activation_between(model: Model, pre: Tensor, post: Tensor) -> Activation:

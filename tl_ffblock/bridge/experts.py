@@ -15,7 +15,7 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import branch_output_name, routing_names
 from tl_ffblock.bridge.tape import Fittings, Place, Tape
 from tl_ffblock.bridge.weights import read_experts, working_dtype
-from tl_ffblock.layer.local_forms import added
+from tl_ffblock.layer.local_forms import added, shared
 from tl_ffblock.layer.records import FeedForward
 
 
@@ -71,5 +71,5 @@ def _form_of_expert(expert: FeedForward, x: Float[Tensor, "row d"], dials: _Dial
     else:
         pre, linear = dials.on("b_gate", pre, expert.b_gate), dials.on("b_in", linear, expert.b_in)
     coefficients = expert.activation.coefficients(pre.detach(), None if linear is None else linear.detach())
-    post = coefficients.form(pre, linear)
+    post = shared(coefficients, pre, linear)
     return dials.on("b_out", post @ expert.w_out + expert.b_out, expert.b_out)

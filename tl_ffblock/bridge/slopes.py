@@ -30,7 +30,7 @@ from tl_ffblock.bridge.sites import branch_output_name, has_experts, output_name
 from tl_ffblock.bridge.tape import EMBEDDING, Fittings, Place, Tape
 from tl_ffblock.bridge.taps import edited_names
 from tl_ffblock.bridge.weights import read_activation, read_norm, working_dtype
-from tl_ffblock.layer.local_forms import frozen_norm, scaled
+from tl_ffblock.layer.local_forms import frozen_norm, scaled, shared
 from tl_ffblock.layer.records import Norm
 
 Branch: TypeAlias = Literal["attn", "mlp"]
@@ -187,7 +187,7 @@ def _fit_activation(model: Model, rules: Rules, tape: Tape, fittings: Fittings, 
     def form(y: Tensor) -> Tensor:
         pre, linear = read["pre"].to(wide), read["pre_linear"].to(wide) if gated else None
         coefficients = activation.coefficients(pre.detach(), None if linear is None else linear.detach())
-        onward = tape.carry(f"{mlp}.hook_post", y, coefficients.form(pre, linear))
+        onward = tape.carry(f"{mlp}.hook_post", y, shared(coefficients, pre, linear))
         at_zero = tape.biased(zero, coefficients.baseline.expand(y.shape[-1]))
         return onward if at_zero is None else at_zero(onward)
 

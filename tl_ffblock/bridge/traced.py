@@ -9,7 +9,7 @@ tokens.
 """
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +27,13 @@ from tl_ffblock.bridge.tape import Place, Tape
 from tl_ffblock.bridge.taps import is_listened_to, silence
 from tl_ffblock.bridge.weights import working_dtype
 from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
+
+
+@contextmanager
+def with_gradients() -> Iterator[None]:
+    """Gradients are recorded inside, whatever a caller has switched off."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced
         InputError: if the logits hold NaN or infinity.
         UnsupportedModelError: if the model has no logits.
     """
-    with torch.inference_mode(False), torch.enable_grad():
+    with with_gradients():
         hooks = run.model.hooked.hooks(fwd_hooks=list(run.fwd_hooks)) if run.fwd_hooks else nullcontext()
         with hooks:
             traced = _traced(run.model, batch, rules, keeps)
@@ -129,7 +136,7 @@ def difference_of_logits(model: Model, rules: RuleName) -> float:
     known = model.memory.logit_differences
     if rules not in known:
         batch = Batch(probe_tokens(model.hooked))
-        with torch.inference_mode(False), torch.enable_grad(), silence(model.hook_points.values()):
+        with with_gradients(), silence(model.hook_points.values()):
             logits = _traced(model, batch, RULES[rules], frozenset()).logits
             plain = forward(model, batch, gradients=True)
         known[rules] = float((logits.detach() - plain.detach()).abs().max())

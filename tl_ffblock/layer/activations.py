@@ -156,11 +156,6 @@ class PathCoefficients:
     on_linear: Float[Tensor, "*shape"] | None
     baseline: Float[Tensor, ""]
 
-    def form(self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None) -> Float[Tensor, "*shape"]:
-        """The activation's output as a linear form of the pre-activations."""
-        form = pre * self.on_pre + self.baseline
-        return form if pre_linear is None or self.on_linear is None else form + pre_linear * self.on_linear
-
 
 @dataclass(frozen=True)
 class ClampedGate(Activation):

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.records import Norm
 
 
@@ -38,6 +39,16 @@ def frozen_norm(norm: Norm, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead
     slope = norm.gain / norm.scale(wide.detach())
     centred = wide - wide.mean(dim=-1, keepdim=True) if norm.centred else wide
     return centred * slope + norm.shift
+
+
+def shared(
+    coefficients: PathCoefficients, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
+) -> Float[Tensor, "*shape"]:
+    """An activation's output as the linear form of its pre-activations that Integrated Gradients make of it."""
+    form = pre * coefficients.on_pre + coefficients.baseline
+    if pre_linear is None or coefficients.on_linear is None:
+        return form
+    return form + pre_linear * coefficients.on_linear
 
 
 def secant(value: Float[Tensor, "*shape"], x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.slopes import RULES, RuleName, Rules
-from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, trace
+from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribution import Attribution
@@ -116,7 +116,7 @@ def attribute(
     keeps = frozenset(name for part in parts for name in KEEPS[part])
     results: dict[int, Attribution] = {}
     batches = list(batches_to_trace(run))
-    with Progress(run.model.name, len(batches), "batch") as progress:
+    with Progress(run.model.name, len(batches), "batch") as progress, with_gradients():
         for batch in batches:
             traced = trace(run, batch, chosen, keeps)
             begin = seeds(run, traced, target)

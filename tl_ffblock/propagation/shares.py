@@ -129,5 +129,8 @@ class Shares:
 def _edge_error(result: Attribution) -> float:
     if "edges" not in result.parts:
         return 0.0
-    edges, heads = result.parts["edges"], result.parts["heads"]
+    as_made = [layer for layer in range(result.n_layers) if layer not in result.edit_layers.values()]
+    if not as_made:
+        return 0.0
+    edges, heads = result.parts["edges"][as_made], result.parts["heads"][as_made]
     return float(relative((edges.sum(dim=-1) - heads).abs().max(), edges.abs().sum(dim=-1).max()))

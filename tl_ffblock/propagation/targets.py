@@ -108,7 +108,7 @@ def _checked(value: object, name: str) -> Tensor:
             ".item() or .detach()). Expected a differentiable function of them, such as ffb.logit(...)."
         )
     if not bool(value.isfinite()):
-        raise InputError(f"target {name} is {float(value)}: expected a finite number.")
+        raise InputError(f"target {name} is {float(value.detach())}: expected a finite number.")
     return value
 
 

@@ -1,0 +1,157 @@
+"""Among users' hooks: an edit is part of the run and has a share of its own; nothing is left behind."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests import tiny
+from tests.tolerances import BATCH_FLOAT64, CONSERVED_FLOAT64
+
+Models = Callable[..., Any]
+N = 6
+EXACT = CONSERVED_FLOAT64["every other"]
+
+
+class StopError(Exception):
+    """What a user's hook raises."""
+
+
+@pytest.fixture
+def model() -> Any:
+    """A float64 GPT-2 of this test's own."""
+    return tiny.bridge("gpt2", dtype=torch.float64)
+
+
+@pytest.fixture
+def tokens() -> Tensor:
+    """Token ids [pos]."""
+    return tiny.tokens("gpt2", N)
+
+
+def scale_half(tensor: Tensor, hook: Any) -> Tensor:
+    """A linear edit, which brings nothing of its own."""
+    return tensor * 0.5
+
+
+def add_one(tensor: Tensor, hook: Any) -> Tensor:
+    """A constant edit."""
+    return tensor + 1.0
+
+
+def drop_in_place(tensor: Tensor, hook: Any) -> None:
+    """An edit of the tensor itself."""
+    tensor[..., 0] = 0.25
+
+
+EDITS = [
+    ("hook_resid_pre", add_one),
+    ("attn.hook_v", scale_half),
+    ("attn.hook_z", add_one),
+    ("attn.hook_z", drop_in_place),
+    ("attn.hook_pattern", scale_half),
+    ("attn.hook_q", add_one),
+    ("ln1.hook_in", add_one),
+    ("ln2.hook_out", scale_half),
+    ("mlp.hook_pre", add_one),
+    ("mlp.hook_post", scale_half),
+    ("hook_mlp_out", add_one),
+    ("hook_resid_post", drop_in_place),
+]
+
+
+@pytest.mark.parametrize(("place", "edit"), EDITS)
+def test_edits_are_part_of_the_run(
+    ffb: ModuleType, model: Any, tokens: Tensor, difference: Any, place: str, edit: Callable[..., Any]
+) -> None:
+    """The target is the edited run's; its shares sum up, what the edit brought among them, given or added before."""
+    hooks = [(f"blocks.1.{place}", edit)]
+    expected = float(difference(model.run_with_hooks(tokens[None], fwd_hooks=hooks)).detach())
+    given = ffb.attribute(model, tokens, difference, fwd_hooks=hooks)
+    assert given.value == pytest.approx(expected, rel=1e-12)
+    assert float(given.certificate.boundaries.max()) < EXACT
+    assert abs(given.total() - expected) < 1e-9
+    model.add_hook(*hooks[0])
+    added = ffb.attribute(model, tokens, difference)
+    torch.testing.assert_close(added.tokens, given.tokens, **BATCH_FLOAT64)
+    assert added.edits == pytest.approx(given.edits)
+
+
+def test_a_constant_brings_what_it_writes(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """A vector added behind the last layer has its own product with the direction as share, the tokens what they had."""
+    vector = torch.randn(32, dtype=torch.float64)
+    plain = ffb.attribute(model, tokens, ffb.direction(vector, layer=-1))
+    hooks = [("blocks.2.hook_resid_post", add_one)]
+    steered = ffb.attribute(model, tokens, ffb.direction(vector, layer=-1), fwd_hooks=hooks)
+    (share,) = steered.edits.values()
+    assert share == pytest.approx(float(vector.sum()))
+    torch.testing.assert_close(steered.tokens, plain.tokens, **BATCH_FLOAT64)
+    assert steered.value == pytest.approx(plain.value + share)
+
+
+def test_watching_hooks_change_nothing(ffb: ModuleType, model: Any, tokens: Tensor, difference: Any) -> None:
+    """Hooks that only read, a capture and a cache run give the same result, and no edit is named."""
+    plain = ffb.attribute(model, tokens, difference)
+    seen: list[Tensor] = []
+    hooks = [("blocks.0.hook_resid_pre", lambda tensor, hook: seen.append(tensor))]
+    watched = ffb.attribute(model, tokens, difference, fwd_hooks=hooks)
+    assert seen
+    assert watched.edits == {}
+    torch.testing.assert_close(watched.tokens, plain.tokens, rtol=0, atol=0)
+    with ffb.capture(model) as records:
+        captured = ffb.attribute(model, tokens, difference)
+    assert len(records) == model.cfg.n_layers
+    torch.testing.assert_close(captured.edges, plain.edges, **BATCH_FLOAT64)
+
+
+@pytest.mark.parametrize("rules", ["path", "patching", "gradient"])
+@pytest.mark.parametrize("family", ["gpt2", "bert"])
+def test_nothing_is_left(
+    ffb: ModuleType, model_of: Models, difference: Any, callbacks: Callable[[nn.Module], dict[str, int]],
+    family: str, rules: str,
+) -> None:  # fmt: skip
+    """No callback, no gradient, and parameters require gradients as they did."""
+    model = model_of(family)
+    model(tiny.tokens(family, N)[None])  # TransformerLens adds callbacks of its own in a first run
+    before, required = callbacks(model), [p.requires_grad for p in model.parameters()]
+    modules = {name: len(m._forward_hooks) + len(m._forward_pre_hooks) for name, m in model.named_modules()}
+    ffb.attribute(model, tiny.tokens(family, N), difference, rules=rules)
+    assert callbacks(model) == before
+    assert {name: len(m._forward_hooks) + len(m._forward_pre_hooks) for name, m in model.named_modules()} == modules
+    assert [p.requires_grad for p in model.parameters()] == required
+    assert all(p.grad is None for p in model.parameters())
+
+
+def _fail(*_: Any, **__: Any) -> None:
+    raise StopError
+
+
+def test_nothing_is_left_after_errors(
+    ffb: ModuleType, model: Any, tokens: Tensor, difference: Any, callbacks: Callable[[nn.Module], dict[str, int]]
+) -> None:
+    """A user's hook, a target and a certificate that raise leave the model as it was, and the next call works."""
+    before = callbacks(model)
+    with pytest.raises(StopError):
+        ffb.attribute(model, tokens, difference, fwd_hooks=[("blocks.1.attn.hook_z", _fail)])
+    with pytest.raises(StopError):
+        ffb.attribute(model, tokens, _fail)
+    with pytest.raises(ffb.errors.CompletenessError, match="misses the model's own tensor"):
+        ffb.attribute(model, tokens, difference, rtol=1e-30)
+    assert callbacks(model) == before
+    assert ffb.attribute(model, tokens, difference).certificate.logits == 0
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_parameters_that_are_frozen_change_nothing(
+    ffb: ModuleType, model: Any, tokens: Tensor, difference: Any, frozen: bool
+) -> None:
+    """Under no_grad and inference_mode, with parameters that require gradients or none."""
+    expected = ffb.attribute(model, tokens, difference)
+    model.requires_grad_(not frozen)
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            result = ffb.attribute(model, tokens, difference)
+        torch.testing.assert_close(result.tokens, expected.tokens, rtol=0, atol=0)

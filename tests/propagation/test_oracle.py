@@ -1,0 +1,195 @@
+"""Forward vectors through all layers, written anew, against the backward pass; the gradient against autograd."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests import tiny
+from tests.tolerances import FORWARD_IS_BACKWARD
+
+Models = Callable[..., Any]
+N = 5
+NODES, WEIGHTS = (torch.tensor(numbers) for numbers in np.polynomial.legendre.leggauss(80))
+
+
+def path_mean(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
+    """The mean of a function on the way from 0."""
+    return sum(w / 2 * function((n + 1) / 2 * at) for n, w in zip(NODES, WEIGHTS, strict=True))
+
+
+def path_derivative(function: Callable[[Tensor], Tensor], at: Tensor, factor: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Integrated Gradients' coefficients of `g(a)`, or of `g(a) u`, by nodes: on a, and on u."""
+
+    def slope(x: Tensor) -> Tensor:
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(function(x).sum(), x)[0]
+
+    if factor is None:
+        return path_mean(slope, at), torch.zeros_like(at)
+    steps = [((n + 1) / 2, w / 2) for n, w in zip(NODES, WEIGHTS, strict=True)]
+    return sum(w * t * slope(t * at) for t, w in steps) * factor, path_mean(function, at)
+
+
+class Vectors:
+    """Every source's vector at every position, [source pos d]; the last source is all biases."""
+
+    def __init__(self, record: Any, entering: Tensor) -> None:
+        self.record = record
+        self.at = {"resid_pre": entering}
+
+    def walk(self) -> dict[str, Tensor]:
+        """The layer's steps in the model's order, each written as what it does to a sum of vectors."""
+        from tl_ffblock.layer.scopes import PROGRAMS
+
+        for step in PROGRAMS[self.record.block.order]:
+            work = getattr(self, type(step.operation).__name__.lower())
+            self.at[step.scope] = work(step.operation)
+        return self.at
+
+    def whole(self, name: str) -> Tensor:
+        """The model's own tensor."""
+        return self.record.resid_pre if name == "resid_pre" else self.record.whole[name]
+
+    def constant(self, vectors: Tensor, bias: Tensor) -> Tensor:
+        """The bias joins the last source."""
+        vectors = vectors.clone()
+        vectors[-1] += bias
+        return vectors
+
+    def attend(self, operation: Any) -> Tensor:
+        weights, pattern = self.record.block.attention, self.record.pattern
+        shared = weights.w_o.shape[0] // weights.w_v.shape[0]
+        w_v, b_v = (tensor.repeat_interleave(shared, 0) for tensor in (weights.w_v, weights.b_v))
+        out = torch.zeros_like(self.at["resid_pre"])
+        for head in range(len(w_v)):
+            values = self.constant(self.at[operation.of] @ w_v[head], b_v[head])
+            out += pattern[head] @ values @ weights.w_o[head]
+        return self.constant(out, weights.b_o)
+
+    def add(self, operation: Any) -> Tensor:
+        return self.at[operation.left] + self.at[operation.right]
+
+    def normalise(self, operation: Any) -> Tensor:
+        norm, vectors, whole = self.record.block.norm(operation.norm), self.at[operation.of], self.whole(operation.of)
+        if norm.centred:
+            vectors, whole = (x - x.mean(-1, keepdim=True) for x in (vectors, whole))
+        scale = (whole.square().mean(-1, keepdim=True) + norm.eps).sqrt()
+        return self.constant(vectors / scale * norm.gain, norm.shift)
+
+    def feed(self, operation: Any) -> Tensor:
+        ff, vectors = self.record.block.feed_forward, self.at[operation.of]
+        gated = ff.w_gate is not None
+        pre = self.constant(vectors @ (ff.w_gate if gated else ff.w_in), ff.b_gate if gated else ff.b_in)
+        linear = self.constant(vectors @ ff.w_in, ff.b_in) if gated else None
+        on_pre, on_linear = path_derivative(ff.activation, pre.sum(0), None if linear is None else linear.sum(0))
+        post = pre * on_pre + (0 if linear is None else linear * on_linear)
+        post = self.constant(post, post.new_zeros(()) if gated else ff.activation(torch.zeros_like(on_pre)))
+        return self.constant(post @ ff.w_out, ff.b_out)
+
+
+def forward_vectors(ffb: ModuleType, model: Any, tokens: Tensor) -> tuple[Tensor, Any]:
+    """Vectors of the last layer's output by source (each position of the first layer's input, then biases)."""
+    with torch.no_grad(), ffb.capture(model) as records:
+        model(tokens[None])
+    vectors: Tensor | None = None
+    for layer in records:
+        record = records[layer].sequence(0)
+        if vectors is None:
+            x = record.resid_pre
+            vectors = torch.zeros(len(x) + 1, *x.shape, dtype=x.dtype)
+            vectors[range(len(x)), range(len(x))] = x
+        at = Vectors(record, vectors).walk()
+        last = [step for step in at if step not in ("AtbLnFfResLn",) and not step.startswith("InputLn")][-1]
+        vectors = at["AtbFfRes" if record.block.order == "norm_after" else last]
+    assert vectors is not None
+    return vectors, at
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "gpt_neox", "olmo2", "falcon"])
+def test_forward_vectors_are_the_backward_pass(ffb: ModuleType, model_of_any: Models, family: str) -> None:
+    """What each position of the first layer's input brings to a direction behind the last layer, and all biases together."""
+    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
+    vectors, _ = forward_vectors(ffb, model, tokens)
+    direction = torch.randn(vectors.shape[-1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    result = ffb.attribute(model, tokens, ffb.direction(direction, layer=-1, at=-2))
+    shares = vectors[:, -2] @ direction
+    size = float(shares.abs().max())
+    assert (result.residual[0] - shares[:-1]).abs().max() <= FORWARD_IS_BACKWARD * size
+    inside = [share for layer, share in zip(result.bias_layers, result.bias_shares.sum(1), strict=True) if layer >= 0]
+    assert abs(float(sum(inside)) - float(shares[-1])) <= FORWARD_IS_BACKWARD * size
+    assert result.residual[-1, -2] == pytest.approx(result.value)
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gpt_neox"])
+def test_forward_vectors_reach_the_logits(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
+    """Through the final norm and the unembedding."""
+    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
+    _, at = forward_vectors(ffb, model, tokens)
+    w_u = model.unembed.W_U.detach()
+    shares = at["AtbLnFfResLn"][:, -1] @ (w_u[:, 7] - w_u[:, 11])
+    result = ffb.attribute(model, tokens, difference)
+    assert (result.residual[0] - shares[:-1]).abs().max() <= FORWARD_IS_BACKWARD * float(shares.abs().max())
+
+
+@pytest.mark.usefixtures("float64_throughout")
+def test_the_last_layers_heads_and_neurons_are_direct_logit_attribution(
+    ffb: ModuleType, model_of_any: Models, difference: Any
+) -> None:
+    """In a parallel block both write into the stream that the final norm reads: `(out - mean) gain / scale W_U`."""
+    model, tokens = model_of_any("gpt_neox", dtype=torch.float64), tiny.tokens("gpt_neox", N)
+    result = ffb.attribute(model, tokens, difference)
+    with torch.no_grad(), ffb.capture(model, layers=-1) as records:
+        model(tokens[None])
+    (record,) = (records[layer].sequence(0) for layer in records)
+    norm, w_u = record.block.out_norm, model.unembed.W_U.detach()
+    stream = record.whole["AtbLnFfRes"][-1]
+    scale = ((stream - stream.mean()).square().mean() + norm.eps).sqrt()
+
+    def direct(written: Tensor) -> Tensor:
+        return (written - written.mean(-1, keepdim=True)) * norm.gain / scale @ (w_u[:, 7] - w_u[:, 11])
+
+    z = torch.einsum("hqk,khe->qhe", record.pattern, record.head_values)
+    heads = torch.einsum("he,hed->hd", z[-1], record.block.attention.w_o)
+    torch.testing.assert_close(result.heads[-1, :, -1], direct(heads), rtol=1e-10, atol=1e-12)
+    neurons = record.post[-1][:, None] * record.block.feed_forward.w_out
+    torch.testing.assert_close(result.neurons(-1)[-1], direct(neurons), rtol=1e-10, atol=1e-12)
+    assert not result.neurons(-1)[:-1].any()
+    written = torch.einsum("hk,khe,hed->hkd", record.pattern[:, -1], record.head_values, record.block.attention.w_o)
+    torch.testing.assert_close(result.edges[-1, :, -1], direct(written), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "bert", "mixtral"])
+def test_gradient_is_autograds(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
+    """Gradient x input of the residual stream and of neurons, by autograd through the model as it is."""
+    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
+    result = ffb.attribute(model, tokens, difference, rules="gradient")
+    with ffb.capture(model) as records:
+        logits = model(tokens[None])
+    target = difference(logits).sum()
+    sites = [records[layer].resid_pre for layer in records]
+    for row, (site, gradient) in enumerate(
+        zip(sites, torch.autograd.grad(target, sites, retain_graph=True), strict=True)
+    ):
+        torch.testing.assert_close(result.residual[row], (site * gradient).sum(-1)[0].detach(), rtol=1e-10, atol=1e-12)
+    if family != "mixtral":
+        (gradient,) = torch.autograd.grad(target, records[0].post)
+        expected = (records[0].post * gradient).reshape(N, -1).detach()
+        torch.testing.assert_close(result.neurons(0), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_patching_differs_from_path_by_queries_and_keys_alone(
+    ffb: ModuleType, model_of_any: Models, difference: Any
+) -> None:
+    """Where a position reads only itself there is no pattern to change: on one token the two are the same."""
+    model = model_of_any("gpt2", dtype=torch.float64)
+    path, patching = (ffb.attribute(model, [9], difference, rules=rules) for rules in ("path", "patching"))
+    torch.testing.assert_close(path.residual, patching.residual, rtol=1e-10, atol=1e-12)
+    longer = [ffb.attribute(model, tiny.tokens("gpt2", N), difference, rules=rules) for rules in ("path", "patching")]
+    assert (longer[0].tokens - longer[1].tokens).abs().max() > 1e-3

@@ -1,0 +1,199 @@
+"""What can be attributed, and a clear error for everything else."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests import tiny
+from tests.propagation.conftest import prompts
+
+Models = Callable[..., Any]
+N = 6
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    """A float64 GPT-2."""
+    return tiny.bridge("gpt2", dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Tensor:
+    """Token ids [pos]."""
+    return tiny.tokens("gpt2", N)
+
+
+def test_a_difference_is_the_difference(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """Shares are linear in the target."""
+    one, two, both = (ffb.attribute(model, tokens, t) for t in (ffb.logit(7), ffb.logit(11), ffb.logit(7, minus=11)))
+    torch.testing.assert_close(both.tokens, (one - two).tokens, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(both.edges, one.edges - two.edges, rtol=1e-9, atol=1e-11)
+    assert (one - two).certificate is None
+
+
+def test_a_log_probability_is_shared_out_to_first_order(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """`log p_t = (logit_t - sum_v p_v logit_v) - H(p)`: what is not linear is minus the entropy."""
+
+    def log_probability(logits: Tensor) -> Tensor:
+        return logits[:, -1].log_softmax(-1)[:, 7]
+
+    result = ffb.attribute(model, tokens, log_probability)
+    with torch.no_grad():
+        logs = model(tokens[None])[0, -1].log_softmax(-1)
+    assert result.nonlinear == pytest.approx(float((logs.exp() * logs).sum()))
+    assert result.total() == pytest.approx(result.first_order)
+    assert result.to_dataframe()["share"].sum() == pytest.approx(result.value)
+
+
+def test_each_prompt_has_its_own_answer(ffb: ModuleType, model: Any) -> None:
+    """A list with one entry a prompt, whatever runs together."""
+    both = prompts("gpt2")
+    results = ffb.attribute(model, both, ffb.logit([7, 9], minus=[11, 12]))
+    alone = [ffb.attribute(model, row, ffb.logit(a, minus=b)) for row, a, b in zip(both, (7, 9), (11, 12), strict=True)]
+    for result, expected in zip(results, alone, strict=True):
+        torch.testing.assert_close(result.tokens, expected.tokens, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("layer", [0, 1, 3, -1])
+def test_a_direction_is_read_at_a_layers_input(ffb: ModuleType, model: Any, tokens: Tensor, layer: int) -> None:
+    """Nothing behind it has a share; at layer 0 only the token and the position that stand there have one."""
+    vector = torch.randn(32, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    result = ffb.attribute(model, tokens, ffb.direction(vector, layer=layer, at=2))
+    _, cache = model.run_with_cache(tokens[None])
+    name = f"blocks.{layer}.hook_resid_pre" if layer in (0, 1) else "blocks.2.hook_resid_post"
+    assert result.value == pytest.approx(float(cache[name][0, 2] @ vector))
+    assert result.total() == pytest.approx(result.value)
+    number = layer % 4
+    assert not result.residual[number + 1 :].any()
+    assert not result.heads[number:].any()
+    if layer == 0:
+        assert result.tokens.nonzero().tolist() == [[2]]
+
+
+def test_a_direction_in_a_padded_batch(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """Positions are those of the sequence without padding."""
+    vector = torch.ones(32, dtype=torch.float64)
+    alone = ffb.attribute(model, tokens[:4], ffb.direction(vector, layer=1))
+    mask = torch.tensor([[1] * 4 + [0] * 2, [1] * 6])
+    batch = torch.stack([tokens, tokens])
+    padded, _ = ffb.attribute(model, batch, ffb.direction(vector, layer=1), attention_mask=mask)
+    assert padded.value == pytest.approx(alone.value)
+    torch.testing.assert_close(padded.tokens, alone.tokens)
+
+
+def test_words_are_looked_up(ffb: ModuleType, tmp_path: Any) -> None:
+    """Text targets are tokens of the model; one that is several pieces, or unknown, says so."""
+    from transformer_lens.model_bridge import TransformerBridge
+
+    model = TransformerBridge.boot_transformers(
+        str(tiny.save_local("gpt2", tmp_path, ["she likes him", "he likes her"]))
+    )
+    result = ffb.attribute(model, "she likes", ffb.logit("him", minus="her"))
+    logits = model("she likes").detach()[0, -1]
+    him, her = (model.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("him", "her"))
+    assert result.value == pytest.approx(float(logits[him] - logits[her]), rel=1e-5)
+    assert result.labels[-1].strip() == "likes"
+    with pytest.raises(ffb.errors.InputError, match="is 2 tokens: 'him', 'her'"):
+        ffb.attribute(model, "she likes", ffb.logit("him her"))
+
+
+BAD: dict[str, tuple[Callable[[ModuleType], Any], str]] = {
+    "position": (lambda ffb: ffb.logit(7, at=N), "at=6: expected positions from -6 to 5"),
+    "token": (lambda ffb: ffb.logit(tiny.VOCAB), f"reads token {tiny.VOCAB}"),
+    "word without tokenizer": (lambda ffb: ffb.logit("Mary"), "no tokenizer to read 'Mary'"),
+    "rank": (lambda ffb: ffb.metrics.rank(7), "has no derivative"),
+    "no dependence": (lambda ffb: lambda logits: (logits * 0).sum(), "is zero or not finite"),
+    "detached": (lambda ffb: lambda logits: logits.detach()[:, -1, 0], "has no derivative"),
+    "several numbers": (lambda ffb: lambda logits: logits[0, -1], "gave a tensor of shape"),
+    "NaN": (lambda ffb: lambda logits: logits[:, -1, 0] * float("nan"), "is nan: expected a finite number"),
+    "no function": (lambda ffb: "Mary", "expected a function of logits"),
+    "layer": (lambda ffb: ffb.direction(torch.ones(32), layer=4), "no layer 4"),
+    "width": (lambda ffb: ffb.direction(torch.ones(31), layer=1), "31 numbers"),
+    "position of a direction": (lambda ffb: ffb.direction(torch.ones(32), layer=1, at=N), "at=6"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_target_is_refused(ffb: ModuleType, model: Any, tokens: Tensor, case: str) -> None:
+    """In a sentence that says what was expected."""
+    make, message = BAD[case]
+    with pytest.raises(ffb.FFBlockError, match=message):
+        ffb.attribute(model, tokens, make(ffb))
+
+
+@pytest.mark.wrong_types
+def test_bad_arguments_are_refused(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """Rules, parts and directions by a wrong name."""
+    with pytest.raises(ffb.errors.InputError, match='expected "path", "patching" or "gradient"'):
+        ffb.attribute(model, tokens, ffb.logit(7), rules="attnlrp")
+    with pytest.raises(ffb.errors.InputError, match="expected some of 'heads', 'edges', 'neurons'"):
+        ffb.attribute(model, tokens, ffb.logit(7), of="mlps")
+    with pytest.raises(ffb.errors.InputError, match="expected a tensor of floats"):
+        ffb.direction([1.0], layer=0)
+    with pytest.raises(ffb.errors.InputError, match="NaN"):
+        ffb.direction(torch.tensor([float("nan")]), layer=0)
+
+
+def test_what_was_not_asked_for_is_not_there(ffb: ModuleType, model_of: Models) -> None:
+    """And says how to ask; experts have no neurons of their own."""
+    model, tokens = model_of("mixtral"), tiny.tokens("mixtral", N)
+    result = ffb.attribute(model, tokens, ffb.logit(7), of="heads")
+    with pytest.raises(ffb.errors.ScopeKeyError, match="of=\\('edges', \\.\\.\\.\\)"):
+        _ = result.edges
+    everything = ffb.attribute(model, tokens, ffb.logit(7))
+    with pytest.raises(ffb.errors.ScopeKeyError, match="mixture of experts"):
+        everything.neurons(0)
+
+
+def test_nan_and_training_mode_are_refused(ffb: ModuleType, tokens: Tensor) -> None:
+    """A model that computes NaN, and one that drops activations at random."""
+    model = tiny.bridge("gpt2")
+    ffb.attribute(model, tokens, ffb.logit(7))
+    model.train()
+    with pytest.raises(ffb.errors.InputError, match="training mode"):
+        ffb.attribute(model, tokens, ffb.logit(7))
+    model.eval()
+    model.blocks[1].mlp.original_component.c_fc.bias.data[3] = float("nan")
+    with pytest.raises(ffb.errors.InputError, match="NaN"):
+        ffb.attribute(model, tokens, ffb.logit(7))
+
+
+def test_bfloat16_says_its_error(ffb: ModuleType) -> None:
+    """The certificate of a bfloat16 model is what bfloat16 can do, and a tolerance below it refuses."""
+    model, tokens = tiny.bridge("gpt2", dtype=torch.bfloat16), tiny.tokens("gpt2", N)
+    result = ffb.attribute(model, tokens, ffb.logit(7))
+    assert 1e-4 < result.certificate.forms < 5e-2
+    assert result.certificate.logits == 0
+    with pytest.raises(ffb.errors.CompletenessError):
+        ffb.attribute(model, tokens, ffb.logit(7), rtol=1e-4)
+
+
+def test_results_are_saved_whole(ffb: ModuleType, model: Any, tokens: Tensor, tmp_path: Any) -> None:
+    """Every label and number comes back; another file is refused."""
+    result = ffb.attribute(model, tokens, ffb.logit(7, minus=11))
+    loaded = ffb.Attribution.load(result.save(tmp_path / "x.safetensors"))
+    assert repr(loaded) == repr(result)
+    assert loaded.biases == result.biases
+    for name in ("tokens", "residual", "heads", "edges"):
+        assert torch.equal(getattr(loaded, name), getattr(result, name))
+    assert torch.equal(loaded.neurons(1), result.neurons(1))
+    assert torch.equal(loaded.certificate.boundaries, result.certificate.boundaries)
+    ffb.contribution_maps(model, tokens).save(tmp_path / "maps")
+    with pytest.raises(ffb.errors.MapFileError, match="holds no attribution"):
+        ffb.Attribution.load(tmp_path / "maps")
+
+
+def test_means_are_of_alike_results(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """The mean of two is half of each; others than alike are refused."""
+    one, two = ffb.attribute(model, prompts("gpt2", N), ffb.logit(7))
+    mean = ffb.Attribution.mean([one, two])
+    torch.testing.assert_close(mean.tokens, (one.tokens + two.tokens) / 2)
+    assert mean.value == pytest.approx((one.value + two.value) / 2)
+    with pytest.raises(ffb.errors.InputError, match="different numbers of tokens"):
+        _ = one - ffb.attribute(model, tokens[:3], ffb.logit(7))
+    with pytest.raises(ffb.errors.InputError, match="different rules"):
+        _ = one - ffb.attribute(model, tokens, ffb.logit(7), rules="gradient")

@@ -1,9 +1,11 @@
-"""What a model is, in numbers: its sizes, the longest input it reads, a digest of its weights."""
+"""What a model is, in numbers: its sizes, the longest input it reads, its embeddings, a digest of its weights."""
 
 import hashlib
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 
@@ -42,6 +44,11 @@ def has_trained_head(model: Model) -> bool:
     """
     config = getattr(getattr(model.hooked, "original_model", None), "config", None)
     return not getattr(config, UNTRAINED_HEAD, False)
+
+
+def token_vectors(model: Model, ids: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:
+    """Read the rows of the embedding matrix: what a token is before its position and all layers."""
+    return model.hooked.W_E.detach()[ids.to(model.hooked.W_E.device)].float().cpu()
 
 
 def weights_digest(model: Model, *, head: bool = False) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 
@@ -68,6 +68,10 @@ class HookedModel(Protocol):
     @property
     def to_tokens(self) -> Callable[..., Any]:
         """A text's token ids."""
+
+    @property
+    def W_E(self) -> Tensor:  # noqa: N802 - TransformerLens's name
+        """Its embedding matrix, [d_vocab d_model]."""
 
     @property
     def training(self) -> bool:

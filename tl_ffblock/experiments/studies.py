@@ -46,6 +46,7 @@ STUDIES = {
     "attribution-methods": StudyEntry(f"{_KOBAYASHI}.attribution", "AttributionMethods", "AttributionOptions"),
     "cost": StudyEntry(f"{_KOBAYASHI}.cost", "Cost", "CostOptions"),
     "heads": StudyEntry(f"{_CLARK}.heads", "Heads", "HeadsOptions"),
+    "probes": StudyEntry(f"{_CLARK}.probes", "Probes", "ProbesOptions"),
 }
 
 

@@ -16,12 +16,14 @@ statistics.py     where rows point: shares by target and by kind of query, behav
 divergences.py    how far heads are from one another: Jensen-Shannon, a plane, clusters
 words.py          pieces of words become words
 relations.py      maps as parsers: which relations of a treebank they find
+probes.py         how much of a parse is in all maps together
 comparison.py     shares with intervals over documents, candidates chosen on other documents
 """
 
 from tl_ffblock.heads.comparison import Share, chosen_elsewhere, folds_of, share_of_hits
 from tl_ffblock.heads.distributions import distributions, entropy, evenness
 from tl_ffblock.heads.divergences import clusters, divergence_sums, divergences, plane
+from tl_ffblock.heads.probes import Attachments, ProbeKind, ProbeSentence, Training, attached_at, attachments
 from tl_ffblock.heads.relations import Arcs, Direction, RelationHits, hits, reachable_arcs, relation_hits
 from tl_ffblock.heads.statistics import (
     THRESHOLDS,
@@ -38,9 +40,15 @@ from tl_ffblock.heads.words import word_maps
 __all__ = [
     "THRESHOLDS",
     "Arcs",
+    "Attachments",
     "Direction",
+    "ProbeKind",
+    "ProbeSentence",
     "RelationHits",
     "Share",
+    "Training",
+    "attached_at",
+    "attachments",
     "behaviours",
     "by_query_kind",
     "chosen_elsewhere",

@@ -28,6 +28,11 @@ class Share:
         low, high = np.percentile(self.draws, PERCENTILES)
         return float(low), float(high)
 
+    def columns(self, name: str) -> dict[str, float]:
+        """The value and its interval as columns of a table: `name`, `name_low`, `name_high`."""
+        low, high = self.interval()
+        return {name: self.value, f"{name}_low": low, f"{name}_high": high}
+
     def minus(self, other: "Share") -> "Share":
         """The difference, draw by draw: both have to be drawn from the same documents."""
         return Share(self.value - other.value, self.draws - other.draws)

@@ -39,6 +39,7 @@ from tl_ffblock.experiments.clark.compared import (
     compared_maps,
     compared_scopes,
     n_heads_of,
+    refuse_silent_masks,
 )
 from tl_ffblock.heads import RelationHits, divergence_sums
 from tl_ffblock.heads.relations import ALL
@@ -163,19 +164,6 @@ class Heads(Study):
     def _channels(self, n_channels: int) -> tuple[Channel, ...]:
         n_heads = n_heads_of(self.facts, n_channels, by_head=self.by_head)
         return channels_of(self.facts, n_heads, by_head=self.by_head)
-
-
-def refuse_silent_masks(config: Config, facts: ModelFacts) -> None:
-    """Have masks said aloud: a masked language model reads 12 % of them unless told otherwise, and these papers none.
-
-    Raises:
-        InputError: if the config leaves `mask_fraction` open and the model is not causal.
-    """
-    if config.mask_fraction is None and not facts.causal:
-        raise InputError(
-            "mask_fraction is open, and a masked language model would read 12 % mask tokens, which Clark et al. do not. Set "
-            "mask_fraction=0 (--mask-fraction 0), or the share that is meant."
-        )
 
 
 def _pairs(

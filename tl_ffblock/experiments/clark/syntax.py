@@ -13,7 +13,8 @@ from tl_ffblock.corpus.study import Arrays
 from tl_ffblock.corpus.texts.tokenised import TokenisedText
 from tl_ffblock.experiments.clark.compared import ATTENTION, Channel, of_kind
 from tl_ffblock.heads import Arcs, RelationHits, Share, chosen_elsewhere, relation_hits, share_of_hits, word_maps
-from tl_ffblock.heads.relations import DIRECTIONS, OFFSETS, Direction
+from tl_ffblock.heads.probes import ROOT, UNKNOWN
+from tl_ffblock.heads.relations import DIRECTIONS, OFFSETS, PUNCTUATION, Direction
 from tl_ffblock.results.ranks import shares
 from tl_ffblock.results.token_maps import TokenMaps
 
@@ -29,6 +30,20 @@ def arcs_of(tokenised: TokenisedText) -> Arcs:
         for arc in tokenised.source.relations
         if arc.dependent in rows and arc.head in rows
     )
+
+
+def heads_of(tokenised: TokenisedText) -> tuple[Int[np.ndarray, " word"], Bool[np.ndarray, " word"]]:
+    """The head of every word that has a token, as probes take it, and which words are not punctuation.
+
+    Of a word with two heads, as "wasn't" may have, the first in the data counts.
+    """
+    rows = {word: row for row, word in enumerate(dict.fromkeys(tokenised.word[tokenised.word >= 0].tolist()))}
+    head, counted = np.full(len(rows), UNKNOWN), np.ones(len(rows), dtype=bool)
+    for arc in tokenised.source.relations:
+        if arc.dependent in rows and head[rows[arc.dependent]] == UNKNOWN and (arc.head in rows or arc.head < 0):
+            head[rows[arc.dependent]] = ROOT if arc.head < 0 else rows[arc.head]
+            counted[rows[arc.dependent]] = arc.name != PUNCTUATION
+    return head, counted
 
 
 def maps_of_words(maps: TokenMaps, tokenised: TokenisedText) -> TokenMaps:
@@ -119,10 +134,10 @@ def best_table(hits: RelationHits, channels: Sequence[Channel], least: int, seed
         question = {"relation": relation, "read": direction, "arcs": int(arcs.sum())}
         for kind, share in best.items():
             top = _top(found[..., of_kind(channels, kind)], channels, kind)
-            differences = _with_interval("minus_attention", share.minus(best[ATTENTION]))
-            differences |= _with_interval("minus_offset", share.minus(offset))
-            rows.append(question | {"map": kind} | _with_interval("accuracy", share) | differences | top)
-        rows.append(question | {"map": "offset"} | _with_interval("accuracy", offset))
+            differences = share.minus(best[ATTENTION]).columns("minus_attention")
+            differences |= share.minus(offset).columns("minus_offset")
+            rows.append(question | {"map": kind} | share.columns("accuracy") | differences | top)
+        rows.append(question | {"map": "offset"} | offset.columns("accuracy"))
     return pd.DataFrame(rows)
 
 
@@ -146,11 +161,6 @@ def _top(found: Bool[np.ndarray, "arc layer channel"], channels: Sequence[Channe
     layer, place = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
     name = channels[of_kind(channels, kind)[place]].name
     return {"top_layer": int(layer), "top_channel": name, "top_accuracy": float(accuracy[layer, place])}
-
-
-def _with_interval(name: str, share: Share) -> dict[str, float]:
-    low, high = share.interval()
-    return {name: share.value, f"{name}_low": low, f"{name}_high": high}
 
 
 def _kinds(channels: Sequence[Channel]) -> tuple[str, ...]:

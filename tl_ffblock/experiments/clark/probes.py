@@ -1,0 +1,238 @@
+"""Probes: how much of a parse is in all heads, or all maps, together (section 5).
+
+- `attachment`: unlabelled attachment of words that are no punctuation, cross-validated over documents (5 folds), with
+  95 % intervals (bootstrap over documents) and the difference to attention by the same probe, on the same draws.
+
+Of every word a probe picks the head among all other words and the root. `probe` is "maps", one weight a map and
+direction; "maps and words", weights that depend on both words' embeddings (64 principal components of the model's own,
+in place of GloVe's); "distance and words", which reads no map. `maps` is attention, value-weighted attention,
+contributions of whole layers at three scopes, all of these together, or attention of a model whose weights are drawn at
+random. Baselines: the next word ("right-branching") and the best fixed offset, chosen on other documents.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+
+from tl_ffblock.bridge.facts import token_vectors
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.random_weights import with_random_weights
+from tl_ffblock.corpus.fields import check_at_least
+from tl_ffblock.corpus.observation import Observation, observe
+from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.statistics.arrays import ShardArrays
+from tl_ffblock.corpus.study import Arrays, Figures, ModelFacts, Study, Tables
+from tl_ffblock.errors import InputError
+from tl_ffblock.experiments.clark.compared import (
+    ATTENTION,
+    channels_of,
+    compared_maps,
+    compared_scopes,
+    n_heads_of,
+    of_kind,
+    refuse_silent_masks,
+)
+from tl_ffblock.experiments.clark.syntax import document_number, heads_of, maps_of_words
+from tl_ffblock.heads import (
+    Attachments,
+    ProbeKind,
+    ProbeSentence,
+    Share,
+    Training,
+    attached_at,
+    attachments,
+    chosen_elsewhere,
+    share_of_hits,
+)
+from tl_ffblock.heads.relations import OFFSETS
+from tl_ffblock.results import figures as draw
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RANDOM = "random weights"
+ALL_MAPS = "all of these"
+PARTS = ("maps", "random", "vectors", "head", "counted", "length", "document")
+"""Arrays of a shard: sentences one behind the other, those of pairs of words flattened."""
+
+
+@dataclass(frozen=True)
+class ProbesOptions:
+    """How probes are trained."""
+
+    probe_epochs: int = 10
+    """How often a probe sees its training sentences."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, "probe_epochs", 1)
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A sentence with all maps, and with attention of the random model."""
+
+    sentence: ProbeSentence
+    random: Float[np.ndarray, "map word word"]
+
+
+class Probes(Study):
+    """Parses read off all maps together."""
+
+    name = "probes"
+    title = "How much of a parse is in all maps together"
+    captions: ClassVar[Mapping[str, str]] = {
+        "attachment": "Share of words that are given their head, on documents not trained on, with 95 % intervals.",
+    }
+    options: ProbesOptions
+
+    def __init__(self, config: Config, facts: ModelFacts, options: object = None) -> None:
+        super().__init__(config, facts, options)
+        refuse_silent_masks(config, facts)
+        self._random: Model | None = None
+
+    def scopes(self) -> tuple[str, ...]:
+        return compared_scopes(self.facts)
+
+    def measure(self, observed: Observation) -> Probed:
+        tokenised = observed.tokenised
+        if not tokenised.source.relations:
+            raise InputError("no relations in this text: probes need a treebank (CoNLL-U with columns 7 and 8).")
+        maps = maps_of_words(compared_maps(observed, self.facts, by_head=False), tokenised)
+        if self._random is None:
+            self._random = with_random_weights(observed.model, self.config.seed)
+        (random,) = observe(self._random, [tokenised], ())
+        pattern = torch.stack([record.pattern for record in random.records]).float().cpu()
+        names = tuple(map(str, range(pattern.shape[1])))
+        labelled = replace(observed.maps.token_maps(self.scopes()[0]), values=pattern, channels=names)
+        head, counted = heads_of(tokenised)
+        sentence = ProbeSentence(
+            maps=_flat(maps.values),
+            vectors=_word_means(token_vectors(observed.model, observed.tokens).numpy(), tokenised.word),
+            head=head,
+            counted=counted,
+            document=document_number(tokenised),
+        )
+        return Probed(sentence, _flat(maps_of_words(labelled, tokenised).values))
+
+    def summarise(self, measured: Sequence[Probed]) -> Arrays:
+        sentences = [each.sentence for each in measured]
+        arrays: Arrays = {
+            "maps": np.concatenate([s.maps.reshape(len(s.maps), -1) for s in sentences], axis=1).astype(np.float16),
+            "random": np.concatenate([p.random.reshape(len(p.random), -1) for p in measured], axis=1).astype(
+                np.float16
+            ),
+            "vectors": np.concatenate([s.vectors for s in sentences]).astype(np.float16),
+            "head": np.concatenate([s.head for s in sentences]).astype(np.int32),
+            "counted": np.concatenate([s.counted for s in sentences]).astype(np.uint8),
+            "length": np.array([len(s.head) for s in sentences], dtype=np.int64),
+            "document": np.array([s.document for s in sentences], dtype=np.int64),
+        }
+        return {self.array(name): arrays[name] for name in PARTS}
+
+    def tables(self, shards: Sequence[ShardArrays]) -> Tables:
+        corpus = _Corpus([{name: shard[self.array(name)] for name in PARTS} for shard in shards], self.facts)
+        training = Training(epochs=self.options.probe_epochs, seed=self.config.seed)
+        documents = {sentence.document for sentence in corpus.of(ATTENTION)}
+        if len(documents) < 2:
+            return {"attachment": pd.DataFrame()}
+        rows, shares = [], dict[tuple[str, str], Share]()
+        for probe, kind, answers in _answers(corpus, training):
+            share = shares[probe, kind] = share_of_hits(answers.right, answers.document, seed=self.config.seed)
+            row: dict[str, object] = {"probe": probe, "maps": kind, "words": len(answers.right)}
+            row |= share.columns("attachment")
+            if kind:
+                row |= share.minus(shares[probe, ATTENTION]).columns("minus_attention")
+            rows.append(row)
+        return {"attachment": pd.DataFrame(rows)}
+
+    def figures(self, tables: Tables) -> Figures:
+        table = tables["attachment"]
+        return {} if table.empty else {"attachment": _figure(table)}
+
+    def sentences(self, tables: Tables) -> tuple[str, ...]:
+        table = tables["attachment"]
+        if table.empty:
+            return ("Fewer than two documents: nothing to train on and to ask.",)
+        shares = [
+            f"{row.probe}{f' ({row.maps})' if row.maps else ''} {row.attachment:.0%}" for row in table.itertuples()
+        ]
+        return (f"Words that are given their head: {', '.join(shares)}.",)
+
+
+class _Corpus:
+    """All shards' sentences, by kind of map."""
+
+    def __init__(self, shards: Sequence[Mapping[str, np.ndarray]], facts: ModelFacts) -> None:
+        self._shards = shards
+        self.n_layers = facts.n_layers
+        n_channels = len(shards[0]["maps"]) // facts.n_layers
+        self.channels = channels_of(facts, n_heads_of(facts, n_channels, by_head=False), by_head=False)
+        self.kinds = tuple(dict.fromkeys(channel.kind for channel in self.channels))
+
+    @cached_property
+    def _sentences(self) -> tuple[Probed, ...]:
+        return tuple(probed for shard in self._shards for probed in _unpacked(shard))
+
+    def of(self, kind: str) -> list[ProbeSentence]:
+        """The sentences with the maps of one kind, of all kinds, or of the random model."""
+        if kind == RANDOM:
+            return [replace(probed.sentence, maps=probed.random) for probed in self._sentences]
+        places = range(len(self.channels)) if kind == ALL_MAPS else of_kind(self.channels, kind)
+        rows = [layer * len(self.channels) + place for layer in range(self.n_layers) for place in places]
+        return [replace(probed.sentence, maps=probed.sentence.maps[rows]) for probed in self._sentences]
+
+
+def _answers(corpus: _Corpus, training: Training) -> Iterator[tuple[str, str, Attachments]]:
+    """Every probe on every kind of map, attention first, and the baselines, which have no map."""
+    probes: tuple[ProbeKind, ...] = ("maps", "maps and words")
+    kinds = (ATTENTION, *(kind for kind in corpus.kinds if kind != ATTENTION), ALL_MAPS, RANDOM)
+    for probe in probes:
+        for kind in kinds:
+            yield probe, kind, attachments(corpus.of(kind), probe, training)
+    sentences = corpus.of(ATTENTION)
+    yield "distance and words", "", attachments(sentences, "distance and words", training)
+    yield "right-branching", "", attached_at(sentences, 1)
+    by_offset = [attached_at(sentences, offset) for offset in OFFSETS]
+    hits = np.stack([answers.right for answers in by_offset], axis=1)
+    yield "best offset", "", replace(by_offset[0], right=chosen_elsewhere(hits, by_offset[0].document)[0])
+
+
+def _unpacked(shard: Mapping[str, np.ndarray]) -> Iterator[Probed]:
+    word = pair = 0
+    for length, document in zip(shard["length"].tolist(), shard["document"].tolist(), strict=True):
+        words, pairs = slice(word, word + length), slice(pair, pair + length**2)
+        maps, random = (
+            shard[name][:, pairs].astype(np.float32).reshape(-1, length, length) for name in ("maps", "random")
+        )
+        counted = shard["counted"][words].astype(bool)
+        vectors, head = shard["vectors"][words].astype(np.float32), shard["head"][words].astype(np.int64)
+        yield Probed(ProbeSentence(maps, vectors, head, counted, document), random)
+        word, pair = word + length, pair + length**2
+
+
+def _flat(maps: Float[torch.Tensor, "layer channel word word"]) -> Float[np.ndarray, "map word word"]:
+    return maps.flatten(0, 1).float().numpy()
+
+
+def _word_means(vectors: Float[np.ndarray, "token d"], word: Any) -> Float[np.ndarray, "word d"]:
+    """The mean of every word's pieces."""
+    numbers = list(dict.fromkeys(word[word >= 0].tolist()))
+    return np.stack([vectors[word == number].mean(axis=0) for number in numbers])
+
+
+def _figure(table: pd.DataFrame) -> "Figure":
+    figure, ax = draw.axes(height=0.4 + 0.17 * len(table))
+    names = [f"{row.probe}: {row.maps}" if row.maps else str(row.probe) for row in table.itertuples()]
+    value = table["attachment"].to_numpy()
+    sides = np.stack([value - table["attachment_low"], table["attachment_high"] - value])
+    ax.barh(names, value, xerr=sides, color=draw.COLOURS[0], error_kw={"elinewidth": 0.8})
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("words that are given their head")
+    return figure

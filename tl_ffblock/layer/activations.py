@@ -13,43 +13,21 @@ of the gated form holds whatever the error of A, since u A + a u B = u g(a) iden
 """
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import UnsupportedModelError
-
-Elementwise = Callable[[Tensor], Tensor]
+from tl_ffblock.layer.path_means import MOST_NODES, Elementwise, gate_path_mean, gauss_legendre, path_mean
 
 # Beyond |a| = 40 every gate here is 0 or 1 to 1e-17, so g continues as 0 or as its own power.
 _SATURATED = 40.0
-# Gauss-Legendre nodes that A(a) needs where no |a| is above the first number: in float32, in float64. Measured against
-# mpmath (25 digits) for both gelus, silu and quick_gelu, the worst of them over max(1, |a|):
-#
-#     |a| up to       2.5      5        10       15       20       30       40
-#     float32         4e-10    3e-9     2e-9     4e-9     5e-9     2e-9     6e-9      (its own rounding: 1e-7)
-#     float64         9e-17    2e-16    2e-16    5e-16    2e-16    3e-16    2e-16
-#
-# A real layer's largest |a| is 5 to 30, and the time goes with the nodes.
-_NODES: tuple[tuple[float, int, int], ...] = (
-    (2.5, 8, 14),
-    (5.0, 10, 20),
-    (10.0, 14, 28),
-    (15.0, 16, 32),
-    (20.0, 18, 40),
-    (30.0, 24, 48),
-    (_SATURATED, 24, 56),
-)
-_MOST_NODES = 56
-# How many numbers are worked on at a time, lest a sum over nodes goes through memory once a node.
-_BLOCK = 2**16
+# g(t a) = t^power g(a) for positive t: the path's mean is g(a) / (power + 1).
+_POWERS = {"relu": 1, "relu2": 2}
 # Where no gate form is known a secant loses digits near zero; below this the mean slope is summed over a
 # few nodes instead, whose error (s / 4)^12 is far below rounding.
 _SMALL, _FEW_NODES = 0.1, 6
@@ -97,31 +75,36 @@ class Activation:
 
     def mean_and_rest(self, a: Float[Tensor, "*shape"]) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
         """A(a) and B(a) of the gated form."""
-        mean = self._path_mean(a)
         if self.gate is not None:
-            zero = a == 0
-            rest = self.gate(a) - mean / torch.where(zero, 1, a)
-            return mean, torch.where(zero, self.gate(a) / 2, rest)
+            # g(ta) = a t gate(ta), so A(a) = a Q(a) and B(a) = gate(a) - Q(a), at a = 0 too: nothing is divided.
+            gate_mean = self._gate_mean(a)
+            return a * gate_mean, self.gate(a) - gate_mean
+        mean = self._checked_mean(a)
         small = a.abs() < _SMALL
         rest = (self.function(a) - mean) / torch.where(small, 1, a)
         return mean, torch.where(small, self._mean_slope(a, 1), rest)
 
     def _path_mean(self, a: Tensor) -> Tensor:
-        if self.name == "relu":
-            return a.clamp(min=0) / 2
-        if self.name == "relu2":
-            return a.clamp(min=0).square() / 3
-        if self.gate is None:
-            return self._checked_mean(a)
+        """A(a)."""
+        return self._checked_mean(a) if self.gate is None else a * self._gate_mean(a)
+
+    def _gate_mean(self, a: Tensor) -> Tensor:
+        """Q(a) = integral_0^1 t gate(ta) dt."""
+        assert self.gate is not None
+        if self.name in _POWERS:
+            return self.gate(a) / (_POWERS[self.name] + 1)
         inner = a.clamp(-_SATURATED, _SATURATED)
-        mean = inner * _quadrature(self.gate, inner, _nodes_for(inner), power=1)  # g(ta) = a t gate(ta)
+        mean = gate_path_mean(self.gate, inner)
+        saturated = a != inner
+        if not bool(saturated.any()):
+            return mean
         # Beyond saturation the antiderivative grows as that of g(t) = t on the right and stays on the left.
-        beyond = (inner * mean + (a.square() - inner.square()) / 2 * (a > 0)) / torch.where(a == 0, 1, a)
-        return torch.where(a == inner, mean, beyond)
+        antiderivative = inner.square() * mean + (a.square() - inner.square()) / 2 * (a > 0)
+        return torch.where(saturated, antiderivative / torch.where(saturated, a.square(), 1), mean)
 
     def _checked_mean(self, a: Tensor) -> Tensor:
         """The same of a function of no known form, which may have kinks that defeat the quadrature."""
-        mean, finer = (_quadrature(self.function, a, nodes) for nodes in (_MOST_NODES, 2 * _MOST_NODES))
+        mean, finer = (path_mean(self.function, a, nodes) for nodes in (MOST_NODES, 2 * MOST_NODES))
         gap = float((mean - finer).abs().max()) if a.numel() else 0.0
         if gap > 1e-5 * max(1.0, float(finer.abs().max()) if a.numel() else 0.0):
             raise UnsupportedModelError(
@@ -133,7 +116,7 @@ class Activation:
     def _mean_slope(self, s: Tensor, power: int) -> Tensor:
         """integral_0^1 t^power g'(t s) dt for small s: r(s) for power 0, B(s) for power 1."""
         total = torch.zeros_like(s)
-        for node, weight in _gauss_legendre(_FEW_NODES):
+        for node, weight in gauss_legendre(_FEW_NODES):
             total += weight * node**power * self._derivative(node * s)
         return total
 
@@ -193,31 +176,6 @@ class ClampedGate(Activation):
         mean = self._path_mean(inner)
         beyond = (inner * mean + (a - inner) * self(inner)) / torch.where(a == 0, 1, a)
         return torch.where(a == inner, mean, beyond)
-
-
-@lru_cache
-def _gauss_legendre(count: int) -> tuple[tuple[float, float], ...]:
-    """Nodes and weights on [0, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    return tuple(((n + 1) / 2, w / 2) for n, w in zip(nodes.tolist(), weights.tolist(), strict=True))
-
-
-def _nodes_for(a: Tensor) -> int:
-    """How many nodes the largest |a| needs in its dtype; the error is in the table above."""
-    largest = float(a.abs().max()) if a.numel() else 0.0
-    # Where there is NaN no bound holds, and the last row is taken.
-    _, in_float32, in_float64 = next((row for row in _NODES if largest <= row[0]), _NODES[-1])
-    return in_float64 if a.dtype == torch.float64 else in_float32
-
-
-def _quadrature(function: Elementwise, a: Tensor, nodes: int, power: int = 0) -> Tensor:
-    """integral_0^1 t^power f(t a) dt."""
-    total = torch.zeros_like(a, memory_format=torch.contiguous_format)
-    block = _BLOCK if a.device.type == "cpu" else max(1, a.numel())
-    for numbers, sums in zip(torch.split(a.reshape(-1), block), torch.split(total.view(-1), block), strict=True):
-        for node, weight in _gauss_legendre(nodes):
-            sums.add_(function(node * numbers), alpha=weight * node**power)
-    return total
 
 
 def _erf_gate(s: Tensor) -> Tensor:

@@ -77,9 +77,14 @@ def token_values(
 
     The constant is b_V and the norm's beta through W_V (eq. 7, 21); `value_bias="token"` leaves it in.
     """
-    learned = record.block.value_constant
-    constant = torch.zeros_like(learned) if value_bias == "token" else learned
+    constant = value_constant(record, value_bias)
     return record.head_values - constant, constant
+
+
+def value_constant(record: LayerRecord, value_bias: str) -> Float[Tensor, "head d_head"]:
+    """What of every value is the bias part's and no token's."""
+    learned = record.block.value_constant
+    return torch.zeros_like(learned) if value_bias == "token" else learned
 
 
 def attention_bias(record: LayerRecord, constant: Float[Tensor, "head d_head"]) -> Float[Tensor, "query d"]:

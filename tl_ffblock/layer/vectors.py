@@ -182,12 +182,12 @@ class LayerWalk:
         """Feed-forward with Integrated Gradients through its activation (eq. 12-14, 44)."""
         pre, pre_linear = self.record.pre_activations(ff, x)
         if ff.w_gate is None:
-            players = self._players(parts, ff.w_in, ff.b_in, pre)
+            players = self.players(parts, ff.w_in, ff.b_in, pre)
             linear = None
         else:
             assert ff.b_gate is not None and pre_linear is not None
-            players = self._players(parts, ff.w_gate, ff.b_gate, pre)
-            linear = self._players(parts, ff.w_in, ff.b_in, pre_linear)
+            players = self.players(parts, ff.w_gate, ff.b_gate, pre)
+            linear = self.players(parts, ff.w_in, ff.b_in, pre_linear)
         if self.settings.method == "captum":
             shared = captum_shares(ff.activation, players, linear, self.settings.n_steps)
         else:
@@ -199,6 +199,13 @@ class LayerWalk:
             shared = replace(shared, bias=shared.bias + coefficients.baseline)
         return project(shared, ff.w_out, ff.b_out)
 
-    def _players(self, parts: Parts, weight: Tensor, bias: Tensor, real: Tensor) -> Parts:
+    def players(
+        self,
+        parts: Parts,
+        weight: Float[Tensor, "d d_mlp"],
+        bias: Float[Tensor, " d_mlp"],
+        real: Float[Tensor, "query d_mlp"],
+    ) -> Parts:
+        """The parts of a pre-activation, whose real value is known."""
         players = project(parts, weight, bias)
         return reconcile(players, real, self.settings.rtol) if self.record.edited else players

@@ -8,10 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.layer.activations import PathCoefficients
-from tl_ffblock.layer.fast.head_sums import ReachablePairs
 from tl_ffblock.layer.fast.pair_rows import PairRows
 from tl_ffblock.layer.parts import Parts, attention_bias, token_values
-from tl_ffblock.layer.records import FeedForward
+from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import INPUT
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import LayerWalk
@@ -28,9 +27,9 @@ class Aggregate(LayerWalk):
     put in its place.
     """
 
-    def __init__(self, pairs: ReachablePairs, settings: Settings, rows: PairRows | None) -> None:
-        super().__init__(pairs.record, settings)
-        self.n_sequences = pairs.n_sequences
+    def __init__(self, record: LayerRecord, n_sequences: int, settings: Settings, rows: PairRows | None) -> None:
+        super().__init__(record, settings)
+        self.n_sequences = n_sequences
         self.rows = rows
 
     def attend(self) -> Parts:
@@ -64,3 +63,16 @@ class Aggregate(LayerWalk):
     ) -> PathCoefficients:
         """Those of the rows: they are not made twice."""
         return super().coefficients(ff, pre, pre_linear, expert) if self.rows is None else self.rows.paths[expert]
+
+    def players(
+        self,
+        parts: Parts,
+        weight: Float[Tensor, "d_model d_mlp"],
+        bias: Float[Tensor, " d_mlp"],
+        real: Float[Tensor, "query d_mlp"],
+    ) -> Parts:
+        """The bias part's by its factors, unless an edit left a remainder beside it."""
+        factors = None if self.rows is None else self.rows.bias
+        if factors is None or self.record.edited:
+            return super().players(parts, weight, bias, real)
+        return Parts(parts.tokens @ weight, factors.through(weight, bias))

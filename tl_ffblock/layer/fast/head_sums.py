@@ -26,13 +26,11 @@ from einops import einsum, rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.layer.fast.bias_factors import BiasFactors
 from tl_ffblock.layer.fast.buffers import Buffers
 from tl_ffblock.layer.fast.products import InputMatrix, linear_parts
 from tl_ffblock.layer.records import LayerRecord, Norm
 from tl_ffblock.layer.scopes import NormName
-
-_KEYS_IN_FLOAT64 = 32
-"""Source tokens whose Gram matrices are made at a time: float64 doubles what their vectors occupy."""
 
 
 @dataclass(frozen=True, eq=False)  # told apart by identity: two sums are never the same by chance
@@ -45,10 +43,12 @@ class HeadSum:
     """What the heads' sum is multiplied by; None where no head takes part (the layer's input alone)."""
     residual: Float[Tensor, "query d_model"] | None = None
     """What every query's own token brings beside the heads; None where nothing."""
+    bias: BiasFactors | None = None
+    """The scope's bias part; None where it has none or nobody asks."""
 
     def __add__(self, other: "HeadSum") -> "HeadSum":
         """The sum of two of which at most one has heads: their norms would differ, and so their `B[h,j]`."""
-        heads = self if self.scale is not None else other
+        heads = self if self.scale is not None else other  # and the bias part with them
         if self.residual is None or other.residual is None:
             return replace(heads, residual=other.residual if self.residual is None else self.residual)
         return replace(heads, residual=self.residual + other.residual)
@@ -56,7 +56,8 @@ class HeadSum:
     def normalised(self, name: NormName, norm: Norm, scale: Float[Tensor, "query 1"]) -> "HeadSum":
         """The same through a norm with the scale of the real run (eq. 30); its shift is the bias part's."""
         residual = None if self.residual is None else norm.linear(self.residual) / scale
-        return HeadSum((*self.norms, name), None if self.scale is None else self.scale / scale, residual)
+        bias = None if self.bias is None else self.bias.normalised(norm, scale)
+        return HeadSum((*self.norms, name), None if self.scale is None else self.scale / scale, residual, bias)
 
 
 class KeyGroup:
@@ -222,7 +223,8 @@ class ReachablePairs:
         capacity = max(1, capacity // self.n_sequences)  # of one sequence
         n_keys, n_rows = group.keys.stop - group.keys.start, group.pattern.shape[1]
         enough = max(1, n_rows * self.n_sequences)
-        wanted = self.budget.tile_pairs // enough if self.record.block.causal else n_keys
+        all_reach_all = self.first_row(group.keys.stop - 1) == group.first_row
+        wanted = n_keys if all_reach_all else self.budget.tile_pairs // enough
         step = max(1, min(wanted, capacity // max(1, n_rows)))
         for key in range(group.keys.start, group.keys.stop, step):
             keys = slice(key, min(key + step, group.keys.stop))
@@ -269,21 +271,3 @@ class ReachablePairs:
         pattern = self.record.pattern[:, range(len(self.record.queries)), self.positions * self.n_sequences]
         z = einsum(pattern, self.values[self.record.queries], "head query, query head e -> query head e")
         return einsum(z, self.record.block.attention.w_o, "query head e, head e d -> query d")
-
-
-def gram_norms(
-    basis: Float[Tensor, "matrix head d_model"], pattern: Float[Tensor, "matrix row head"]
-) -> Float[Tensor, "matrix row"]:
-    """`||sum_h alpha[h,i,j] B[h,j]|| = sqrt(alpha K alpha)` with the Gram matrix K = B B^T of every source token.
-
-    In float64: a Gram matrix is small, and heads that cancel cost twice the digits in a square.
-    """
-    squares = []
-    for vectors, weights in zip(
-        torch.split(basis, _KEYS_IN_FLOAT64), torch.split(pattern, _KEYS_IN_FLOAT64), strict=True
-    ):
-        wide, alpha = vectors.double(), weights.double()
-        gram = wide @ wide.transpose(1, 2)  # [key head head]
-        squares.append(((alpha @ gram) * alpha).sum(dim=-1))
-    # Rounding may leave -1e-17 where the heads cancel wholly.
-    return torch.cat(squares).clamp_(min=0).sqrt_().to(basis.dtype)

@@ -21,10 +21,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.layer.fast.aggregate import Aggregate
+from tl_ffblock.layer.fast.bias_factors import BiasFactors
 from tl_ffblock.layer.fast.buffers import Buffers
 from tl_ffblock.layer.fast.experts import FeedForwardInput
-from tl_ffblock.layer.fast.head_sums import HeadSum, ReachablePairs, gram_norms
+from tl_ffblock.layer.fast.head_sums import HeadSum, ReachablePairs
 from tl_ffblock.layer.fast.pair_rows import PairRows
+from tl_ffblock.layer.fast.part_norms import as_one_head, part_norms
 from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.parts import Parts, token_values
 from tl_ffblock.layer.records import FeedForward, LayerRecord
@@ -98,8 +100,9 @@ def norms_of_sequences(
     for numbers in _alike(records, buffers, settings):
         record = LayerRecord.below_each_other([records[number] for number in numbers])
         values = token_values(record, settings.value_bias)[0]
-        pairs = ReachablePairs(record, values, buffers, len(numbers))
-        flat = _norms(pairs, settings, scopes, products)
+        one_row = len(record.queries) == len(numbers)
+        pairs = ReachablePairs(*(as_one_head(record, values) if one_row else (record, values)), buffers, len(numbers))
+        flat = _norms(record, pairs, settings, scopes, products)
         norms |= zip(numbers, flat.apart(len(numbers)), strict=True)
     return [norms[number] for number in range(len(records))]
 
@@ -121,13 +124,14 @@ def _alike(records: Sequence[LayerRecord], buffers: Buffers, settings: Settings)
             yield numbers[start : start + at_once]
 
 
-def _norms(pairs: ReachablePairs, settings: Settings, scopes: tuple[str, ...], products: HeadProducts) -> LayerNorms:
+def _norms(
+    record: LayerRecord, pairs: ReachablePairs, settings: Settings, scopes: tuple[str, ...], products: HeadProducts
+) -> LayerNorms:
     """The norms of sequences below each other, likewise below each other."""
-    record = pairs.record
-    of_pairs = _NormsOfPairs(pairs, settings, scopes, products)
+    of_pairs = _NormsOfPairs(record, pairs, settings, scopes, products)
     values = of_pairs.measure()
     sums: dict[str, Parts] = {}
-    for scope, parts in walk(Aggregate(pairs, settings, of_pairs.pair_rows)):
+    for scope, parts in walk(Aggregate(record, pairs.n_sequences, settings, of_pairs.pair_rows)):
         sums[scope] = parts
         if all(asked in sums for asked in scopes):
             break
@@ -176,10 +180,15 @@ class _NormsOfPairs:
     """Follows a layer's program for all pairs: sums over heads up to the feed-forward, rows from there on."""
 
     def __init__(
-        self, pairs: ReachablePairs, settings: Settings, scopes: tuple[str, ...], products: HeadProducts
+        self,
+        record: LayerRecord,
+        pairs: ReachablePairs,
+        settings: Settings,
+        scopes: tuple[str, ...],
+        products: HeadProducts,
     ) -> None:
         self.pairs = pairs
-        self.record = pairs.record
+        self.record = record
         self.settings = settings
         self.scopes = scopes
         self.products = products
@@ -197,7 +206,7 @@ class _NormsOfPairs:
             for norms, table in gram.items():
                 by_sequence = table.view(self.pairs.n_sequences, -1, self.pairs.n_keys)
                 by_sequence[:, group.first_row :, group.keys] = rearrange(
-                    gram_norms(group.basis(norms), group.pattern),
+                    part_norms(group.basis(norms), group.pattern),
                     "(key sequence) row -> sequence row key",
                     sequence=self.pairs.n_sequences,
                 )
@@ -237,7 +246,10 @@ class _NormsOfPairs:
                 continue  # it is in the values already
             match step.operation:
                 case Attend():
-                    self.head_sums[step.scope] = HeadSum(scale=torch.ones_like(self.record.tensor(INPUT)[:, :1]))
+                    self.head_sums[step.scope] = HeadSum(
+                        scale=torch.ones_like(self.record.tensor(INPUT)[:, :1]),
+                        bias=BiasFactors.of_attention(self.record, self.settings.value_bias),
+                    )
                 case Add(left, right):
                     self._add(step.scope, left, right)
                 case Normalise(of, name):

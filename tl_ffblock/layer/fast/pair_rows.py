@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.layer.activations import PathCoefficients
+from tl_ffblock.layer.fast.bias_factors import BiasFactors
 from tl_ffblock.layer.fast.experts import Expert, FeedForwardInput, experts_of
 from tl_ffblock.layer.fast.head_sums import HeadSum, KeyGroup, Tile
 from tl_ffblock.layer.fast.products import HeadProducts
@@ -95,6 +96,11 @@ class PairRows:
     def paths(self) -> dict[int, PathCoefficients]:
         """The coefficients of Integrated Gradients at every query, by number of the expert."""
         return {expert.number: expert.path for expert in self._experts}
+
+    @property
+    def bias(self) -> BiasFactors | None:
+        """The bias part of what goes into the feed-forward."""
+        return self._given.head_sum.bias
 
     def add(self, head_sum: HeadSum) -> None:
         """The next step: a linear scope is added."""

@@ -1,10 +1,11 @@
-"""How long a page takes from opening to its first picture, and CircuitsVis beside our canvas.
+"""How large a page is, how long it takes to its first picture and to a selection, and CircuitsVis beside our canvas.
 
-1. Pages of seeded random results (12 layers, all six scopes) of 9, 32, 64 and 128 tokens are written, opened in
-   headless Chromium, and timed in real time: to the first picture, and to the picture after a change of layer.
+1. Pages of seeded results (all six scopes) are written, opened in headless Chromium, and timed in real time: navigation to the
+   first picture, a change of layer, of step and of token until it is drawn and a frame later, and the PNG of what is seen.
+   Numbers are random products of what tokens give and take, so that neighbouring scopes are alike as real ones are.
 2. CircuitsVis's component alone draws three maps of each size, first cold (fresh page), then warm.
 
-    python benchmarks/page.py [--json FILE] [--repeats 3]
+    python benchmarks/page.py [--json FILE] [--repeats 3] [--sizes 10x6,128x30]
 """
 
 import argparse
@@ -20,16 +21,21 @@ from typing import Any
 import torch
 
 from tl_ffblock.layer.scopes import scope_names
-from tl_ffblock.page.bundle import circuitsvis
+from tl_ffblock.page.bundle import bundle
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.scope_table import ScopeTable
 
-SIZES = (9, 16, 32, 64, 128)
-LAYERS = 12
-CHANGE_LAYER = """async () => {
+SIZES = "10x6,40x6,40x30,128x6,128x30,300x6,512x6"
+COMPONENT_SIZES = (9, 16, 32, 64, 128)
+CHANGE = """async (change) => {
+    const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
     const start = performance.now();
-    document.querySelector('#layers input:not(:checked)').click();
-    while (document.body.dataset.state !== 'drawn') await new Promise((resolve) => setTimeout(resolve, 1));
+    const [id, value] = change;
+    const control = document.getElementById(id);
+    if (control.tagName === 'SELECT') { control.value = value; control.dispatchEvent(new Event('change')); }
+    else control.children[value].click();
+    while (document.body.dataset.state !== 'drawn') await new Promise((resolve) => setTimeout(resolve));
+    await frame();
     return performance.now() - start;
 }"""
 DRAW_THREE = """async (n) => {
@@ -48,62 +54,66 @@ DRAW_THREE = """async (n) => {
 }"""
 
 
-def result(n: int, causal: bool) -> ContributionMaps:
-    """A random result of the usual size."""
+def result(n: int, n_layers: int) -> ContributionMaps:
+    """A random causal result: log-normal cells, each scope the one before it with a tenth of noise."""
     generator = torch.Generator().manual_seed(n)
-    order = "pre_ln" if causal else "post_ln"
+    layers = range(n_layers)
+    values: dict[str, torch.Tensor] = {}
+    cells = torch.randn(n_layers, n, n, generator=generator)
+    for scope in scope_names("pre_ln"):
+        cells = cells + 0.1 * torch.randn(n_layers, n, n, generator=generator)
+        values[scope] = cells.exp().tril()
 
-    def table(*shape: int) -> ScopeTable:
-        tables = {scope: torch.rand(LAYERS, *shape, generator=generator) for scope in scope_names(order)}
-        return ScopeTable({s: t.tril() if causal and len(shape) == 2 else t for s, t in tables.items()}, range(LAYERS))
+    def rows(scale: float) -> ScopeTable:
+        return ScopeTable({s: scale * torch.rand(n_layers, n, generator=generator) for s in values}, layers)
 
     return ContributionMaps(
-        tokens=tuple(f"token{i}" for i in range(n)),
-        layers=tuple(range(LAYERS)),
-        order=order,
+        tokens=tuple(f" token{i}" for i in range(n)),
+        layers=tuple(layers),
+        order="pre_ln",
         queries=tuple(range(n)),
-        causal=causal,
-        values=table(n, n),
-        bias=table(n),
-        remainder=ScopeTable({s: torch.zeros(LAYERS, n) for s in scope_names(order)}, range(LAYERS)),
-        completeness=table(n),
+        causal=True,
+        values=ScopeTable(values, layers),
+        bias=rows(1.0),
+        remainder=rows(0.0),
+        completeness=rows(1e-6),
     )
 
 
-def time_page(browser: Any, n: int, causal: bool, folder: Path, repeats: int) -> dict[str, Any]:
+def time_page(browser: Any, n: int, n_layers: int, folder: Path, repeats: int) -> dict[str, Any]:
     """Make one page and open it several times."""
-    maps = result(n, causal)
-    start = time.perf_counter()
-    html = maps.to_html()
-    made = time.perf_counter() - start
+    maps = result(n, n_layers)
+    start = time.process_time()
+    html = maps.to_html(layer=0)
+    made = time.process_time() - start
     path = folder / f"{n}.html"
     path.write_text(html, encoding="utf-8")
-    first, change = [], []
+    times: dict[str, list[float]] = {name: [] for name in ("first", "layer", "step", "token", "png")}
     for _ in range(repeats):
-        tab = browser.new_page(viewport={"width": 1400, "height": 900})
+        context = browser.new_context(viewport={"width": 1400, "height": 900}, accept_downloads=True)
+        tab = context.new_page()
         tab.goto(path.as_uri())
         tab.locator("body[data-state=drawn]").wait_for()
-        first.append(tab.evaluate("performance.getEntriesByName('first-picture')[0].startTime") / 1000)
-        change.append(tab.evaluate(CHANGE_LAYER) / 1000)
-        tab.close()
-    return {
-        "tokens": n,
-        "causal": causal,
-        "drawn_by": "CircuitsVis" if "var CircuitsVis=" in html else "canvas",
-        "megabytes": len(html) / 1e6,
-        "make_s": made,
-        "first_picture_s": statistics.median(first),
-        "change_layer_s": statistics.median(change),
-    }
+        times["first"].append(tab.evaluate("performance.getEntriesByName('first-picture')[0].startTime"))
+        times["layer"].append(tab.evaluate(CHANGE, ["layer", str(n_layers - 1)]))
+        times["step"].append(tab.evaluate(CHANGE, ["scope", "AtbLnFfRes"]))
+        times["token"].append(tab.evaluate(CHANGE, ["sentence", n // 2]))
+        tab.locator("#figure-mode").click()
+        begun = time.perf_counter()
+        with tab.expect_download() as download:
+            tab.locator("#save-png").click()
+        download.value.path()
+        times["png"].append(1000 * (time.perf_counter() - begun))
+        context.close()
+    row = {f"{name}_ms": statistics.median(values) for name, values in times.items()}
+    return {"tokens": n, "layers": n_layers, "megabytes": len(html) / 1e6, "make_cpu_s": made, **row}
 
 
 def time_circuitsvis(browser: Any, n: int, folder: Path, repeats: int) -> dict[str, Any]:
     """Three maps by CircuitsVis's own component: cold, then again on the same page."""
     boxes = "".join(f"<div id={name} style='width:400px;height:400px'></div>" for name in "abc")
     path = folder / "circuitsvis.html"
-    path.write_text(
-        f"<!doctype html><meta charset=utf-8>{boxes}<script>{circuitsvis().script}</script>", encoding="utf-8"
-    )
+    path.write_text(f"<!doctype html><meta charset=utf-8>{boxes}<script>{bundle().script}</script>", encoding="utf-8")
     cold, warm = [], []
     for _ in range(repeats):
         tab = browser.new_page(viewport={"width": 1400, "height": 900})
@@ -114,7 +124,7 @@ def time_circuitsvis(browser: Any, n: int, folder: Path, repeats: int) -> dict[s
     return {"tokens": n, "three_maps_cold_s": statistics.median(cold), "three_maps_warm_s": statistics.median(warm)}
 
 
-def measure(repeats: int) -> dict[str, Any]:
+def measure(sizes: list[tuple[int, int]], repeats: int) -> dict[str, Any]:
     """All timings on this machine."""
     from playwright.sync_api import sync_playwright
 
@@ -125,8 +135,8 @@ def measure(repeats: int) -> dict[str, Any]:
         report = {
             "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
             "chromium": browser.version,
-            "pages": [time_page(browser, n, causal, folder, repeats) for n in SIZES for causal in (True, False)],
-            "circuitsvis": [time_circuitsvis(browser, n, folder, repeats) for n in SIZES],
+            "pages": [time_page(browser, n, layers, folder, repeats) for n, layers in sizes],
+            "circuitsvis": [time_circuitsvis(browser, n, folder, repeats) for n in COMPONENT_SIZES],
         }
         browser.close()
     return report
@@ -137,15 +147,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--sizes", default=SIZES, help="tokens x layers, such as 10x6,128x30")
     options = parser.parse_args()
-    report = measure(options.repeats)
-    print(f"{report['machine']}, Chromium {report['chromium']}; medians of {options.repeats}\n")
-    print("tokens  causal  drawn by     page MB  make s  first picture s  change layer s")
+    sizes = [(int(n), int(layers)) for n, layers in (size.split("x") for size in options.sizes.split(","))]
+    report = measure(sizes, options.repeats)
+    print(f"{report['machine']}, Chromium {report['chromium']}; medians of {options.repeats}, ms unless said\n")
+    print("tokens  layers     MB  made CPU s  first  layer   step  token    PNG")
     for row in report["pages"]:
-        print(
-            f"{row['tokens']:6}  {row['causal']!s:6}  {row['drawn_by']:11}  {row['megabytes']:7.2f}  {row['make_s']:6.2f}"
-            f"  {row['first_picture_s']:15.2f}  {row['change_layer_s']:14.2f}"
-        )
+        times = "".join(f"  {row[f'{name}_ms']:5.0f}" for name in ("first", "layer", "step", "token", "png"))
+        print(f"{row['tokens']:6}  {row['layers']:6}  {row['megabytes']:5.2f}  {row['make_cpu_s']:10.2f}{times}")
     print("\ntokens  CircuitsVis, three maps: cold s  warm s")
     for row in report["circuitsvis"]:
         print(f"{row['tokens']:6}  {row['three_maps_cold_s']:30.2f}  {row['three_maps_warm_s']:6.2f}")

@@ -38,29 +38,37 @@ def show(chromium: Any, tmp_path: Path) -> Iterator[Shower]:
     contexts = []
 
     def open_page(
-        maps: ContributionMaps | None = None, *, html: str | None = None, width: int = 1400, **options: Any
+        maps: ContributionMaps | None = None,
+        *,
+        html: str | None = None,
+        width: int = 1400,
+        address: str = "",
+        context: dict[str, Any] | None = None,
+        **options: Any,
     ) -> Screen:
         path = tmp_path / "page.html"
         path.write_text(maps.to_html(**options) if maps is not None else str(html), encoding="utf-8")
-        context = chromium.new_context(viewport={"width": width, "height": 1000}, accept_downloads=True)
-        contexts.append(context)
+        window = chromium.new_context(
+            viewport={"width": width, "height": 1000}, accept_downloads=True, **(context or {})
+        )
+        contexts.append(window)
         requests: list[str] = []
         problems: list[str] = []
 
         def refuse(route: Any) -> None:
-            route.continue_() if route.request.url == path.as_uri() else route.abort()
+            route.continue_() if route.request.url.partition("#")[0] == path.as_uri() else route.abort()
 
-        context.route("**/*", refuse)
-        tab = context.new_page()
+        window.route("**/*", refuse)
+        tab = window.new_page()
         tab.on("request", lambda request: requests.append(request.url.partition(",")[0]))
         tab.on("console", lambda message: problems.append(message.text))
         tab.on("pageerror", lambda error: problems.append(str(error)))
-        tab.goto(path.as_uri())
+        tab.goto(path.as_uri() + address)
         screen = Screen(tab, requests, problems)
         if html is None:
             screen.settle()
         return screen
 
     yield open_page
-    for context in contexts:
-        context.close()
+    for window in contexts:
+        window.close()

@@ -69,10 +69,28 @@ class Screen:
         """Wait until the maps of the current choice are drawn."""
         self.page.locator("body[data-state=drawn]").wait_for(timeout=20_000)
 
-    def choose(self, group: str, value: object) -> None:
-        """Pick a radio button of a group by its value."""
-        self.page.locator(f"#{group} input[value='{value}']").check(force=True)
-        self.settle()
+    def choose(self, **choices: object) -> None:
+        """Choose in lists by the id of each: `choose(layer=1, scope="Atb")`; underscores stand for hyphens."""
+        menus = "open => document.querySelectorAll('details').forEach((menu) => { menu.open = open; })"
+        self.page.evaluate(menus, True)
+        for name, value in choices.items():
+            self.page.locator(f"#{name.replace('_', '-')}").select_option(str(value))
+            self.settle()
+        self.page.evaluate(menus, False)
+
+    def selection(self) -> dict[str, str]:
+        """What the lists say."""
+        names = ("scope", "ref", "layer", "cells", "range")
+        return {name: self.page.locator(f"#{name}").input_value() for name in names}
+
+    def pictures(self) -> list[str]:
+        """The canvases of maps and of the token's way through the layers, as they are painted."""
+        script = "Array.from(document.querySelectorAll('#what canvas'), (canvas) => canvas.toDataURL())"
+        return list(self.page.evaluate(script))
+
+    def overflow(self) -> int:
+        """Pixels by which the page is wider than its window."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
 
     def point(self, role: str, row: int, column: int, shape: tuple[int, int]) -> tuple[float, float]:
         """The middle of a cell on the screen."""
@@ -81,7 +99,7 @@ class Screen:
 
     def hover(self, role: str, row: int, column: int, shape: tuple[int, int]) -> dict[str, Any]:
         """Point at a cell; the tooltip as its two token lines and its table of numbers."""
-        self.page.locator(".panel").first.scroll_into_view_if_needed()
+        self.page.locator(f".panel[data-role={role}]").scroll_into_view_if_needed()
         self.page.mouse.move(*self.point(role, row, column, shape))
         return self.tooltip()
 
@@ -104,6 +122,9 @@ class Screen:
 
     def save(self, kind: str) -> tuple[str, bytes]:
         """Press an export button; the file's name and content."""
+        if self.page.locator("#figure-tools").is_hidden():
+            self.page.locator("#figure-mode").click()
+            self.settle()
         with self.page.expect_download() as download:
             self.page.locator(f"#save-{kind}").click()
         return download.value.suggested_filename, Path(download.value.path()).read_bytes()

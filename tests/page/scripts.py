@@ -13,6 +13,8 @@ TOKEN = re.compile(r"[A-Za-z_$][\w$]*|=>|\.\.\.|\?\.|\d[\w.]*|\S")
 NAME = re.compile(r"[A-Za-z_$][\w$]*\Z")
 KEYWORDS = frozenset(
     [
+        "async",
+        "await",
         "break",
         "case",
         "catch",
@@ -136,7 +138,7 @@ def _statements(tokens: list[str]) -> Iterator[list[str]]:
     for token in tokens:
         statement.append(token)
         depth += (token in OPENING) - (token in CLOSING)
-        if depth == 0 and (token == ";" or (token == "}" and statement[0] == "function")):
+        if depth == 0 and (token == ";" or (token == "}" and "function" in statement[:2])):
             yield statement
             statement = []
     assert not statement, f"a script ends inside {' '.join(statement[:8])} ..."

@@ -4,12 +4,15 @@ import base64
 import hashlib
 import html
 import re
+import zlib
 from html.parser import HTMLParser
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.page.screen import Builder
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.page import iframe
 from tl_ffblock.page.bundle import LARGEST
 
@@ -36,54 +39,66 @@ class Elements(HTMLParser):
             self.raw[-1] = (tag, kind, text + data)
 
 
-@pytest.mark.parametrize("n", [4, 40])
+@pytest.mark.parametrize("n", [4, 70])
 def test_nothing_is_loaded_from_anywhere(build: Builder, n: int) -> None:
     """No element has an address to load from, with CircuitsVis in the page or without."""
-    for tag, attributes in Elements(build(n).to_html()).tags:
+    for tag, attributes in Elements(build(n, layers=(0,)).to_html()).tags:
         assert not {"src", "href", "srcset", "data", "action"} & set(attributes), tag
 
 
-@pytest.mark.parametrize("n", [4, 40])
-def test_the_policy_names_exactly_the_scripts_of_the_page(build: Builder, n: int) -> None:
-    """Every script and style of the page stands in the policy by hash; nothing else may run or load."""
-    elements = Elements(build(n).to_html())
+@pytest.mark.parametrize(("n", "bundles"), [(4, 1), (70, 0)])
+def test_the_policy_names_exactly_the_scripts_of_the_page(build: Builder, n: int, bundles: int) -> None:
+    """Script and style of the page stand in the policy by hash, the deflated bundle by its script's; nothing else may run."""
+    elements = Elements(build(n, layers=(0,)).to_html())
     policy = next(
         a["content"] for t, a in elements.tags if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
     )
-    allowed = set(re.findall(r"sha256-([^']+)", policy))
-    code = [text for _, kind, text in elements.raw if kind != "application/json"]
+    allowed = set(re.findall(r"sha256-([^']+)", str(policy)))
+    packed = [text for _, kind, text in elements.raw if kind == "text/plain"]
+    code = [text for _, kind, text in elements.raw if kind is None]
+    code += [zlib.decompress(base64.b64decode(text)).decode() for text in packed]
+    assert len(packed) == bundles and len(code) == 2 + bundles
     assert allowed == {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code}
-    assert policy.startswith("default-src 'none'") and "unsafe" not in policy and "http" not in policy
+    assert str(policy).startswith("default-src 'none'") and "unsafe" not in str(policy) and "http" not in str(policy)
 
 
-def test_circuitsvis_is_inlined_once_and_only_where_it_draws(build: Builder) -> None:
-    """Square maps up to the limit carry its bundle once; larger or partial ones do not carry it."""
-    counts = [
-        maps.to_html().count("var CircuitsVis=")
-        for maps in (build(LARGEST), build(LARGEST + 1), build(9, queries=(3, 8)))
-    ]
-    assert counts == [1, 0, 0]
+def test_circuitsvis_is_carried_once_and_only_where_it_can_draw(build: Builder) -> None:
+    """Square maps up to the limit carry its bundle, deflated; larger or partial ones and notebook cells do not."""
+    maps = (build(LARGEST, layers=(0,)), build(LARGEST + 1, layers=(0,)), build(9, queries=(3, 8)))
+    assert [m.to_html().count('id="circuitsvis-bundle"') for m in maps] == [1, 0, 0]
+    assert len(maps[2].to_html()) < 2e5 and len(build(9).to_html()) < 8e5
+    assert 'id="circuitsvis-bundle"' not in maps[0].show().html
 
 
 def test_tokens_do_not_reach_the_markup(build: Builder) -> None:
-    """A hostile token appears nowhere in the page's text but escaped inside the data block."""
+    """A hostile token appears nowhere in a page's text but escaped inside the data block, nor in CircuitsVis's own view."""
     token = "</script><script>window.hostile=1</script>"
-    assert token not in build(2, tokens=(token, "<img src=x onerror=hostile>")).to_html()
-    assert "<img" not in build(40, tokens=("<img src=x>",) * 40).to_html()
+    maps = build(2, tokens=(token, "<img src=x onerror=hostile>"), model="</title><b>")
+    view = maps.to_circuitsvis("Atb", 0)
+    for text in (maps.to_html(), view.html, view._repr_html_()):
+        assert token not in text and "<img src=x" not in text and "</title><b>" not in text
 
 
 def test_a_large_run_stays_small(build: Builder) -> None:
-    """128 tokens, 12 layers, 6 scopes, no causal mask: below 6 MB, well under the 8 that were asked."""
-    assert len(build(128, layers=range(12), causal=False).to_html()) < 6e6
+    """128 tokens, 12 layers, 6 scopes, no causal mask, random numbers, which deflate worst: below 4 MB."""
+    assert len(build(128, layers=range(12), causal=False).to_html()) < 4e6
 
 
 def test_the_frame_holds_the_page_and_nothing_more(build: Builder) -> None:
     """The notebook frame's srcdoc is the page, escaped; it may run scripts and save files only."""
-    text = build(3).to_html()
-    frame = Elements(iframe(text, height=500).data).tags[1]
-    assert frame[0] == "iframe" and frame[1]["srcdoc"] == text
-    assert frame[1]["sandbox"] == "allow-scripts allow-downloads" and "500px" in frame[1]["style"]
-    assert html.escape(text) in iframe(text).data
+    page = build(3).to_html()
+    view = iframe(page, height=500, title="<maps>")
+    frame = Elements(view._repr_html_()).tags[1]
+    assert frame[0] == "iframe" and frame[1]["srcdoc"] == page and frame[1]["title"] == "<maps>"
+    assert frame[1]["sandbox"] == "allow-scripts allow-downloads" and "500px" in str(frame[1]["style"])
+    assert html.escape(page) in view._repr_html_()
+
+
+def test_a_view_can_be_kept(build: Builder, tmp_path: Path) -> None:
+    """Outside a notebook the view says what it is and writes its page."""
+    view = build(3).show()
+    assert view.save(tmp_path / "view.html").read_text(encoding="utf-8") == view.html
+    assert "shown in a notebook" in repr(view)
 
 
 def test_a_frame_needs_a_height() -> None:
@@ -92,10 +107,23 @@ def test_a_frame_needs_a_height() -> None:
         iframe("", height=0)
 
 
+@pytest.mark.wrong_types
+def test_circuitsvis_is_asked_for_what_there_is(build: Builder) -> None:
+    """Unknown scopes, layers and kinds, maps without heads or with a choice of rows are refused in words."""
+    maps = build(4)
+    with pytest.raises(InputError, match="kind='x'"):
+        maps.to_circuitsvis("Atb", 0, kind="x")  # type: ignore[arg-type]
+    with pytest.raises(ScopeKeyError, match="made without"):
+        maps.to_circuitsvis("Atb", 0, kind="heads")
+    with pytest.raises(InputError, match="layer 7"):
+        maps.to_circuitsvis("Atb", 7)
+    with pytest.raises(InputError, match="square maps; these hold 1 queries of 4"):
+        build(4, queries=(1,)).to_circuitsvis("Atb", 0)
+
+
 def test_missing_packages_are_named(build: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without CircuitsVis or IPython the error says what to install."""
+    """Without CircuitsVis the error says what to install; what does not need it works."""
     import importlib.metadata
-    import sys
 
     def absent(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
@@ -103,6 +131,19 @@ def test_missing_packages_are_named(build: Builder, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
     with pytest.raises(ModuleNotFoundError, match="pip install circuitsvis"):
         build(3).to_html()
-    monkeypatch.setitem(sys.modules, "IPython.display", None)
-    with pytest.raises(ModuleNotFoundError, match="pip install ipython"):
-        iframe("")
+    assert build(3).show().html
+
+
+def test_a_still_figure_has_the_shares_of_the_page(build: Builder) -> None:
+    """Matplotlib's panels hold shares of the others before, after and in difference; an unknown scope is refused."""
+    pytest.importorskip("matplotlib")
+    maps = build(5, causal=False)
+    figure = maps.figure(layer=1, scope="AtbLnFf", against="AtbLn")
+    images = [np.ma.filled(axis.get_images()[0].get_array(), np.nan) for axis in figure.axes if axis.get_images()]
+    assert len(images) == 3
+    cells = maps["AtbLnFf", 1].numpy().copy()
+    np.fill_diagonal(cells, np.nan)
+    np.testing.assert_allclose(images[1], cells / np.nansum(cells, 1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(images[2], images[1] - images[0], atol=1e-7)
+    with pytest.raises(ScopeKeyError, match="no scope 'AtbFf'"):
+        maps.figure(layer=1, scope="AtbFf")

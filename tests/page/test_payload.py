@@ -1,123 +1,151 @@
 """What Python puts into a page."""
 
-import base64
 import dataclasses
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from tests.page.screen import Builder
 from tl_ffblock.errors import InputError
-from tl_ffblock.page import PageData, PageStart
 from tl_ffblock.page.document import to_json
-from tl_ffblock.page.numbers import PRECISION, pack
+from tl_ffblock.page.numbers import pack
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.measures import contextualization_change
 from tl_ffblock.results.page_data import page_data
+from tl_ffblock.results.scope_table import HeadTable
+from tl_ffblock.results.tokens import special_positions, word_numbers
 
 
-def unpack(text: str) -> np.ndarray:
-    """The inverse of `pack`, as the page does it."""
-    low = np.frombuffer(base64.b64decode(text), np.uint8).reshape(-1, 3)
-    return np.pad(low, ((0, 0), (1, 0))).copy().view("<f4").reshape(-1)
-
-
-def sent(maps: ContributionMaps) -> dict[str, Any]:
+def sent(maps: ContributionMaps, **options: Any) -> dict[str, Any]:
     """The payload of a result's page, through JSON and back."""
-    return json.loads(to_json(page_data(maps).payload()))
+    return json.loads(to_json(page_data({"run": maps}, **options).payload()))
 
 
-def test_packed_numbers_keep_four_digits() -> None:
-    """Packing changes no number by more than 2**-16 of itself, at any size and sign."""
-    numbers = torch.randn(5000, generator=torch.Generator().manual_seed(0)) * 10 ** torch.linspace(-30, 30, 5000)
-    error = np.abs(unpack(pack(numbers)) / numbers.numpy() - 1)
-    assert error.max() <= PRECISION * (1 + 1e-6)
-
-
-def test_packing_keeps_the_special_numbers() -> None:
-    """Zero, NaN and the infinities come back as they were."""
-    special = torch.tensor([0.0, torch.nan, torch.inf, -torch.inf, 1.0, -2.0])
-    np.testing.assert_array_equal(unpack(pack(special)), special.numpy())
-
-
-def test_a_causal_map_sends_reachable_cells_only(build: Builder) -> None:
-    """Three bytes for each cell on or below the diagonal, in reading order."""
-    maps = build(5)
-    cells = unpack(sent(maps)["values"]["AtbLn"][1])
-    kept = maps["AtbLn", 1][torch.ones(5, 5).tril().bool()]
-    np.testing.assert_allclose(cells, kept.numpy(), rtol=1.6e-5)
+def block(read: dict[str, Any], name: str = "contributions") -> dict[str, Any]:
+    """A block of the first run."""
+    return read["runs"][0]["blocks"][name]
 
 
 def test_the_page_opens_where_feed_forward_changed_most(build: Builder) -> None:
     """Default: the feed-forward step, at the layer with its largest contextualization change."""
     maps = build(7, layers=(2, 3, 5))
     best = maps.layers[int(contextualization_change(maps, "AtbLn", "AtbLnFf").argmax())]
-    assert sent(maps)["start"] == {"layer": best, "scope": "AtbLnFf"}
+    start = sent(maps)["start"]
+    assert (start["layer"], start["scope"]) == (best, "AtbLnFf")
     assert sent(build(4, order="parallel"))["start"]["scope"] == "AtbLnFfRes"
+
+
+def test_the_page_opens_at_the_pair_of_words_that_changed_most(build: Builder) -> None:
+    """The opening cell is the largest change of the others' shares; a query asked for by word or number is its row."""
+    maps = build(5, tokens=("he", "is", ",", "the", "king"), causal=False)
+    maps["AtbLnFf"][:, 3, 1] = 60.0
+    maps["AtbLnFf"][:, 2, 2] = 99.0
+    assert {name: sent(maps)["start"][name] for name in ("to", "from")} == {"to": 3, "from": 1}
+    assert sent(maps, query="king")["start"]["to"] == sent(maps, query=-1)["start"]["to"] == 4
+    for wrong in ("queen", 5, -6):
+        with pytest.raises(InputError, match=f"query={wrong!r}"):
+            page_data({"run": maps}, query=wrong)
 
 
 def test_one_token_has_no_change_but_a_page(build: Builder) -> None:
     """Where the change is undefined (one cell) it is null, and the page opens at the first layer."""
     read = sent(build(1))
-    assert read["changes"]["AtbLnFf"] == [None, None]
-    assert read["start"] == {"layer": 0, "scope": "AtbLnFf"}
+    assert block(read)["tracks"][0]["values"]["AtbLnFf"] == [None, None]
+    start = {name: read["start"][name] for name in ("layer", "scope", "to", "from")}
+    assert start == {"layer": 0, "scope": "AtbLnFf", "to": 0, "from": 0}
 
 
-def test_a_step_without_its_before_scope_is_not_compared(build: Builder) -> None:
+def test_tracks_hold_the_change_of_each_step_and_what_is_left_since_attention(build: Builder) -> None:
+    """The first track is the paper's change by step, the second the change since `Atb`."""
+    maps = build(6)
+    steps, since = block(sent(maps))["tracks"]
+    assert steps["values"]["AtbLnFf"] == contextualization_change(maps, "AtbLn", "AtbLnFf").tolist()
+    assert since["values"]["AtbLnFfRes"] == contextualization_change(maps, "Atb", "AtbLnFfRes").tolist()
+    assert [column["ref"] for column in since["columns"]] == ["Atb"] * 4
+
+
+def test_a_step_without_its_before_scope_has_no_track(build: Builder) -> None:
     """With a choice of scopes, only steps with both sides present have a before and a change."""
-    read = sent(build(4, scopes=("Atb", "AtbLnFf", "AtbLnFfRes")))
-    assert [(step["scope"], step["before"]) for step in read["steps"]] == [
+    read = block(sent(build(4, scopes=("Atb", "AtbLnFf", "AtbLnFfRes"))))
+    assert [(c["name"], c["before"]) for c in read["channels"]] == [
         ("Atb", None),
         ("AtbLnFf", None),
         ("AtbLnFfRes", "AtbLnFf"),
     ]
-    assert list(read["changes"]) == ["AtbLnFfRes"]
+    assert [list(track["values"]) for track in read["tracks"]] == [["AtbLnFfRes"]]
 
 
 def test_a_difference_compares_no_steps(build: Builder) -> None:
-    """A difference of two results has neither before-scopes nor changes."""
+    """A difference of two results has no before-scopes; its overview says how large cells are."""
     maps = build(4)
-    read = sent(maps - maps)
-    assert read["signed"] and not read["changes"]
-    assert all(step["before"] is None for step in read["steps"])
+    read = block(sent(maps - maps))
+    assert read["signed"] and all(channel["before"] is None for channel in read["channels"])
+    assert [track["title"] for track in read["tracks"]] == ["size"]
+
+
+def test_heads_come_as_blocks(build: Builder) -> None:
+    """Those of the scopes that the page opens with come first; of long texts with two digits."""
+    maps = build(5)
+    values = {scope: rows[:, None].expand(-1, 3, -1, -1) for scope, rows in maps.values.items()}
+    heads = HeadTable(values, maps.layers, ("head 0", "head 1", "residual"))
+    read = sent(dataclasses.replace(maps, heads=heads))
+    names = list(read["runs"][0]["blocks"])
+    assert names[:3] == ["contributions", "AtbLnFf by head", "AtbLn by head"]
+    assert block(read, "Atb by head")["of"] == "Atb" and block(read, "Atb by head")["axis"] == "head"
+    assert 0.005 < pack(torch.rand(2, 50), coarse=True).precision < 0.02
+
+
+def test_words_and_special_tokens_are_told() -> None:
+    """By the marks of WordPiece, and of tokenizers that mark spaces; a mask is no special token; else each is a word."""
+    assert word_numbers(("[CLS]", "un", "##do", "it", "[SEP]")) == (0, 1, 1, 2, 3)
+    assert word_numbers(("<s>", "The", " cur", "ator", ",", " old", "est")) == (0, 1, 2, 2, 3, 4, 4)
+    assert word_numbers(("a", "b", "c")) == (0, 1, 2)
+    assert special_positions(("[CLS]", "[MASK]", "<|im_start|>", "a<b", "<s>", "<mask>", "[x]")) == (0, 2, 4)
+
+
+def test_maps_beside_are_of_the_same_text(build: Builder) -> None:
+    """Other tokens, layers or queries are refused."""
+    maps = build(4)
+    with pytest.raises(InputError, match="make them of the same text"):
+        page_data({"run": maps}, beside=[build(3).token_maps()])
+    attention = dataclasses.replace(maps.token_maps("Atb"), kind="attention")
+    assert list(sent(maps, beside=[attention])["runs"][0]["blocks"]) == ["contributions", "attention"]
 
 
 def test_no_text_can_leave_the_data_block(build: Builder) -> None:
     """Whatever tokens and names hold, the JSON has no angle bracket, ampersand or line separator."""
     hostile = ("</script><script>x=1</script>", "<!--", "&lt;", "\u2028", "\ud800", "a\u202eb")
-    text = to_json(page_data(build(6, tokens=hostile, model="</script>")).payload())
+    text = to_json(page_data({"run": build(6, tokens=hostile, model="</script>")}).payload())
     assert not set(text) & set("<>&\u2028\u2029")
-    assert json.loads(text)["tokens"][0] == hostile[0]
+    assert json.loads(text)["runs"][0]["tokens"][0] == hostile[0]
 
 
 @pytest.mark.parametrize(("argument", "value"), [("layer", 7), ("layer", -3), ("scope", "AtbFf")])
 def test_unknown_places_are_refused(build: Builder, argument: str, value: object) -> None:
     """A layer or scope that the result does not hold is an InputError naming what there is."""
     with pytest.raises(InputError, match=rf"{argument}.*{value}.*these maps"):
-        page_data(build(3), **{argument: value})
+        page_data({"run": build(3)}, **{argument: value})
 
 
 def test_a_layer_to_open_at_is_counted_from_the_end(build: Builder) -> None:
     """`layer=-1` opens at the last layer held."""
-    assert page_data(build(3, layers=(1, 5)), layer=-1).start == PageStart(5, "AtbLnFf")
+    start = page_data({"run": build(3, layers=(1, 5))}, layer=-1).start
+    assert (start.layer, start.scope) == (5, "AtbLnFf")
 
 
-@pytest.mark.wrong_types
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"tokens": ("a", "b")}, r"values of Attn have shape \(2, 3, 3\), the page's labels say .* \(2, 3, 2\)"),
-        ({"layers": (0,)}, "values of Attn have shape"),
-        ({"start": PageStart(7, "Atb")}, "cannot open at PageStart"),
-        ({"start": PageStart(0, "AtbFf")}, "cannot open at PageStart"),
-        ({"values": {}}, "lacks the values of Attn, "),
-    ],
-)
-def test_a_page_that_contradicts_itself_is_refused(build: Builder, change: dict[str, Any], text: str) -> None:
-    """Labels must fit the numbers, and the page opens at what it holds."""
-    data: PageData = page_data(build(3))
-    with pytest.raises(InputError, match=text):
-        dataclasses.replace(data, **change)
+def test_a_page_that_contradicts_itself_is_refused(build: Builder) -> None:
+    """Labels must fit the numbers, runs each other, and the page opens at what it holds."""
+    data = page_data({"run": build(3)})
+    longer = dataclasses.replace(data.text, layers=(0, 1, 2))
+    with pytest.raises(
+        InputError, match=r"values of Attn have shape \(2, 3, 3\), the page's labels say .* \(3, 3, 3\)"
+    ):
+        dataclasses.replace(data, text=longer).payload()
+    with pytest.raises(InputError, match="run run has 3 tokens and the blocks contributions: expected 2"):
+        dataclasses.replace(data, text=dataclasses.replace(data.text, words=(0, 1)))
+    wrong: tuple[dict[str, Any], ...] = (dict(layer=7), dict(scope="AtbFf"), dict(to=3), dict(run=1))
+    for place in wrong:
+        with pytest.raises(InputError, match="cannot open at PageStart"):
+            dataclasses.replace(data, start=dataclasses.replace(data.start, **place))

@@ -19,9 +19,10 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.layer.vectors import Decomposition
-from tl_ffblock.page.tabs import side_by_side
+from tl_ffblock.page import page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.page_data import page_data
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out
 
@@ -52,23 +53,18 @@ class PatchedMaps:
     def to_html(
         self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, scope: str | None = None
     ) -> str:
-        """One self-contained page: clean, corrupted, patched, and their differences as tabs.
+        """One self-contained page of the three runs, any two of them beside each other on one scale.
 
         Args:
             path: File to write, if any.
             layer: Layer shown first; None means the last one, which every patch has reached.
             scope: Scope shown first.
+
+        It opens at the patched run against the corrupted one.
         """
+        runs = {"clean": self.clean, "corrupted": self.corrupted, "patched": self.patched}
         layer = self.clean.layers[-1] if layer is None else layer
-        shown = {
-            "clean": self.clean,
-            "corrupted": self.corrupted,
-            "patched": self.patched,
-            "patched − corrupted": self.repair,
-            "clean − patched": self.rest,
-        }
-        pages = {name: maps.to_html(layer=layer, scope=scope) for name, maps in shown.items()}
-        html = side_by_side(pages, title=f"{self.clean.model}: clean, corrupted, patched")
+        html = page(page_data(runs, layer=layer, scope=scope, compare=("patched", "corrupted")), circuitsvis=True)
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html

@@ -1,16 +1,33 @@
 """One self-contained HTML page; knows neither models nor results, only the `PageData` it is given.
 
-1. `data` says what a page is made of, and turns it into JSON with packed `numbers`.
+1. `blocks` are what other rooms hand over by name; `data` puts text, runs and blocks together; `numbers` packs tables.
 2. `bundle` reads CircuitsVis's JavaScript from the installed wheel.
 3. `document` puts template, style, scripts and data together under a strict content policy.
-4. `notebook` wraps a page for a notebook cell, `tabs` puts several pages into one file.
+4. `component` is a page of one of CircuitsVis's own components; `notebook` wraps a page for a notebook cell.
 
-The page's own JavaScript lies in `assets/`, one idea a file.
+The page's own JavaScript lies in `assets/`, one idea a file: arithmetic and selection without DOM, then one file a view.
 """
 
-from tl_ffblock.page.data import PageCertificate, PageData, PageStart, PageStep
+from tl_ffblock.page.blocks import BlockPayload, MapsBlock, PageBlock, PageChannel, PageText, PageTrack, TrackColumn
+from tl_ffblock.page.component import component_page
+from tl_ffblock.page.data import PageCertificate, PageData, PageRun, PageStart
 from tl_ffblock.page.document import page
-from tl_ffblock.page.notebook import iframe
-from tl_ffblock.page.tabs import side_by_side
+from tl_ffblock.page.notebook import PageView, iframe
 
-__all__ = ["PageCertificate", "PageData", "PageStart", "PageStep", "iframe", "page", "side_by_side"]
+__all__ = [
+    "PageBlock",
+    "BlockPayload",
+    "MapsBlock",
+    "PageCertificate",
+    "PageChannel",
+    "PageData",
+    "PageRun",
+    "PageStart",
+    "PageText",
+    "PageTrack",
+    "PageView",
+    "TrackColumn",
+    "component_page",
+    "iframe",
+    "page",
+]

@@ -4,8 +4,8 @@ import importlib.metadata
 from dataclasses import dataclass
 from pathlib import Path
 
-LARGEST = 32
-"""Tokens up to which CircuitsVis draws the maps: three of 32 x 32 take 0.3-0.7 s, of 64 over 1 s (benchmarks/page.py)."""
+LARGEST = 64
+"""Tokens up to which a page offers CircuitsVis: three maps of 64 x 64 take it a second or two (benchmarks/page.py)."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Bundle:
     script: str
 
 
-def circuitsvis() -> Bundle:
+def bundle() -> Bundle:
     """The bundle of the installed CircuitsVis, ready to stand inside a script element.
 
     Its Python functions are not used: they ask google.com at every display and do not escape tokens.

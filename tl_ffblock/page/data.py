@@ -1,36 +1,45 @@
-"""What a page is made of: labels, maps by scope, and where to open; nothing of how they were made."""
+"""What a page is made of: a text, runs with named blocks, and where to open; nothing of how they were made."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
-
-from jaxtyping import Float
-from torch import Tensor
+from typing import Any, Literal
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.page.numbers import PRECISION, finite, pack, pack_reachable
-
-
-@dataclass(frozen=True)
-class PageStep:
-    """One step of a layer that the reader can choose."""
-
-    scope: str
-    """The scope that ends with the step: whose map is shown."""
-    component: str
-    """The kind of step: "ATTN", "RES", "LN" or "FF"."""
-    before: str | None
-    """The scope to compare with; None where there is none, then one map is shown."""
-    shows: str
-    """What the component is, in words."""
+from tl_ffblock.page.blocks import MapsBlock, PageBlock, PageText
 
 
 @dataclass(frozen=True)
 class PageStart:
-    """Where the page opens."""
+    """Where the page opens; runs by their number."""
 
     layer: int
     scope: str
+    """A channel of the first block."""
+    to: int
+    """Position whose row is selected."""
+    from_: int
+    """Position whose column is selected."""
+    run: int = 0
+    ref_run: int = 0
+    """The run that is compared with."""
+    view: Literal["maps", "heads", "all"] = "maps"
+
+    def payload(self) -> dict[str, Any]:
+        """Under the names of the page's selection."""
+        fields = asdict(self)
+        return fields | {"from": fields.pop("from_"), "refRun": fields.pop("ref_run")}
+
+
+@dataclass(frozen=True)
+class PageRun:
+    """One forward pass."""
+
+    name: str
+    """How the reader tells it from others: "clean", "patched"."""
+    tokens: tuple[str, ...]
+    """Tokens with white space made visible."""
+    blocks: Mapping[str, PageBlock]
+    """What there is to see, by name; the first block's channels need no name before them."""
 
 
 @dataclass(frozen=True)
@@ -41,42 +50,23 @@ class PageCertificate:
     scope: str
     layer: int
     query: int
+    run: int = 0
 
 
 @dataclass(frozen=True)
 class PageData:
-    """Everything that one page shows of one sequence."""
+    """Everything that one page shows."""
 
     model: str
-    """Name of the model, for the title."""
-    order: str
-    """Where the model's norms stand, for the heading."""
-    causal: bool
-    """Whether a position sees only itself and earlier ones; the other cells are not sent."""
-    signed: bool
-    """True for a difference of two results."""
-    tokens: tuple[str, ...]
-    """Tokens with white space made visible."""
-    layers: tuple[int, ...]
-    """Layer numbers of the model, ascending."""
-    queries: tuple[int, ...]
-    """Position of each row."""
-    steps: tuple[PageStep, ...]
-    """The steps to choose from, in sequence."""
+    """Name of the model."""
+    heading: str
+    """What is shown: "contribution maps"."""
+    text: PageText
+    runs: tuple[PageRun, ...]
+    """One or several, with the same blocks and channels."""
     start: PageStart
-    """Where the page opens."""
-    changes: Mapping[str, Float[Tensor, " layer"]]
-    """How much each step changed the ranking of token pairs, by the scope that ends with it."""
-    values: Mapping[str, Float[Tensor, "layer query key"]]
-    """Maps by scope."""
-    bias: Mapping[str, Float[Tensor, "layer query"]]
-    """Norm of the bias part, by scope."""
-    remainder: Mapping[str, Float[Tensor, "layer query"]] | None
-    """Norm of the remainder, by scope; None where there was no edit."""
-    completeness: Mapping[str, Float[Tensor, "layer query"]]
-    """Relative completeness error, by scope."""
-    worst: PageCertificate | None
-    """The largest of these; None where it is unknown."""
+    certificate: PageCertificate | None
+    """None where it is unknown."""
     provenance: Mapping[str, str]
     """How the numbers were made, as small print."""
 
@@ -84,42 +74,40 @@ class PageData:
         """Refuse what could not be drawn.
 
         Raises:
-            InputError: if a table has another shape than the labels, or the page opens at what is not there.
+            InputError: if runs differ in tokens or blocks, or the page opens at what is not there.
         """
-        rows = (len(self.layers), len(self.queries))
-        for scope, maps in self.values.items():
-            if tuple(maps.shape) != (*rows, len(self.tokens)):
+        n, names = len(self.text.words), list(self.runs[0].blocks) if self.runs else []
+        for run in self.runs:
+            if len(run.tokens) != n or list(run.blocks) != names:
                 raise InputError(
-                    f"values of {scope} have shape {tuple(maps.shape)}, the page's labels say [layer query key] = "
-                    f"{(*rows, len(self.tokens))}."
+                    f"run {run.name} has {len(run.tokens)} tokens and the blocks {', '.join(run.blocks)}: "
+                    f"expected {n} tokens and {', '.join(names)}, as the first run."
                 )
-        missing = [step.scope for step in self.steps if step.scope not in self.values]
-        if missing or self.start.layer not in self.layers or self.start.scope not in {s.scope for s in self.steps}:
+        block = next(iter(self.runs[0].blocks.values()), None) if self.runs else None
+        channels: list[str] = [channel.name for channel in block.channels] if isinstance(block, MapsBlock) else []
+        start = self.start
+        places = start.layer in self.text.layers and start.to in self.text.queries and 0 <= start.from_ < n
+        if start.scope not in channels or not places or not {start.run, start.ref_run} <= set(range(len(self.runs))):
             raise InputError(
-                f"a page with layers {self.layers} and steps {', '.join(step.scope for step in self.steps)} cannot open at "
-                f"{self.start}, or lacks the values of {', '.join(missing) or 'none'}."
+                f"a page with layers {self.text.layers} and maps {', '.join(channels) or 'none'} cannot open at {start}."
             )
 
     def payload(self) -> dict[str, Any]:
         """Labels and packed numbers as JSON can hold them, under the names that the page's scripts read."""
-        rows = {"bias": self.bias, "remainder": self.remainder, "completeness": self.completeness}
+        precision = 0.0
+        runs = []
+        for run in self.runs:
+            blocks = {name: block.payload(self.text) for name, block in run.blocks.items()}
+            precision = max([precision, *(block.precision for block in blocks.values())])
+            packed = {name: dict(block.json) for name, block in blocks.items()}
+            runs.append({"name": run.name, "tokens": list(run.tokens), "blocks": packed})
         return {
             "model": self.model,
-            "order": self.order,
-            "causal": self.causal,
-            "signed": self.signed,
-            "tokens": list(self.tokens),
-            "layers": list(self.layers),
-            "queries": list(self.queries),
-            "steps": [asdict(step) for step in self.steps],
-            "changes": {scope: finite(changes) for scope, changes in self.changes.items()},
-            "start": asdict(self.start),
-            "worst": asdict(self.worst) if self.worst else None,
-            "precision": PRECISION,
+            "heading": self.heading,
+            "runs": runs,
+            **asdict(self.text),
+            "start": self.start.payload(),
+            "certificate": asdict(self.certificate) if self.certificate else None,
+            "precision": precision,
             "provenance": dict(self.provenance),
-            "values": {
-                scope: [pack_reachable(matrix, self.queries, self.causal) for matrix in maps]
-                for scope, maps in self.values.items()
-            },
-            **{name: table and {s: [pack(row) for row in t] for s, t in table.items()} for name, table in rows.items()},
         }

@@ -3,51 +3,71 @@
 import base64
 import hashlib
 import json
+import zlib
 from importlib.resources import files
 from string import Template
 from typing import Any
 
-from tl_ffblock.page.bundle import LARGEST, circuitsvis
+from tl_ffblock.page.bundle import LARGEST, bundle
 from tl_ffblock.page.data import PageData
 
-SCRIPTS = (
-    "numbers",
-    "colours",
-    "views",
+PURE = ("numbers", "text", "tables", "shares", "selection", "scene", "ranking", "phrases", "colours")
+"""Scripts that know no document: arithmetic, the selection, words."""
+DRAWING = (
     "svg",
-    "words",
     "layout",
-    "figure",
+    "furniture",
     "cells",
+    "marks",
+    "tooltip",
     "pointing",
-    "reading",
+    "maps_view",
+    "biography_view",
+    "where",
+    "sentence",
+    "card",
+    "pairs_view",
+    "circuitsvis_view",
     "controls",
     "exports",
     "page",
 )
+SCRIPTS = PURE + DRAWING
+"""In the order in which they stand on the page: each uses what scripts before it define, never after."""
 
 
-def page(data: PageData) -> str:
+def page(data: PageData, *, circuitsvis: bool = False) -> str:
     """One HTML page that asks nothing of any network.
 
-    CircuitsVis draws the maps where it is fast enough (square maps of up to 32 tokens), a canvas of
-    the page's own draws larger ones. Tokens reach the page as data only: the content policy lets no
-    script run but those put here, each named by its hash.
+    Tokens reach the page as data only: the content policy lets no script run but those put here, each named by its hash.
+
+    Args:
+        data: What is shown.
+        circuitsvis: Whether its reader may have square maps of up to `LARGEST` tokens drawn by CircuitsVis too. The bundle then
+            lies deflated in the page, runs when asked for, and adds half a megabyte.
 
     Raises:
-        ModuleNotFoundError: if CircuitsVis is needed and not installed.
+        InputError: if a block's numbers do not fit the labels.
+        ModuleNotFoundError: if CircuitsVis is asked for and not installed.
     """
-    bundle = circuitsvis() if _suits_circuitsvis(data) else None
-    drawn_by = {"version": bundle.version if bundle else None, "largest": LARGEST}
-    scripts = [bundle.script] if bundle else []
-    scripts.append("(() => {\n'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "\n})();")
-    style = _asset("page.css")
-    return Template(_asset("page.html")).substitute(
-        policy=_policy(scripts, style),
+    script = "(() => {\n'use strict';\n" + "\n".join(asset(f"{name}.js") for name in SCRIPTS) + "\n})();"
+    style = asset("page.css")
+    bundles = [bundle().script] if circuitsvis and _is_square(data) else []
+    return Template(asset("page.html")).substitute(
+        policy=policy([script, *bundles], style),
         style=style,
-        data=to_json(data.payload() | {"circuitsvis": drawn_by}),
-        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
+        data=to_json(data.payload()),
+        scripts="".join(
+            f'<script type="text/plain" id="circuitsvis-bundle">{deflated(bundle)}</script>' for bundle in bundles
+        )
+        + f"<script>{script}</script>",
     )
+
+
+def _is_square(data: PageData) -> bool:
+    """CircuitsVis draws square maps, and every cell as an object of its own."""
+    n = len(data.text.words)
+    return n <= LARGEST and data.text.queries == tuple(range(n))
 
 
 def to_json(payload: dict[str, Any]) -> str:
@@ -56,12 +76,13 @@ def to_json(payload: dict[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _suits_circuitsvis(data: PageData) -> bool:
-    """Its component draws square maps only, and every cell as an object of its own."""
-    return len(data.tokens) <= LARGEST and data.queries == tuple(range(len(data.tokens)))
+def deflated(text: str) -> str:
+    """Text as base64 of its deflated bytes, as the page's `inflate` reads it."""
+    return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")
 
 
-def _policy(scripts: list[str], style: str) -> str:
+def policy(scripts: list[str], style: str) -> str:
+    """The content policy under which exactly these scripts and this style run, and nothing is loaded."""
     allowed = " ".join(_hash(script) for script in scripts)
     return f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -70,5 +91,6 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of the page's own."""
     return (files("tl_ffblock.page") / "assets" / name).read_text(encoding="utf-8")

@@ -1,31 +1,53 @@
 """A page inside a notebook cell."""
 
+from dataclasses import dataclass
 from html import escape
-from typing import Any
+from pathlib import Path
+from string import Template
 
 from tl_ffblock.errors import InputError
 
+# The page tells its height; three lines of script outside its frame follow it. Where a notebook strips scripts the height
+# given stays. Sandboxed, the frame may run its scripts and save files, nothing else.
+_FRAME = Template(
+    '<div><iframe title="$title" sandbox="allow-scripts allow-downloads" srcdoc="$page" style="width: 100%; height: ${height}px; '
+    'border: 1px solid #d5dbe1; border-radius: 6px"></iframe><script>(() => { const frame = '
+    'document.currentScript?.previousElementSibling; addEventListener("message", (event) => { if (event.source === '
+    'frame?.contentWindow && event.data?.tlFfblock === "height") frame.style.height = '
+    'Math.min(event.data.height, $most) + "px"; }); })();</script></div>'
+)
+MOST = 4000
+"""Pixels that a frame grows to; then it scrolls."""
 
-def iframe(html: str, height: int = 820) -> Any:
-    """An IPython `HTML` object that shows a page in a sandboxed frame of its own.
 
-    The frame keeps the page's style and scripts apart from the notebook's; it may run scripts and
-    save files, nothing else.
+@dataclass(frozen=True, repr=False)
+class PageView:
+    """A page as the result of a notebook cell; elsewhere `save` writes it to a file."""
+
+    html: str
+    """The page itself."""
+    height: int = 820
+    """Pixels of the frame before the page says how high it is."""
+    title: str = "contribution maps"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page to a file."""
+        Path(path).write_text(self.html, encoding="utf-8")
+        return Path(path)
+
+    def _repr_html_(self) -> str:
+        return _FRAME.substitute(title=escape(self.title), page=escape(self.html), height=int(self.height), most=MOST)
+
+    def __repr__(self) -> str:
+        return f"{self.title}: a page of {len(self.html) / 1e6:.2f} MB, shown in a notebook; .save(path) writes it"
+
+
+def iframe(html: str, height: int = 820, title: str = "contribution maps") -> PageView:
+    """The page in a sandboxed frame of its own, apart from the notebook's style and scripts, as high as its content.
 
     Raises:
         InputError: if `height` is not positive.
-        ModuleNotFoundError: if IPython is not installed.
     """
     if height <= 0:
         raise InputError(f"height={height!r}: expected a positive number of pixels.")
-    try:
-        from IPython.display import HTML
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "showing maps in a notebook needs IPython: pip install ipython, or write a page with maps.to_html(path)."
-        ) from error
-    frame = (
-        f'<iframe title="contribution maps" sandbox="allow-scripts allow-downloads" srcdoc="{escape(html)}"'
-        f' style="width: 100%; height: {int(height)}px; border: 1px solid #d5dbe1; border-radius: 6px"></iframe>'
-    )
-    return HTML(f"<div>{frame}</div>")  # type: ignore[no-untyped-call]  # the div: IPython warns of a bare iframe
+    return PageView(html, height, title)

@@ -1,40 +1,128 @@
-"""Numbers as short text for the page: float32 without its last byte, in base64.
+"""Tables of numbers as short text for the page.
 
-1. Round to 16 significant bits: relative error at most 2**-16 = 1.5e-5, so four decimal digits are sure.
-2. Three bytes a number, least significant first; NaN, signs and zeros survive.
-3. A causal map sends only the cells that can be reached, row by row.
+1. A number becomes a code on a logarithmic scale from the smallest size of its layer on: 65 534 codes in two bytes (254 in
+   one), half of them negative where signs can differ. Code 0 is zero, the last code NaN. Steps are no finer than a reader
+   sees, because coarse ones deflate better.
+2. What is below `FLOOR` (of one byte `COARSE_FLOOR`) of its layer's largest counts as zero.
+3. A table may be sent as its codes' difference to those of another: neighbouring scopes are alike, which saves a third.
+4. All high bytes stand before all low ones, which deflates better; then base64.
+5. A causal map sends only the cells that can be reached, row by row.
 """
 
 import base64
-import math
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-PRECISION = 2.0**-16
-"""Largest relative error of a packed number."""
+FLOOR = 1e-9
+COARSE_FLOOR = 1e-4
+STEP = 2e-4
+"""Ratio of neighbouring codes, less one: three digits are sure."""
+LONG_STEP = 1e-3
+"""The same for maps of more than `LONG` cells: three digits, the last one by half."""
+LONG = 64 * 64
 
 
-def pack(values: Shaped[Tensor, "..."]) -> str:
-    """The numbers in row-major order, three bytes each, as base64."""
-    numbers = values.detach().cpu().to(torch.float32).contiguous().numpy().reshape(-1)
-    numbers = np.where(np.isnan(numbers), np.float32(np.nan), numbers).astype("<f4")
-    rounded = (numbers.view("<u4") + np.uint32(0x80)) >> np.uint32(8)
-    return base64.b64encode(rounded.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :3].tobytes()).decode("ascii")
+@dataclass(frozen=True)
+class Packed:
+    """A table as the page's script `numbers.js` reads it."""
+
+    payload: dict[str, Any]
+    """The packed codes and what turns them into numbers again."""
+    precision: float
+    """Largest relative error of a number."""
+    codes: Int64[np.ndarray, "layer cell"]
+    """The codes before they were compressed."""
 
 
-def pack_reachable(matrix: Float[Tensor, "query key"], queries: Sequence[int], causal: bool) -> str:
-    """A map's cells, row by row; of a causal map those up to the row's own position."""
-    rows = torch.tensor(queries, device=matrix.device)[:, None]
-    keys = torch.arange(matrix.shape[1], device=matrix.device)
-    return pack(matrix[keys <= rows] if causal else matrix)
+def pack(
+    table: Float[Tensor, "layer ..."], *, coarse: bool = False, reference: tuple[str, Packed] | None = None
+) -> Packed:
+    """A table with one scale for each layer.
+
+    Args:
+        table: The numbers.
+        coarse: Whether a number takes one byte and not two.
+        reference: Name and codes of a table of the same shape to send differences to; not for coarse ones.
+    """
+    numbers = table.detach().cpu().double().numpy().reshape(len(table), -1)
+    signed = bool((numbers < 0).any())
+    last = 255 if coarse else 65535
+    levels = (last - 1) // 2 if signed else last - 1
+    low, high = _range(numbers, COARSE_FLOOR if coarse else FLOOR)
+    finest = LONG_STEP if numbers.shape[1] > LONG else STEP
+    steps = np.maximum((high - low) / (levels - 1), finest)
+    codes = _codes(numbers, low, steps, levels, last)
+    sent = codes if reference is None else _folded(codes - reference[1].codes)
+    planes = [sent] if coarse else [sent >> 8, sent & 255]
+    raw = b"".join(plane.astype(np.uint8).tobytes() for plane in planes)
+    payload = {
+        "packed": base64.b64encode(zlib.compress(raw, 6)).decode("ascii"),
+        "bytes": 1 if coarse else 2,
+        "signed": signed,
+        "low": low.tolist(),
+        "step": steps.tolist(),
+        "reference": reference and reference[0],
+    }
+    return Packed(payload, float(np.expm1(steps.max(initial=0.0) / 2)), codes)
+
+
+def pack_reachable(
+    maps: Mapping[str, Float[Tensor, "layer query key"]], cells: Bool[Tensor, "query key"], *, coarse: bool = False
+) -> dict[str, Packed]:
+    """Maps of all layers by channel, the cells that can be reached; each but the first as difference to the one before it."""
+    packed: dict[str, Packed] = {}
+    for name, table in maps.items():
+        before = None if coarse or not packed else next(reversed(packed.items()))
+        packed[name] = pack(table.cpu()[:, cells], coarse=coarse, reference=before)
+    return packed
+
+
+def _folded(differences: Int64[np.ndarray, "layer cell"]) -> Int64[np.ndarray, "layer cell"]:
+    """Differences modulo 2**16 so that small ones of either sign are small numbers: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4."""
+    wrapped = (differences + 32768) % 65536 - 32768
+    return np.where(wrapped < 0, -2 * wrapped - 1, 2 * wrapped)
 
 
 def finite(values: Float[Tensor, " entry"]) -> list[float | None]:
     """Plain numbers for JSON; what is not finite becomes None."""
-    numbers: list[Any] = values.detach().cpu().double().reshape(-1).tolist()
-    return [number if math.isfinite(number) else None for number in numbers]
+    numbers: list[float] = values.detach().cpu().double().reshape(-1).tolist()
+    return [number if np.isfinite(number) else None for number in numbers]
+
+
+def worst_precision(tables: Sequence[Packed]) -> float:
+    """The largest relative error of all tables."""
+    return max((table.precision for table in tables), default=0.0)
+
+
+def _range(
+    numbers: Float64[np.ndarray, "layer cell"], floor: float
+) -> tuple[Float64[np.ndarray, " layer"], Float64[np.ndarray, " layer"]]:
+    """Logarithms of the smallest and the largest size of each layer that are told apart from zero; 0 for a layer of zeros."""
+    sizes = np.where(np.isfinite(numbers), np.abs(numbers), 0.0)
+    largest = sizes.max(axis=1, initial=0.0)
+    kept = np.where((sizes >= floor * largest[:, None]) & (sizes > 0), sizes, np.inf)
+    smallest = kept.min(axis=1, initial=np.inf)
+    there = largest > 0
+    return np.log(np.where(there, smallest, 1.0)), np.log(np.where(there, largest, 1.0))
+
+
+def _codes(
+    numbers: Float64[np.ndarray, "layer cell"],
+    low: Float64[np.ndarray, " layer"],
+    steps: Float64[np.ndarray, " layer"],
+    levels: int,
+    last: int,
+) -> Int64[np.ndarray, "layer cell"]:
+    """Codes of all numbers."""
+    sizes = np.abs(np.where(np.isfinite(numbers), numbers, 0.0))
+    with np.errstate(divide="ignore"):
+        place = (np.log(sizes) - low[:, None]) / steps[:, None]
+    place = np.where(place > -1e-6, np.rint(np.clip(place, 0, levels - 1)) + 1, 0)
+    codes = place.astype(np.int64) + np.where((numbers < 0) & (place > 0), levels, 0)
+    return np.where(np.isfinite(numbers), codes, last)

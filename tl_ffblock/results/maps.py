@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import torch
 from jaxtyping import Bool, Float
@@ -22,12 +22,10 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import spans
 from tl_ffblock.layer.scopes import Order
-from tl_ffblock.page import iframe, page
 from tl_ffblock.results.arithmetic import combined
-from tl_ffblock.results.files import write_atomically
-from tl_ffblock.results.page_data import page_data
 from tl_ffblock.results.saving import LABELS, read_maps, write_maps
 from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
+from tl_ffblock.results.shown import ShownMaps
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
 from tl_ffblock.results.tokens import shortened, visible
 
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class ContributionMaps:
+class ContributionMaps(ShownMaps):
     """Contributions of every source token to every asked position, by scope and layer.
 
     `maps[scope]` is `Float[layer query key]`, `maps[scope, layer]` is `Float[query key]` with the
@@ -161,7 +159,9 @@ class ContributionMaps:
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
-        return dataclasses.replace(combined([self, other], torch.sub, "→", "subtract"), signed=True)
+        difference = combined([self, other], torch.sub, "→", "subtract")
+        sides = f"“{shortened(self.tokens)}” minus “{shortened(other.tokens)}”"
+        return dataclasses.replace(difference, signed=True, provenance={**difference.provenance, "difference": sides})
 
     def __mul__(self, number: int | float) -> "ContributionMaps":
         """Every norm times a number; completeness errors are relative and stay."""
@@ -244,29 +244,6 @@ class ContributionMaps:
             FileNotFoundError: if there is no such file.
         """
         return ContributionMaps(**read_maps(Path(path)))
-
-    def to_html(
-        self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, scope: str | None = None
-    ) -> str:
-        """One self-contained page of the run; written to `path` when given.
-
-        Args:
-            path: File to write, if any.
-            layer: Layer to open at, negative ones from the end; None means the one the step changed most.
-            scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
-
-        Raises:
-            InputError: if `layer` or `scope` is not in the result, or the folder of `path` does not exist.
-            ModuleNotFoundError: if CircuitsVis is needed and not installed.
-        """
-        html = page(page_data(self, layer=layer, scope=scope))
-        if path is not None:
-            write_atomically(Path(path), html.encode("utf-8"))
-        return html
-
-    def show(self, *, layer: int | None = None, scope: str | None = None, height: int = 820) -> Any:
-        """The page in a notebook cell, inside an iframe of its own."""
-        return iframe(self.to_html(layer=layer, scope=scope), height=height)
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"

@@ -1,7 +1,7 @@
-"""A result as the page takes it: which steps can be compared, how much each changed, where to open."""
+"""Results as the page takes them: one or several runs, what can be compared, how much each step changed, where to open."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -10,13 +10,22 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number
-from tl_ffblock.layer.scopes import STEPS, Order
-from tl_ffblock.page import PageCertificate, PageData, PageStart, PageStep
-from tl_ffblock.results.ranks import rank_change
-from tl_ffblock.results.scope_table import ScopeTable
-from tl_ffblock.results.tokens import visible
-
-Changes = dict[str, Float[Tensor, " layer"]]
+from tl_ffblock.layer.scopes import Order, Step
+from tl_ffblock.page import PageBlock, PageCertificate, PageData, PageRun, PageStart, PageText
+from tl_ffblock.results.page_blocks import (
+    Changes,
+    ChannelMaps,
+    contribution_block,
+    head_blocks,
+    size_track,
+    step_changes,
+    step_tracks,
+    steps_of,
+    token_maps_block,
+)
+from tl_ffblock.results.ranks import shares
+from tl_ffblock.results.scope_table import HeadTable, ScopeTable
+from tl_ffblock.results.tokens import special_positions, visible, word_numbers
 
 
 @runtime_checkable
@@ -42,6 +51,8 @@ class Result(Protocol):
     @property
     def completeness(self) -> ScopeTable: ...
     @property
+    def heads(self) -> HeadTable: ...
+    @property
     def model(self) -> str: ...
     @property
     def signed(self) -> bool: ...
@@ -51,80 +62,182 @@ class Result(Protocol):
     def worst_completeness(self) -> tuple[float, str, int, int]: ...
 
 
-def page_data(maps: Result, *, layer: int | None = None, scope: str | None = None) -> PageData:
-    """Labels, measures and numbers of a result, and where its page opens.
+def page_data(
+    runs: Mapping[str, Result],
+    *,
+    layer: int | None = None,
+    scope: str | None = None,
+    query: int | str | None = None,
+    compare: tuple[str, str] | None = None,
+    beside: Sequence[ChannelMaps] = (),
+) -> PageData:
+    """Labels, measures and numbers of one run or several, and where their page opens.
 
     Args:
-        maps: The result.
+        runs: Results by name, of the same positions, layers and scopes.
         layer: Layer to open at, negative ones from the end; None means the one the step changed most.
         scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
+        query: Destination to open at, a position or a token; None means the one that changed most.
+        compare: The run to open with and the one to compare it with; None means the first alone.
+        beside: Further maps of the same tokens and layers, such as attention patterns; of one run only.
 
     Raises:
-        InputError: if `layer` or `scope` is not in the result.
+        InputError: if what is asked for is not in the results, or they do not fit each other.
     """
-    if scope is not None and scope not in maps.values:
-        raise InputError(f"scope={scope!r}: these maps hold {', '.join(maps.values)}.")
-    steps = _steps(maps)
-    changes = _changes(maps, steps)
-    edited = any(bool(torch.count_nonzero(rows)) for rows in maps.remainder.values())
+    names, first = list(runs), next(iter(runs.values()))
+    if scope is not None and scope not in first.values:
+        raise InputError(f"scope={scope!r}: these maps hold {', '.join(first.values)}.")
+    run, ref_run = (0, 0) if compare is None else (names.index(compare[0]), names.index(compare[1]))
+    steps = steps_of(first.order, first.values, first.signed)
+    changes = step_changes(first.values, steps, first.reachable())
+    scope = scope or _feed_forward(steps)
+    layer = _start_layer(first, changes, layer, scope)
+    results = list(runs.values())
+    before = scope if compare is not None else steps[scope][1]
+    reference = results[ref_run].values[before, layer] if before is not None else None
+    to, from_ = _start_cell(first, results[run].values[scope, layer], reference, query)
+    preferred = [s for s in (scope, steps[scope][1]) if s]
+    return PageData(
+        model=first.model,
+        heading="difference of two results" if first.signed else "contribution maps",
+        text=PageText(
+            first.queries, first.layers, first.causal, word_numbers(first.tokens), special_positions(first.tokens)
+        ),
+        runs=tuple(_run(name, result, preferred, beside) for name, result in runs.items()),
+        start=PageStart(layer, scope, to, from_, run, ref_run),
+        certificate=_worst(results),
+        provenance={"order": first.order, **first.provenance},
+    )
+
+
+def token_maps_page(maps: ChannelMaps, *, layer: int | None = None, channel: str | None = None) -> PageData:
+    """The page of any token maps, which opens at a layer (None: the first) and a channel (None: the first).
+
+    Raises:
+        InputError: if layer or channel are not there.
+    """
+    if channel is not None and channel not in maps.channels:
+        raise InputError(f"channel={channel!r}: these maps hold {', '.join(maps.channels)}.")
+    name = channel or maps.channels[0]
+    number = maps.layers[0] if layer is None else layer_number(layer, maps.layers, "in these maps")
+    shown = maps.values[maps.layers.index(number), maps.channels.index(name)]
+    to, from_ = _largest_cell(shown, maps.tokens, maps.queries, maps.causal)
+    labels = tuple(visible(token) for token in maps.tokens)
     return PageData(
         model=maps.model,
-        order=maps.order,
-        causal=maps.causal,
-        signed=maps.signed,
-        tokens=tuple(visible(token) for token in maps.tokens),
-        layers=maps.layers,
-        queries=maps.queries,
-        steps=steps,
-        start=_start(maps, steps, changes, layer, scope),
-        changes=changes,
-        values=maps.values,
-        bias=maps.bias,
-        remainder=maps.remainder if edited else None,
-        completeness=maps.completeness,
-        worst=_worst(maps),
-        provenance=maps.provenance,
+        heading=maps.kind,
+        text=PageText(
+            maps.queries, maps.layers, maps.causal, word_numbers(maps.tokens), special_positions(maps.tokens)
+        ),
+        runs=(PageRun("run", labels, {maps.kind: token_maps_block(maps)}),),
+        start=PageStart(number, name, to, from_),
+        certificate=None,
+        provenance={},
     )
 
 
-def _steps(maps: Result) -> tuple[PageStep, ...]:
-    """The steps whose scope is there, each with its before-scope where the two can be compared."""
-    comparable = () if maps.signed else tuple(maps.values)
-    return tuple(
-        PageStep(step.scope, step.component, step.before if step.before in comparable else None, step.shows)
-        for step in STEPS[maps.order]
-        if step.scope in maps.values
-    )
-
-
-def _changes(maps: Result, steps: tuple[PageStep, ...]) -> Changes:
+def _run(name: str, maps: Result, preferred: Sequence[str], beside: Sequence[ChannelMaps]) -> PageRun:
+    """The blocks of one run: contributions by scope, by head, and what stands beside them."""
+    steps = steps_of(maps.order, maps.values, maps.signed)
     cells = maps.reachable()
+    edited = any(bool(torch.count_nonzero(rows)) for rows in maps.remainder.values())
+    columns = {"bias": maps.bias, "completeness": maps.completeness} | ({"remainder": maps.remainder} if edited else {})
+    changes = step_changes(maps.values, steps, cells)
+    tracks = step_tracks(maps.values, steps, changes, cells)
+    if not tracks:
+        tracks = [size_track(maps.values, {scope: scope for scope in steps})]
+    sides = maps.provenance.get("difference", "first result minus second") if maps.signed else ""
+    blocks: dict[str, PageBlock] = {
+        "contributions": contribution_block(maps.values, columns, steps, tracks, sides=sides)
+    }
+    if not maps.signed:
+        blocks |= head_blocks(maps.heads, maps.queries, preferred, int(cells.sum()) * len(maps.layers))
+    for further in beside:
+        _refuse_other_text(maps, further)
+        name = further.kind if further.kind not in blocks else f"{further.kind} {len(blocks)}"
+        blocks[name] = token_maps_block(further)
+    return PageRun(name, tuple(visible(token) for token in maps.tokens), blocks)
 
-    def change(before: str, after: str) -> Float[Tensor, " layer"]:
-        pairs = zip(maps.values[before].cpu(), maps.values[after].cpu(), strict=True)
-        return torch.tensor([rank_change(first, second, cells) for first, second in pairs], dtype=torch.float64)
 
-    return {step.scope: change(step.before, step.scope) for step in steps if step.before is not None}
+def _refuse_other_text(maps: Result, further: ChannelMaps) -> None:
+    mine, theirs = ((m.tokens, m.layers, m.queries) for m in (maps, further))
+    if mine != theirs:
+        raise InputError(
+            f"the {further.kind} maps beside these are of {len(theirs[0])} tokens, layers {theirs[1]} and {len(theirs[2])} "
+            f"queries: make them of the same text and with the same layers= and queries= ({len(mine[0])}, {mine[1]}, "
+            f"{len(mine[2])})."
+        )
 
 
-def _start(
-    maps: Result, steps: tuple[PageStep, ...], changes: Changes, layer: int | None, scope: str | None
-) -> PageStart:
-    """The step asked for, else the feed-forward block; the layer asked for, else the one it changed most."""
-    scope = scope or _feed_forward(steps)
+def _start_layer(maps: Result, changes: Changes, layer: int | None, scope: str) -> int:
+    """The layer asked for, else the one the step changed most."""
     if layer is not None:
-        return PageStart(layer_number(layer, maps.layers, "in these maps"), scope)
+        return layer_number(layer, maps.layers, "in these maps")
     sizes = changes.get(scope, torch.zeros(len(maps.layers))).nan_to_num(-math.inf)
-    return PageStart(maps.layers[int(sizes.argmax())], scope)
+    return maps.layers[int(sizes.argmax())]
 
 
-def _feed_forward(steps: tuple[PageStep, ...]) -> str:
+def _feed_forward(steps: Mapping[str, tuple[Step, str | None]]) -> str:
     """The last feed-forward step that can be compared, else the last one, else the last step."""
-    feed_forward = [step for step in steps if step.component == "FF"]
-    compared = [step for step in feed_forward if step.before is not None]
-    return (compared or feed_forward or steps)[-1].scope
+    feed_forward = [scope for scope, (step, _) in steps.items() if step.component == "FF"]
+    compared = [scope for scope in feed_forward if steps[scope][1] is not None]
+    return (compared or feed_forward or list(steps))[-1]
 
 
-def _worst(maps: Result) -> PageCertificate | None:
-    error, scope, layer, query = maps.worst_completeness()
-    return PageCertificate(error, scope, layer, query) if math.isfinite(error) and scope else None
+def _start_cell(
+    maps: Result,
+    after: Float[Tensor, "query key"],
+    before: Float[Tensor, "query key"] | None,
+    query: int | str | None,
+) -> tuple[int, int]:
+    """Positions of the cell whose share of the others changed most, in the row asked for if any."""
+    cells = maps.reachable().clone()
+    cells[torch.arange(len(maps.queries)), list(maps.queries)] = False
+    changes = after.cpu().double().where(cells, 0.0)
+    if not maps.signed and before is not None:
+        changes = shares(changes, "row") - shares(before.cpu().double().where(cells, 0.0), "row")
+    return _largest_cell(changes, maps.tokens, maps.queries, maps.causal, _row_of(maps, query))
+
+
+def _largest_cell(
+    cells: Float[Tensor, "query key"],
+    tokens: Sequence[str],
+    queries: Sequence[int],
+    causal: bool,
+    row: int | None = None,
+) -> tuple[int, int]:
+    """Positions (to, from) of the cell that a page opens at: large, of another token, of two words where there are any."""
+    sizes = cells.detach().cpu().double().abs().nan_to_num(0.0).clone()
+    sizes[torch.arange(len(queries)), list(queries)] = 0.0
+    if causal:  # Early rows have few cells and so large shares.
+        sizes *= torch.tensor(queries, dtype=torch.float64)[:, None].sqrt()
+    letters = torch.tensor([1.0 if any(c.isalpha() for c in token) else 1e-3 for token in tokens], dtype=torch.float64)
+    sizes *= letters[list(queries)][:, None] * letters
+    row = int(sizes.max(dim=1).values.argmax()) if row is None else row
+    largest = int(sizes[row].argmax())
+    return queries[row], largest if float(sizes[row, largest]) > 0 else queries[row]
+
+
+def _row_of(maps: Result, query: int | str | None) -> int | None:
+    """The row of a position, negative ones from the end, or of the first token that is written so."""
+    if query is None:
+        return None
+    positions = [query] if isinstance(query, int) else _positions_of(maps.tokens, query)
+    rows = [maps.queries.index(p % len(maps.tokens)) for p in positions if p % len(maps.tokens) in maps.queries]
+    inside = not isinstance(query, int) or -len(maps.tokens) <= query < len(maps.tokens)
+    if not rows or not inside:
+        raise InputError(
+            f"query={query!r}: expected a position among {', '.join(map(str, maps.queries[:20]))} or one of their tokens, "
+            f"such as {maps.tokens[maps.queries[-1]]!r}."
+        )
+    return rows[0]
+
+
+def _positions_of(tokens: Sequence[str], word: str) -> list[int]:
+    return [position for position, token in enumerate(tokens) if word in (token, token.strip(), visible(token))]
+
+
+def _worst(results: Sequence[Result]) -> PageCertificate | None:
+    worst = [(*result.worst_completeness(), run) for run, result in enumerate(results)]
+    error, scope, layer, query, run = max(worst, key=lambda entry: entry[0])
+    return PageCertificate(error, scope, layer, query, run) if math.isfinite(error) and scope else None

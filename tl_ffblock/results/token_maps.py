@@ -4,8 +4,10 @@ What is written for `TokenMaps` serves every kind of map; measures read it.
 A map is `[query, key]`: row = the position that is written, column = the source token.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
@@ -15,6 +17,9 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number, spans
+from tl_ffblock.page import PageView, iframe, page
+from tl_ffblock.results.files import write_atomically
+from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.tokens import shortened
 
 if TYPE_CHECKING:
@@ -109,6 +114,28 @@ class TokenMaps:
                 "value": self.values.transpose(0, 1).reshape(-1).detach().cpu().numpy(),
             }
         )
+
+    def to_html(
+        self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, channel: str | None = None
+    ) -> str:
+        """One self-contained page of the maps; written to `path` when given.
+
+        Args:
+            path: File to write, if any.
+            layer: Layer to open at, negative ones from the end; None means the first.
+            channel: Channel to open at; None means the first.
+
+        Raises:
+            InputError: if layer or channel are not there, or the folder of `path` does not exist.
+        """
+        html = page(token_maps_page(self, layer=layer, channel=channel))
+        if path is not None:
+            write_atomically(Path(path), html.encode("utf-8"))
+        return html
+
+    def show(self, *, layer: int | None = None, channel: str | None = None, height: int = 820) -> PageView:
+        """The page in a notebook cell, inside a frame of its own; options as in `to_html`."""
+        return iframe(self.to_html(layer=layer, channel=channel), height=height, title=self.kind)
 
     def __repr__(self) -> str:
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"

@@ -1,69 +1,49 @@
-/* The cells of a map: by CircuitsVis, by a canvas of our own, or as vectors for export. */
+/* The cells of a map on canvas, the strongest value in every pixel. */
 
-function canCircuitsVis(data) {
-  return data.circuitsvis.version !== null && typeof CircuitsVis === "object";
-}
-
-/** The chart inside the element tree that CircuitsVis's component returns. */
-function chartWithin(tree) {
-  if (!tree || !tree.props) return null;
-  return tree.props.type === "matrix" ? tree : chartWithin(tree.props.children);
-}
-
-let hosts = 0;
-
-/** Draws with CircuitsVis into `host`; calls `done` with a function that frees the chart. */
-function drawWithCircuitsVis(view, frame, host, done) {
-  const { data } = view;
-  const rows = data.queries.map((_, row) => Array.from(frame.map.cells.subarray(row * data.nColumns, (row + 1) * data.nColumns), (value) => value || 0));
-  const keepChart = (chart) => { if (chart) done(() => chart.destroy()); };
-  // CircuitsVis hands out neither its React root nor its chart, which would outlive every redraw: ask for the chart here.
-  const Pattern = (properties) => {
-    const tree = CircuitsVis.AttentionPattern(properties);
-    const chart = chartWithin(tree);
-    if (chart) chart.ref = keepChart;
-    else setTimeout(() => done(() => {}));
-    return tree;
-  };
-  host.id = `circuitsvis-${hosts++}`;
-  CircuitsVis.render(host.id, Pattern, {
-    attention: rows,
-    tokens: data.tokens,
-    maxValue: frame.map.limit || 1,
-    minValue: -(frame.map.limit || 1),
-    positiveColor: frame.map.scale === "signed" ? INK.gain : INK.contribution,
-    negativeColor: INK.loss,
-    upperTriColor: NOT_REACHABLE,
-    maskUpperTri: data.causal,
-    showAxisLabels: false,
-  });
-}
-
-/** One pixel a cell, enlarged without smoothing. */
-function drawOnCanvas(view, frame, host) {
-  const { data } = view;
-  const image = new ImageData(data.nColumns, data.nRows);
-  frame.map.cells.forEach((value, index) => {
-    const colour = Number.isNaN(value) ? hexToRgb(NOT_REACHABLE) : colourOf(value, frame.map.limit, frame.map.scale);
-    image.data.set([...colour, 255], 4 * index);
-  });
-  const small = element("canvas", { width: data.nColumns, height: data.nRows });
-  small.getContext("2d").putImageData(image, 0, 0);
-  const ratio = window.devicePixelRatio || 1;
-  const canvas = element("canvas", { width: Math.round(frame.across * ratio), height: Math.round(frame.down * ratio) });
+/** Paints a window of a map; `width` and `height` are the canvas's own pixels. */
+function paintCells(scene, map, area, width, height) {
+  const { palette, axes, selection } = scene;
+  const canvas = element("canvas", { width: Math.max(1, Math.round(width)), height: Math.max(1, Math.round(height)) });
+  const pixels = pixelsOf(map.cells, map.across || axes.nColumns, area, canvas.width, canvas.height);
   const context = canvas.getContext("2d");
-  context.imageSmoothingEnabled = false;
-  context.drawImage(small, 0, 0, canvas.width, canvas.height);
-  host.append(canvas);
+  const image = context.createImageData(canvas.width, canvas.height);
+  const colours = new Uint32Array(image.data.buffer);
+  const packedColour = ([red, green, blue]) => (255 << 24) | (blue << 16) | (green << 8) | red;
+  const shades = Object.fromEntries(Object.entries(palette.ramps).map(([name, colourRamp]) => [name, colourRamp.map(packedColour)]));
+  const outside = packedColour(palette.outRgb);
+  for (let at = 0; at < pixels.length; at++) {
+    const value = pixels[at];
+    if (Number.isNaN(value)) { colours[at] = outside; continue; }
+    const name = map.scale === "signed" ? (value < 0 ? "loss" : "gain") : map.scale;
+    colours[at] = shades[name][Math.round(placeOnScale(value, map.limit, selection.root) * SHADES)];
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
 }
 
-/** One rectangle a cell. */
-function cellVectors(view, frame) {
-  const { data } = view;
-  return Array.from(frame.map.cells).flatMap((value, index) => {
-    if (Number.isNaN(value)) return [];
-    const [row, column] = [Math.floor(index / data.nColumns), index % data.nColumns];
-    const { width, height } = frame.cell;
-    return [rectangle(frame.left + column * width, frame.top + row * height, width, height, rgbToHex(colourOf(value, frame.map.limit, frame.map.scale)))];
-  });
+/** A frame's cells at the screen's own resolution. */
+function canvasOf(scene, frame) {
+  return paintCells(scene, frame.map, scene.window, frame.across * scene.ratio, frame.down * scene.ratio);
+}
+
+const VECTOR_CELLS = 64 * 64;
+
+/** For files: one rectangle a cell, or one embedded picture where there would be thousands. */
+function cellsForFile(scene, frame) {
+  const { window: [top, bottom, left, right], axes, palette, selection } = scene;
+  const [rows, columns] = [bottom - top + 1, right - left + 1];
+  if (rows * columns > VECTOR_CELLS) {
+    const scale = Math.max(1, Math.ceil(1200 / columns));
+    const canvas = paintCells(scene, frame.map, scene.window, columns * scale, rows * scale);
+    return [svg("image", { x: frame.left, y: frame.top, width: frame.across, height: frame.down, href: canvas.toDataURL("image/png"), preserveAspectRatio: "none", "image-rendering": "pixelated" })];
+  }
+  const shapes = [];
+  for (let row = top; row <= bottom; row++) {
+    for (let column = left; column <= right; column++) {
+      const value = frame.map.cells[row * axes.nColumns + column];
+      const colour = Number.isNaN(value) ? palette.outRgb : colourOf(palette, value, frame.map.limit, frame.map.scale, selection.root);
+      shapes.push(rectangle(frame.left + (column - left) * frame.cell.width, frame.top + (row - top) * frame.cell.height, frame.cell.width, frame.cell.height, rgbToHex(colour)));
+    }
+  }
+  return shapes;
 }

@@ -1,7 +1,16 @@
-/* Colour ramps from white, mixed in Lab as CircuitsVis mixes them, so that both ways of drawing agree. */
+/* Colour ramps from the paper's colour to an ink, even steps to the eye (mixed in CIE Lab). No DOM. */
 
-const INK = { contribution: "#003f5c", gain: "#b35806", loss: "#443a94", bias: "#4a4f57" };
-const NOT_REACHABLE = "#f3f4f6";
+/* Gain and loss have the same lightness (L* 48), so that equal changes look equal; both are safe for colour-blind readers. */
+const THEMES = {
+  light: {
+    paper: "#ffffff", ink: "#17202a", grey: "#5b6672", line: "#8b95a1", out: "#f1f3f5", hatch: "#d9dee3",
+    contribution: "#003f5c", gain: "#b35806", loss: "#6a5fc0", bias: "#4a4f57", mark: "#17202a", read: "#d0106f",
+  },
+  dark: {
+    paper: "#14191f", ink: "#e8edf2", grey: "#a3adb8", line: "#66717d", out: "#1c232b", hatch: "#323c47",
+    contribution: "#9fd8f5", gain: "#f0933f", loss: "#a398f0", bias: "#c3cad2", mark: "#ffffff", read: "#ff6ab0",
+  },
+};
 
 function hexToRgb(hex) {
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
@@ -35,19 +44,23 @@ function fromLab([lightness, a, b]) {
 
 const SHADES = 256;
 
-/** SHADES + 1 colours from white to `hex`, even steps to the eye. */
-function ramp(hex) {
-  const [white, ink] = [toLab([255, 255, 255]), toLab(hexToRgb(hex))];
-  return Array.from({ length: SHADES + 1 }, (_, step) => fromLab(white.map((part, i) => part + (ink[i] - part) * (step / SHADES))));
+/** SHADES + 1 colours from one to another. */
+function ramp(from, to) {
+  const [ground, ink] = [toLab(hexToRgb(from)), toLab(hexToRgb(to))];
+  return Array.from({ length: SHADES + 1 }, (_, step) => fromLab(ground.map((part, i) => part + (ink[i] - part) * (step / SHADES))));
 }
 
-const RAMPS = Object.fromEntries(Object.entries(INK).map(([name, hex]) => [name, ramp(hex)]));
+/** A theme's inks and ramps. */
+function paletteOf(name) {
+  const inks = THEMES[name];
+  const ramps = Object.fromEntries(["contribution", "gain", "loss", "bias"].map((ink) => [ink, ramp(inks.paper, inks[ink])]));
+  return { ...inks, name, ramps, outRgb: hexToRgb(inks.out) };
+}
 
 /** The colour of a value on a scale that ends at `limit`; `scale` is "signed", "contribution" or "bias". */
-function colourOf(value, limit, scale) {
+function colourOf(palette, value, limit, scale, root = 0) {
   const name = scale === "signed" ? (value < 0 ? "loss" : "gain") : scale;
-  const share = limit > 0 ? Math.min(1, Math.abs(value) / limit) : 0;
-  return RAMPS[name][Math.round(share * SHADES)];
+  return palette.ramps[name][Math.round(placeOnScale(value, limit, root) * SHADES)];
 }
 
 function readableOn([r, g, b]) {

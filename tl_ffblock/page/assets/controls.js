@@ -1,104 +1,124 @@
-/* The reader's choices: layer, step, and how cells are coloured. */
+/* The reader's controls: each sets a field of the selection, and is written from it. */
 
-/** Native radio buttons: arrow keys, focus and names come with them. */
-function radio(group, value, content, properties, pick) {
-  const input = element("input", { type: "radio", name: group, value, disabled: Boolean(properties.disabled) });
-  input.addEventListener("change", () => pick(value));
-  return element("label", { className: properties.className || "option", title: properties.title || "" }, [input, ...content]);
+function option(value, label, title = "") {
+  return element("option", { value, textContent: label, title });
 }
 
-function fillRadios(id, options, pick) {
-  document.getElementById(id).replaceChildren(...options.map(({ value, label, ...properties }) =>
-    radio(id, value, [element("span", { textContent: label })], properties, pick)));
-}
-
-function checkRadio(id, value) {
-  for (const input of document.querySelectorAll(`#${id} input`)) input.checked = input.value === String(value);
-}
-
-function layerControls(data, go) {
-  fillRadios("layers", data.layers.map((layer) => ({ value: layer, label: String(layer) })), (layer) => go({ layer }));
-}
-
-/** One bar a layer: how much the step changed the ranking of token pairs. */
-function bars(data, step, most, go) {
-  const changes = data.changes[step.scope];
-  const shapes = changes.map((change, index) => {
-    const height = change === null ? 0 : Math.max(0.6, (36 * change) / most);
-    const layer = data.layers[index];
-    const bar = svg("g", { class: "bar", "data-layer": layer }, [
-      svg("title", {}, [`layer ${layer}: ${change === null ? "undefined" : formatNumber(change)}`]),
-      svg("rect", { x: index, y: 0, width: 1, height: 36, class: "bar-ground" }),
-      svg("rect", { x: index + 0.1, y: 36 - height, width: 0.8, height, class: "bar-fill" }),
-    ]);
-    bar.addEventListener("click", (event) => { event.preventDefault(); go({ layer, scope: step.scope }); });
-    return bar;
+/** Channels in groups by block; in a page of one block without groups. */
+function channelOptions(data) {
+  const groups = blocksOf(data).map(([name, block]) => {
+    const options = block.channels.map((channel) => {
+      const key = channelKey(data, name, channel.name);
+      return option(key, channelWords(data, key));
+    });
+    return [block.title, options];
   });
-  const label = `contextualization change by layer: ${changes.map((change, i) => `${data.layers[i]}: ${formatNumber(change ?? NaN)}`).join(", ")}`;
-  return svg("svg", { viewBox: `0 0 ${changes.length} 36`, preserveAspectRatio: "none", class: "bars", role: "img", "aria-label": label }, shapes);
+  return groups.length === 1 ? groups[0][1] : groups.map(([label, options]) => element("optgroup", { label }, options));
 }
 
-function card(data, step, index, most, go) {
-  const follows = index > 0 && step.before === data.steps[index - 1].scope;
-  const content = [
-    element("span", { className: "card-head" }, [
-      element("span", { className: `tag ${step.component}`, textContent: step.component }),
-      element("span", { className: "scope", textContent: step.scope }),
-    ]),
-    element("span", { className: "shows", textContent: step.shows }),
-  ];
-  if (data.changes[step.scope]) content.push(bars(data, step, most, go), element("span", { className: "change" }));
-  else if (!data.signed) content.push(element("span", { className: "shows nothing", textContent: "no map before it to compare" }));
-  return radio("steps", step.scope, content, { className: `card${follows ? " follows" : ""}` }, (scope) => go({ scope }));
+const CELL_WORDS = {
+  others: "share of the others", row: "share of row", column: "share of column", none: "norm",
+};
+const RANGE_WORDS = { percentile: "99th percentile", "off-diagonal": "largest of another token", all: "largest of all" };
+
+function fillControls(data) {
+  byId("scope").replaceChildren(...channelOptions(data));
+  byId("ref").replaceChildren(option("", "nothing"), ...channelOptions(data));
+  for (const id of ["run", "ref-run"]) byId(id).replaceChildren(...data.runs.map((run, index) => option(index, run.name)));
+  for (const id of ["run-group", "ref-run-group"]) byId(id).hidden = data.runs.length === 1;
+  byId("layer").replaceChildren(...data.layers.map((layer) => option(layer, layer)));
+  byId("cells").replaceChildren(...Object.entries(CELL_WORDS).map(([value, label]) => option(value, label)));
+  const partial = data.queries.length < data.words.length;
+  byId("cells").querySelector("[value=column]").disabled = partial;
+  byId("cells").querySelector("[value=column]").title = partial ? "needs every row; this result holds some only" : "";
+  byId("range").replaceChildren(...Object.entries(RANGE_WORDS).map(([value, label]) => option(value, label)));
+  byId("words-label").hidden = wordsOf(data.words).length === data.words.length;
+  byId("hide-special-label").hidden = data.special.length === 0;
 }
 
-function stepControls(data, go) {
-  const all = Object.values(data.changes).flat().filter((change) => change !== null);
-  const most = largest(all) || 1;
-  document.getElementById("steps").replaceChildren(...data.steps.map((step, index) => card(data, step, index, most, go)));
-  const note = document.getElementById("bars-note");
-  note.textContent = all.length
-    ? `Bars, one a layer: contextualization change, 1 − Spearman's ρ between the maps before and after the step (0 = same ranking of token pairs). All bars share one scale, up to ${formatRough(most, false)}. Click a bar to go there.`
-    : "";
+/** Which field a control sets, and whether its value is a number. */
+const SELECTS = {
+  scope: ["scope"], ref: ["ref"], run: ["run", Number], "ref-run": ["refRun", Number], layer: ["layer", Number],
+  cells: ["cells"], range: ["range"], sort: ["sort"], pairs: ["pairs"], mass: ["mass", Number],
+};
+const CHECKS = { root: "root", each: "each", words: "words" };
+
+function hideOf() {
+  return [byId("hide-special").checked && "special", byId("hide-first").checked && "first"].filter(Boolean).join(" ");
 }
 
-function markBars(data, choice) {
-  for (const bar of document.querySelectorAll(".bar")) bar.classList.toggle("current", bar.dataset.layer === String(choice.layer));
-  document.querySelectorAll("#steps .card").forEach((node, index) => {
-    const label = node.querySelector(".change");
-    if (!label) return;
-    const change = data.changes[data.steps[index].scope][data.layers.indexOf(choice.layer)];
-    label.textContent = `layer ${choice.layer}: ${change === null ? "undefined" : formatNumber(change)}`;
+function connectControls(bench) {
+  for (const [id, [field, read = String]] of Object.entries(SELECTS)) {
+    byId(id).addEventListener("change", () => bench.go({ [field]: read(byId(id).value) }));
+  }
+  for (const [id, field] of Object.entries(CHECKS)) {
+    byId(id).addEventListener("change", () => bench.go({ [field]: byId(id).checked ? 1 : 0 }));
+  }
+  for (const id of ["hide-special", "hide-first"]) byId(id).addEventListener("change", () => bench.go({ hide: hideOf() }));
+  byId("read").addEventListener("click", () => bench.go({ read: bench.selection.read === "row" ? "column" : "row" }));
+  byId("thumbs").addEventListener("click", () => bench.go({ thumbs: bench.selection.thumbs ? 0 : 1 }));
+  byId("closer").addEventListener("click", () => bench.go({ zoom: closerAround(bench.scene.axes, bench.selection) }));
+  byId("whole").addEventListener("click", () => bench.go({ zoom: "" }));
+  byId("find").addEventListener("input", () => bench.go({ find: byId("find").value.slice(0, 60) }));
+  connectSearch(bench);
+}
+
+/** Enter goes to the next token that holds the letters, or to the position that is written. */
+function connectSearch(bench) {
+  const search = byId("search");
+  search.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    const { data, selection } = bench;
+    const position = findPosition(data.runs[selection.run].tokens, search.value, selection.read === "row" ? selection.to : selection.from);
+    byId("search-note").textContent = position < 0 ? "not there" : `position ${position}`;
+    if (position < 0) return;
+    bench.go(data.queries.includes(position) && selection.read === "row" ? { to: position } : { from: position, read: "column" });
   });
 }
 
-const RANGES = [["off-diagonal", "largest off-diagonal"], ["percentile", "99th percentile"], ["all", "largest of all"]];
-
-function colourControls(data, choice, go) {
-  const partial = data.nRows < data.nColumns;
-  fillRadios("normalise", [
-    { value: "row", label: "share of row", title: "each row divided by its sum: what one destination receives" },
-    { value: "column", label: "share of column", disabled: partial, title: partial ? "needs every row; this result holds some only" : "each column divided by its sum: what one source gives" },
-    { value: "none", label: "norm", title: "as computed, in residual-stream units" },
-  ], (normalise) => go({ normalise }));
-  fillRadios("sharing", [
-    { value: "shared", label: "shared by the pair" }, { value: "own", label: "own per map" },
-  ], (sharing) => go({ sharing }));
-  const range = document.getElementById("range");
-  range.replaceChildren(...RANGES.map(([value, label]) => element("option", { value, textContent: label })));
-  range.addEventListener("change", () => go({ range: range.value }));
-  const hide = document.getElementById("hide-diagonal");
-  hide.addEventListener("change", () => go({ hideDiagonal: hide.checked }));
-  document.getElementById("normalise-group").hidden = data.signed;
+function pressed(id, on) {
+  byId(id).setAttribute("aria-pressed", String(Boolean(on)));
 }
 
-function markControls(view) {
-  const { data, choice } = view;
-  checkRadio("layers", choice.layer);
-  checkRadio("steps", choice.scope);
-  checkRadio("normalise", choice.normalise);
-  checkRadio("sharing", choice.sharing);
-  document.getElementById("range").value = choice.range;
-  document.getElementById("sharing-group").hidden = view.maps.length === 1;
-  markBars(data, choice);
+/** Writes every control from the selection; the browser's own memory of forms has no say. */
+function markControls(scene) {
+  const { data, selection } = scene;
+  for (const [id, [field]] of Object.entries(SELECTS)) byId(id).value = String(selection[field]);
+  for (const [id, field] of Object.entries(CHECKS)) byId(id).checked = selection[field] === 1;
+  byId("hide-special").checked = selection.hide.includes("special");
+  byId("hide-first").checked = selection.hide.includes("first");
+  pressed("read", selection.read === "column");
+  pressed("thumbs", selection.thumbs);
+  byId("whole").hidden = selection.zoom === "";
+  byId("each-label").hidden = scene.maps.length === 1;
+  byId("cells-group").hidden = data.block(selection.scope).signed;
+  if (document.activeElement !== byId("find")) byId("find").value = selection.find;
+}
+
+/** Keys for the whole page: alt with arrows moves token and layer, [ and ] go a step back and on, / searches, z zooms. */
+function connectKeys(bench) {
+  document.addEventListener("keydown", (event) => {
+    if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey) return;
+    const { data, selection, scene } = bench;
+    const keys = [...data.channels.values()].filter(({ blockName }) => blockName === data.channels.get(selection.scope).blockName).map(({ key }) => key);
+    const at = keys.indexOf(selection.scope);
+    const layer = data.layers.indexOf(selection.layer);
+    const actions = {
+      "[": () => at > 0 && bench.go({ scope: keys[at - 1] }),
+      "]": () => at < keys.length - 1 && bench.go({ scope: keys[at + 1] }),
+      ArrowUp: () => layer > 0 && bench.go({ layer: data.layers[layer - 1] }),
+      ArrowDown: () => layer < data.layers.length - 1 && bench.go({ layer: data.layers[layer + 1] }),
+      ArrowLeft: () => scene.row > 0 && bench.go({ to: scene.axes.rows[scene.row - 1].position }),
+      ArrowRight: () => scene.row < scene.axes.nRows - 1 && bench.go({ to: scene.axes.rows[scene.row + 1].position }),
+      z: () => bench.go({ zoom: closerAround(scene.axes, selection) }),
+      f: () => byId("figure-mode").click(),
+      "/": () => byId("search").focus(),
+      Escape: () => bench.go(selection.zoom ? { zoom: "" } : selection.panel ? { panel: "" } : {}),
+    };
+    if (event.key.startsWith("Arrow") && !event.altKey) return;
+    if (!(event.key in actions)) return;
+    event.preventDefault();
+    actions[event.key]();
+  });
 }

@@ -1,92 +1,124 @@
-/* What is seen, as files: PNG, SVG with vector cells, CSV. */
+/* What is seen, as files: SVG with vector cells, PNG, CSV; and words to copy. */
 
-function fileName(view, ending) {
-  const { data, choice, step } = view;
-  const scopes = step.before ? `${step.before}-${step.scope}` : step.scope;
-  return `${data.model}_layer${choice.layer}_${scopes}`.replace(/[^A-Za-z0-9._-]+/g, "-") + `.${ending}`;
-}
+const FIGURE_SIZES = { column: [326, 0], page: [672, 0], slide: [1280, 720] };
 
 function save(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  byId("copied").textContent = `saved as ${name}, unless this frame may not save files`;
 }
 
-const HEADING = 34;
+function wrapped(content, size, width, x, y, attributes) {
+  return wrapText(content, size, width).map((line, index) => text(line, x, y + index * size * 1.3, { "font-size": size, ...attributes }));
+}
 
-function figureSvg(view, layout) {
-  const [width, height] = [layout.width + 32, layout.height + HEADING + 32];
-  const heading = `${view.data.model} · layer ${view.choice.layer} · ${view.step.component} (${view.step.shows})`;
-  const panels = layout.frames.map((frame) =>
-    svg("g", { transform: `translate(${frame.x} ${frame.y + HEADING})` }, [...cellVectors(view, frame), ...mapFurniture(view, frame)]));
-  return svg("svg", { xmlns: SVG, width, height, viewBox: `-16 -16 ${width} ${height}`, "font-family": FONT }, [
-    hatchPattern(),
-    rectangle(-16, -16, width, height, "#ffffff"),
-    text(fitText(heading, 15, layout.width), 0, 12, { "font-size": 15, "font-weight": 600 }),
-    ...panels,
+/** The maps in the size asked for, with a headline above and the sentence, model, layer and versions below. */
+function figureSvg(bench) {
+  const [asked, tall] = FIGURE_SIZES[byId("figure-size").value] || [0, 0];
+  const width = asked || Math.max(640, bench.width);
+  const scene = { ...bench.scene, palette: paletteOf("light"), exporting: true, ratio: 4 };
+  const layout = layoutOf(scene, width - 16);
+  const { ink, grey, paper } = scene.palette;
+  const head = wrapped(headlineOf(scene), 14, width - 16, 0, 12, { "font-weight": 600, fill: ink });
+  const top = head.length * 18.2 + 10;
+  const words = `${bench.data.model}: “${bench.data.runs[scene.selection.run].tokens.join(" ").slice(0, 600)}”, layer ${scene.selection.layer}. tl_ffblock ${bench.data.provenance.tl_ffblock || ""}`;
+  const foot = wrapped(words, 9, width - 16, 0, top + layout.height + 8, { fill: grey });
+  const panels = layout.frames.map((frame) => svg("g", { transform: `translate(${frame.x} ${frame.y + top})` }, [...cellsForFile(scene, frame), ...furniture(scene, frame)]));
+  const height = Math.max(top + layout.height + foot.length * 11.7 + 8, tall - 16);
+  return svg("svg", { xmlns: SVG, width: width, height: height + 16, viewBox: `-8 -8 ${width} ${height + 16}`, "font-family": FONT }, [
+    hatchPattern(scene.palette), rectangle(-8, -8, width, height + 16, paper), ...head, ...panels, ...foot,
   ]);
 }
 
-function svgText(view, layout) {
-  return new XMLSerializer().serializeToString(figureSvg(view, layout));
+function svgText(bench) {
+  return new XMLSerializer().serializeToString(figureSvg(bench));
 }
 
-function saveSvg(view, layout) {
-  save(new Blob([svgText(view, layout)], { type: "image/svg+xml" }), fileName(view, "svg"));
+function saveSvg(bench) {
+  save(new Blob([svgText(bench)], { type: "image/svg+xml" }), fileName(bench.scene, "svg"));
 }
 
-function savePng(view, layout) {
+const PNG_SCALE = 3;
+
+function savePng(bench) {
   const image = new Image();
   image.onload = () => {
-    const canvas = element("canvas", { width: 2 * image.width, height: 2 * image.height });
+    const canvas = element("canvas", { width: PNG_SCALE * image.width, height: PNG_SCALE * image.height });
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-    canvas.toBlob((blob) => save(blob, fileName(view, "png")), "image/png");
+    canvas.toBlob((blob) => save(blob, fileName(bench.scene, "png")), "image/png");
   };
   // A data URL, not a blob URL: in a notebook's sandboxed frame the latter would taint the canvas.
-  image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svgText(view, layout));
+  image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svgText(bench));
 }
 
-function quoted(value) {
-  return `"${String(value).replaceAll('"', '""')}"`;
-}
-
-function csvHeader(view) {
-  const share = view.choice.normalise === "none" ? [] : view.maps.map((map) => `${nameInCsv(map)}_share_of_${view.choice.normalise}`);
-  return ["layer", "part", "query", "query_token", "key", "key_token", ...view.maps.map(nameInCsv), ...share];
-}
-
-function nameInCsv(map) {
-  return map.role === "difference" ? "difference" : map.scope;
+/** A CSV field: quoted; what a spreadsheet would read as a formula begins with an apostrophe. */
+function csvField(value) {
+  const written = String(value);
+  return `"${(/^[=+\-@\t\r]/.test(written) ? `'${written}` : written).replaceAll('"', '""')}"`;
 }
 
 function csvNumber(value) {
-  return Number.isFinite(value) ? String(Number(value.toPrecision(6))) : "";
+  return Number.isFinite(value) ? String(Number(value.toPrecision(5))) : "";
 }
 
-function csvCells(view, row) {
-  const { data, choice, maps } = view;
+function csvName(scene, map) {
+  return map.role === "difference" ? "difference" : sideName(scene.data, map.run, map.key);
+}
+
+function csvRows(scene, row) {
+  const { axes, maps, selection, strips, asShare } = scene;
+  const labels = maps[maps.length - 1].labels;
+  const start = [selection.layer, axes.rows[row].position, csvField(labels[axes.own[row]])];
   const lines = [];
-  for (let column = 0; column < data.nColumns; column++) {
-    if (!data.reaches(row, column)) continue;
-    const index = row * data.nColumns + column;
-    const shares = choice.normalise === "none" ? [] : maps.map((map) => csvNumber(map.cells[index]));
-    lines.push(["token", column, quoted(data.tokens[column]), ...maps.map((map) => csvNumber(map.raw[index])), ...shares]);
+  for (let column = 0; column < axes.nColumns; column++) {
+    if (!axes.reaches(row, column)) continue;
+    const index = row * axes.nColumns + column;
+    const shares = asShare ? maps.map((map) => csvNumber(map.cells[index])) : [];
+    lines.push([start[0], "token", ...start.slice(1), axes.columns[column].position, csvField(labels[column]), ...maps.map((map) => csvNumber(map.raw[index])), ...shares]);
   }
-  return lines;
+  for (const name of strips.filter((label) => label !== "own")) {
+    lines.push([start[0], name, ...start.slice(1), "", "", ...maps.map((map) => csvNumber((map.columns[name] || [])[row])), ...(asShare ? maps.map(() => "") : [])]);
+  }
+  return lines.map((line) => line.join(","));
 }
 
-function csvStrips(view, row) {
-  const shares = view.choice.normalise === "none" ? [] : view.maps.map(() => "");
-  return stripsOf(view).map((name) => [name, "", "", ...view.maps.map((map) => csvNumber(map[name][row])), ...shares]);
+function csvText(scene) {
+  const names = scene.maps.map((map) => csvName(scene, map));
+  const suffix = { others: "share_of_others", row: "share_of_row", column: "share_of_column" }[scene.selection.cells];
+  const shares = scene.asShare ? names.map((name) => `${name}_${suffix}`) : [];
+  const head = ["layer", "part", "query", "query_token", "key", "key_token", ...names, ...shares].map(csvField).join(",");
+  return [head, ...scene.axes.rows.flatMap((_, row) => csvRows(scene, row)), ""].join("\n");
 }
 
-function csvText(view) {
-  const { data, choice } = view;
-  const lines = data.queries.flatMap((query, row) => [...csvCells(view, row), ...csvStrips(view, row)].map(([part, ...rest]) =>
-    [choice.layer, part, query, quoted(data.tokens[query]), ...rest].join(",")));
-  return [csvHeader(view).map(quoted).join(","), ...lines, ""].join("\n");
+function saveCsv(scene) {
+  save(new Blob([csvText(scene)], { type: "text/csv;charset=utf-8" }), fileName(scene, "csv"));
 }
 
-function saveCsv(view) {
-  save(new Blob([csvText(view)], { type: "text/csv;charset=utf-8" }), fileName(view, "csv"));
+/** Copies text; where the browser refuses, as in a frame, shows it to be copied by hand. */
+async function copyText(content) {
+  try {
+    await navigator.clipboard.writeText(content);
+    byId("copied").textContent = "copied";
+  } catch {
+    byId("caption").textContent = content;
+    byId("figure-tools").hidden = false;
+    byId("copied").textContent = "this frame may not copy: the words stand below";
+  }
+}
+
+function connectExports(bench) {
+  byId("save-png").addEventListener("click", () => savePng(bench));
+  byId("save-svg").addEventListener("click", () => saveSvg(bench));
+  byId("save-csv").addEventListener("click", () => saveCsv(bench.scene));
+  byId("print").addEventListener("click", () => window.print());
+  byId("copy-caption").addEventListener("click", () => copyText(captionOf(bench.scene)));
+  byId("copy-link").addEventListener("click", () => copyText(bench.address()));
+  byId("figure-mode").addEventListener("click", () => {
+    const tools = byId("figure-tools");
+    tools.hidden = !tools.hidden;
+    byId("figure-mode").setAttribute("aria-expanded", String(!tools.hidden));
+    byId("caption").textContent = captionOf(bench.scene);
+    bench.resized();
+  });
 }

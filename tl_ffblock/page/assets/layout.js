@@ -1,76 +1,86 @@
-/* Where everything in the figure stands, in pixels, for screen and export alike. */
+/* Where everything in the figure of maps stands, in pixels, for screen, print and export alike. */
 
-const LABEL = { size: 12, smallest: 9.5, index: 10, row: 88, column: 84, axis: 18, spacing: 10 };
+const LABEL = { size: 12, smallest: 9.5, index: 10, row: 88, column: 84, axis: 18, spacing: 11 };
 const TITLE_HEIGHT = 44;
-const STRIP = { gap: 6, width: 12 };
-const PANEL_GAP = 22;
-const CELL = { largest: 44, comfortable: 12, enough: 250, across: 640 };
+const STRIP = { gap: 6, width: 13 };
+const PANEL_GAP = 20;
+const CELL = { largest: 52, comfortable: 12, enough: 230, across: 1000 };
 
 /** Room for the position number between a token's name and the map. */
-function indexWidth(data) {
-  return 12 + Math.ceil(textWidth(String(data.nColumns - 1), LABEL.index));
+function indexWidth(scene) {
+  return 12 + Math.ceil(textWidth(String(scene.data.words.length - 1), LABEL.index));
 }
 
-function labelWidth(data, most) {
-  const widest = data.tokens.reduce((width, token) => Math.max(width, textWidth(token, LABEL.size)), 0);
-  return Math.ceil(Math.min(most, widest)) + indexWidth(data);
+function shownLabels(scene, frameMap) {
+  return frameMap.labels.slice(scene.window[2], scene.window[3] + 1);
+}
+
+function labelWidth(scene, labels, most) {
+  const widest = labels.reduce((width, label) => Math.max(width, textWidth(label.slice(0, 60), LABEL.size)), 0);
+  return Math.ceil(Math.min(most, widest)) + indexWidth(scene);
 }
 
 /** Left margins: token names on every map where there is room, else on the first of a line only. */
-function leftMargins(view, perLine, full, width) {
+function leftMargins(scene, count, perLine, full, width) {
   const roomy = width / perLine > full + 300;
-  return view.maps.map((_, index) => LABEL.axis + (roomy || index % perLine === 0 ? full : indexWidth(view.data)));
+  return Array.from({ length: count }, (_, index) => LABEL.axis + (roomy || index % perLine === 0 ? full : indexWidth(scene)));
 }
 
-function cellsWidth(view, width, perLine, margins, strips) {
+function cellsWidth(width, perLine, margins, strips) {
   const line = margins.slice(0, perLine).reduce((sum, margin) => sum + margin + strips, 0);
   return (width - line - PANEL_GAP * (perLine - 1)) / perLine;
 }
 
 /** As many maps side by side as leave the cells readable. */
-function chooseLines(view, width, full, strips) {
-  const readable = Math.min(CELL.comfortable * view.data.nColumns, CELL.enough);
-  for (let perLine = view.maps.length; perLine > 1; perLine--) {
-    const margins = leftMargins(view, perLine, full, width);
-    if (cellsWidth(view, width, perLine, margins, strips) >= readable) return perLine;
+function chooseLines(scene, count, width, full, strips) {
+  const enough = Math.min(CELL.comfortable * (scene.window[3] - scene.window[2] + 1), CELL.enough);
+  for (let perLine = count; perLine > 1; perLine--) {
+    const margins = leftMargins(scene, count, perLine, full, width);
+    if (cellsWidth(width, perLine, margins, strips) >= enough) return perLine;
   }
   return 1;
 }
 
-function cellSize(data, room) {
-  const wide = Math.min(CELL.largest, CELL.across / data.nColumns, room / data.nColumns);
+function cellSize(scene, room) {
+  const [nRows, nColumns] = [scene.window[1] - scene.window[0] + 1, scene.window[3] - scene.window[2] + 1];
+  const wide = Math.max(40 / nColumns, Math.min(CELL.largest, CELL.across / nColumns, room / nColumns));
   const width = wide >= 6 ? Math.floor(wide) : wide;
-  const few = data.nRows < data.nColumns;
-  return { width, height: few ? Math.max(width, Math.min(22, (data.nColumns * width) / data.nRows)) : width };
+  return { width, height: Math.max(Math.min(width, CELL.across / nRows), Math.min(22, width, (nColumns * width) / nRows)) };
 }
 
-function layoutOf(view, width) {
-  const full = labelWidth(view.data, LABEL.row);
-  const strips = stripsOf(view).length * (STRIP.gap + STRIP.width) + 8;
-  const perLine = chooseLines(view, width, full, strips);
-  const margins = leftMargins(view, perLine, full, width);
-  const cell = cellSize(view.data, cellsWidth(view, width, perLine, margins, strips));
-  const top = TITLE_HEIGHT + LABEL.axis + labelWidth(view.data, LABEL.column);
-  const [across, down] = [cell.width * view.data.nColumns, cell.height * view.data.nRows];
-  const allFrames = view.maps.map((map, index) => ({
+/** The frames of a scene's panels in `width` pixels. */
+function layoutOf(scene, width) {
+  const maps = panelsOf(scene);
+  const full = Math.max(...maps.map((map) => labelWidth(scene, map.labels, Math.min(LABEL.row, width / 4))));
+  const strips = scene.strips.length * (STRIP.gap + STRIP.width) + 8;
+  const perLine = chooseLines(scene, maps.length, width, full, strips);
+  const margins = leftMargins(scene, maps.length, perLine, full, width);
+  const cell = cellSize(scene, cellsWidth(width, perLine, margins, strips));
+  const top = TITLE_HEIGHT + LABEL.axis + Math.max(...maps.map((map) => labelWidth(scene, shownLabels(scene, map), LABEL.column)));
+  const [first, last, left, right] = scene.window;
+  const [across, down] = [cell.width * (right - left + 1), cell.height * (last - first + 1)];
+  const frames = maps.map((map, index) => ({
     map, cell, top, across, down, left: margins[index],
-    fullLabels: margins[index] > LABEL.axis + indexWidth(view.data),
-    width: Math.max(margins[index] + across + strips, 210),
+    fullLabels: margins[index] > LABEL.axis + indexWidth(scene),
+    width: Math.min(width, Math.max(margins[index] + across + strips, 250)),
   }));
-  return arrange(view, allFrames, perLine);
+  return arrange(scene, frames, perLine);
 }
 
 /** Sets x, y and height of each frame; lines as high as their longest legend. */
-function arrange(view, allFrames, perLine) {
+function arrange(scene, frames, perLine) {
   let [x, y, wide] = [0, 0, 0];
-  for (let first = 0; first < allFrames.length; first += perLine) {
-    const line = allFrames.slice(first, first + perLine);
-    for (const frame of line) frame.notes = notesOf(view, frame.map, frame.width - frame.left + PANEL_GAP - 8);
-    const height = allFrames[0].top + allFrames[0].down + 46 + 15 * Math.max(...line.map((frame) => frame.notes.length));
+  for (let first = 0; first < frames.length; first += perLine) {
+    const line = frames.slice(first, first + perLine);
+    for (const frame of line) {
+      const perPixel = 1 / (frame.cell.width * (scene.ratio || 1));
+      frame.notes = remarksOf(scene, frame.map, perPixel).flatMap((remark) => wrapText(remark, 11, frame.width - frame.left));
+    }
+    const height = line[0].top + line[0].down + 44 + 14 * Math.max(...line.map((frame) => frame.notes.length));
     x = 0;
     for (const frame of line) { Object.assign(frame, { x, y, height }); x += frame.width + PANEL_GAP; }
     wide = Math.max(wide, x - PANEL_GAP);
-    y += height + 14;
+    y += height + 12;
   }
-  return { frames: allFrames, width: Math.ceil(wide), height: Math.ceil(y) };
+  return { frames, width: Math.ceil(wide), height: Math.ceil(y) };
 }

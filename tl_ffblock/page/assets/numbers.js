@@ -1,13 +1,41 @@
-/* Packed numbers in, readable numbers out. */
+/* Packed numbers in, readable numbers out. No DOM. */
 
-/** The inverse of `pack` in numbers.py: three bytes a number, the upper bytes of a float32. */
-function unpackNumbers(base64) {
-  const bytes = atob(base64);
-  const bits = new Uint32Array(bytes.length / 3);
-  for (let i = 0, b = 0; i < bits.length; i++, b += 3) {
-    bits[i] = (bytes.charCodeAt(b) << 8) | (bytes.charCodeAt(b + 1) << 16) | (bytes.charCodeAt(b + 2) << 24);
+/** Bytes of a deflated base64 text. */
+async function inflate(base64) {
+  const packed = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** A table's codes from its bytes, high bytes first; `reference` has the codes that differences were sent to. */
+function codesOf(bytes, packed, reference) {
+  const count = bytes.length / packed.bytes;
+  const codes = new Uint16Array(count);
+  for (let i = 0; i < count; i++) {
+    const sent = packed.bytes === 2 ? bytes[i] * 256 + bytes[count + i] : bytes[i];
+    codes[i] = reference ? reference[i] + (sent % 2 ? -(sent + 1) / 2 : sent / 2) : sent;
   }
-  return new Float32Array(bits.buffer);
+  return codes;
+}
+
+/**
+ * The inverse of `pack` in numbers.py: numbers of one layer from codes on its logarithmic scale.
+ * Code 0 is zero, the largest is NaN; of a signed table the upper half of the codes is negative.
+ */
+function numbersOf(codes, packed, layer) {
+  const count = codes.length / packed.low.length;
+  const last = 256 ** packed.bytes - 1;
+  const levels = packed.signed ? (last - 1) / 2 : last - 1;
+  const numbers = new Float32Array(count);
+  for (let i = 0, at = layer * count; i < count; i++, at++) {
+    const code = codes[at];
+    if (code === 0) continue;
+    if (code === last) { numbers[i] = NaN; continue; }
+    const negative = code > levels;
+    const size = Math.exp(packed.low[layer] + packed.step[layer] * (code - 1 - (negative ? levels : 0)));
+    numbers[i] = negative ? -size : size;
+  }
+  return numbers;
 }
 
 function withMinus(digits) {
@@ -16,30 +44,28 @@ function withMinus(digits) {
 
 const PERCENT = "\u00a0%";
 
-/** Four significant digits; very large and very small numbers in powers of ten. */
-function formatNumber(value) {
+/** Significant digits; very large and very small numbers in powers of ten. */
+function formatNumber(value, digits = 3) {
   if (!Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   if (value === 0) return "0";
-  if (size >= 1e5 || size < 1e-4) return withMinus(value.toExponential(3));
-  return withMinus(size >= 1e4 ? value.toFixed(0) : value.toPrecision(4));
+  if (size >= 1e5 || size < 1e-4) return withMinus(value.toExponential(digits - 1));
+  return withMinus(size >= 10 ** (digits + 1) ? String(Math.round(value)) : String(Number(value.toPrecision(digits))));
 }
 
-function formatPercent(share) {
-  if (!Number.isFinite(share)) return "–";
-  const size = Math.abs(share);
-  if (share === 0) return "0" + PERCENT;
-  if (size < 1e-5) return withMinus((100 * share).toExponential(3)) + PERCENT;
-  return withMinus((100 * share).toPrecision(4)) + PERCENT;
+function formatPercent(share, digits = 3) {
+  return Number.isFinite(share) ? formatNumber(100 * share, digits) + PERCENT : "–";
+}
+
+/** With its sign, for changes. */
+function formatChange(value, asShare) {
+  const shown = asShare ? formatPercent(value) : formatNumber(value);
+  return value > 0 ? `+${shown}` : shown;
 }
 
 /** Two digits, for the ends of scales. */
 function formatRough(value, asShare) {
-  if (value === 0) return "0";
-  const number = asShare ? 100 * value : value;
-  const size = Math.abs(number);
-  const digits = size >= 1e5 || size < 1e-3 ? number.toExponential(1) : String(Number(number.toPrecision(2)));
-  return withMinus(digits) + (asShare ? PERCENT : "");
+  return asShare ? formatPercent(value, 2) : formatNumber(value, 2);
 }
 
 function formatError(value) {

@@ -1,135 +1,173 @@
-/* The page: one set of data, one set of choices, drawn anew at each change. */
+/* The workbench: one set of data, one selection, every view drawn from both. */
 
-const DATA = readData();
-const CHOICE = {
-  ...DATA.start,
-  normalise: DATA.signed ? "none" : "row",
-  sharing: "shared",
-  range: "off-diagonal",
-  hideDiagonal: false,
-  pinned: null,
-};
-let shown = null;
+const VIEWS = [{ name: "maps", label: "Maps", there: () => true, draw: mapsView }];
 
-function drawHeader() {
-  document.title = `${DATA.model}: contribution maps`;
-  document.getElementById("model").textContent = DATA.model;
-  const what = DATA.signed ? "difference of two results" : "contribution maps";
-  const rows = DATA.nRows < DATA.nColumns ? `, ${DATA.nRows} of them as destinations` : "";
-  document.getElementById("facts").textContent = `${what} · order ${DATA.order} · ${DATA.causal ? "causal" : "bidirectional"} · ${DATA.nColumns} token${DATA.nColumns === 1 ? "" : "s"}${rows}`;
-  document.getElementById("worst").textContent = worstText(DATA.worst);
-  document.getElementById("drawn").textContent = `${drawnText()} Numbers are rounded for the page, by at most ${formatError(DATA.precision)} of themselves.`;
-  document.getElementById("provenance").textContent = Object.entries(DATA.provenance).map(([name, value]) => `${name}: ${value}`).join(" · ");
+const FRAMED_PAGE = window.parent !== window;
+
+const workbench = { data: null, selection: null, scene: null, width: 0, pending: false };
+
+function darkScheme() {
+  return window.matchMedia("(prefers-color-scheme: dark)").matches && !window.matchMedia("print").matches;
 }
 
-function worstText(worst) {
-  if (!worst) return "";
-  const where = `${worst.scope}, layer ${worst.layer}, “${DATA.tokens[worst.query]}” at position ${worst.query}`;
-  return `Parts + bias = the model's own tensor to ${formatError(worst.error)} of its length (worst place: ${where}).`;
+function drawHeader(data) {
+  const words = data.runs[data.start.run].tokens;
+  document.title = `${words.join(" ").slice(0, 60)} · ${data.model}`;
+  byId("words-read").replaceChildren(element("bdi", { textContent: quotation(words.join(" ").replaceAll(" ·", " ").slice(0, 300)) }));
+  const rows = data.queries.length < data.words.length ? `, ${data.queries.length} of them as destinations` : "";
+  const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+  byId("facts").textContent = `${data.model} · ${data.heading} · ${plural(data.layers.length, "layer")} · ${plural(data.words.length, "token")}${rows}${data.causal ? " · each sees earlier tokens only" : ""}`;
+  byId("certificate").textContent = certificateText(data);
+  byId("drawn").textContent = `Numbers on this page are rounded, by at most ${formatRough(data.precision, true)} of themselves.`;
+  byId("provenance").textContent = Object.entries(data.provenance).map(([name, value]) => `${name}: ${value}`).join(" · ");
 }
 
-function drawnText() {
-  const { version, largest: most } = DATA.circuitsvis;
-  if (version) return `Cells drawn by CircuitsVis ${version}.`;
-  if (DATA.nColumns > most) return `Maps above ${most} tokens are drawn on canvas; CircuitsVis takes about 4 s for three maps of 128 tokens.`;
-  return "Maps with a choice of rows are drawn on canvas; CircuitsVis draws square maps.";
+/** What is needed for the selection, unpacked. */
+async function ready(data, selection) {
+  await data.load(selection.run, selection.scope);
+  if (selection.ref) await data.load(selection.refRun, selection.ref);
 }
 
-function panelOf(view, frame) {
-  const cells = element("div", { className: "cells" });
-  Object.assign(cells.style, { left: `${frame.left}px`, top: `${frame.top}px`, width: `${frame.across}px`, height: `${frame.down}px` });
-  frame.host = element("div", { className: "host" });
-  cells.append(frame.host);
-  frame.marks = svg("g", { class: "marks" });
-  const drawing = svg("svg", { width: frame.width, height: frame.height, "aria-hidden": "true" }, [...mapFurniture(view, frame), frame.marks]);
-  frame.panel = element("div", { className: "panel", tabIndex: 0 }, [cells, drawing]);
-  frame.panel.setAttribute("role", "application");
-  frame.panel.setAttribute("aria-label", `${titleOf(view, frame.map)}. Arrow keys read cells, Enter pins the row.`);
-  frame.panel.dataset.role = frame.map.role;
-  Object.assign(frame.panel.style, { left: `${frame.x}px`, top: `${frame.y}px`, width: `${frame.width}px`, height: `${frame.height}px` });
-  return frame.panel;
+/** Unpacks the heads of the scope that is shown, for the card; whether that was still to do and there are any. */
+async function loadHeads(scene) {
+  const { data, selection } = scene;
+  const keys = headKeys(scene).filter((key) => !data.loaded(selection.run, key));
+  for (const key of keys) await data.load(selection.run, key);
+  return keys.length > 0;
 }
 
-/** Puts a finished plot in the place of all older ones. */
-function replacePlots(host, plot, layout) {
-  for (const older of Array.from(host.children)) {
-    if (older === plot) break;
-    older.free();
-    older.remove();
-  }
-  plot.classList.remove("coming");
-  host.style.height = `${layout.height}px`;
-  if (plot === host.lastElementChild && document.body.dataset.state === "drawing") document.body.dataset.state = "drawn";
+function sceneNow() {
+  const { data, selection } = workbench;
+  const scene = sceneOf(data, selection);
+  scene.palette = workbench.palette;
+  scene.ratio = Math.min(3, window.devicePixelRatio || 1);
+  scene.marked = [];
+  scene.hover = (target) => { for (const mark of scene.marked) mark(target); };
+  return scene;
+}
+
+function drawViews(scene, go) {
+  const { selection, data } = scene;
+  const view = VIEWS.find(({ name, there }) => name === selection.view && there(data)) || VIEWS[0];
+  for (const tab of byId("views").children) tab.setAttribute("aria-selected", String(tab.dataset.view === view.name));
+  byId("views").hidden = VIEWS.filter(({ there }) => there(data)).length < 2;
+  workbench.width = byId("figure").clientWidth;
+  byId("figure").replaceChildren(view.draw(scene, go, workbench.width));
+  const withLayers = data.layers.length > 1 && view.name === "maps";
+  byId("biography").replaceChildren(...(withLayers ? [element("h3", { textContent: biographyTitle(scene) }), biographyView(scene, go, workbench.width)] : []));
+}
+
+function drawAll() {
+  const scene = sceneNow();
+  workbench.scene = scene;
+  markControls(scene);
+  drawSentence(scene, workbench.go, byId("sentence"));
+  byId("meaning").textContent = meaningOf(scene);
+  byId("headline").textContent = headlineOf(scene);
+  const lying = window.innerWidth < 1100;
+  keepFocus(byId("overview"), () => byId("overview").replaceChildren(whereView(scene, workbench.go, byId("overview").clientWidth, lying)));
+  byId("where-note").textContent = whereNote(scene);
+  keepFocus(byId("figure"), () => drawViews(scene, workbench.go));
+  offerCircuitsVis(scene, byId("circuitsvis-place"));
+  drawCard(scene, workbench.go, byId("card"));
+  drawPairs(scene, workbench.go, byId("pair-list"));
+  loadHeads(scene).then((there) => { if (there && workbench.scene === scene) drawCard(scene, workbench.go, byId("card")); });
+  if (!byId("figure-tools").hidden) byId("caption").textContent = captionOf(scene);
+  document.body.dataset.state = "drawn";
   if (!performance.getEntriesByName("first-picture").length) performance.mark("first-picture");
+  tellHeight();
 }
 
-/** Draws the cells; resolves when every map is there. Each plot can free its charts, also those that come late. */
-function drawCells(view, plot, allFrames) {
-  const charts = [];
-  let freed = false;
-  plot.free = () => { freed = true; charts.forEach((free) => free()); };
-  return Promise.all(allFrames.map((frame) => new Promise((resolve) => {
-    if (!canCircuitsVis(DATA)) { drawOnCanvas(view, frame, frame.host); resolve(); return; }
-    drawWithCircuitsVis(view, frame, frame.host, (free) => { if (freed) free(); else charts.push(free); resolve(); });
-  })));
+/** Draws; the panel that had the focus, or its successor, has it again. */
+function keepFocus(host, draw) {
+  const panels = Array.from(host.querySelectorAll("[tabindex]"));
+  const index = panels.indexOf(document.activeElement);
+  draw();
+  const successor = host.querySelectorAll("[tabindex]")[index];
+  if (index >= 0 && successor) successor.focus({ preventScroll: true });
 }
 
-function drawFigure(view) {
-  const host = document.getElementById("figure");
-  const layout = layoutOf(view, host.clientWidth);
-  const plot = element("div", { className: "plot coming" }, layout.frames.map((frame) => panelOf(view, frame)));
-  plot.prepend(svg("svg", { width: 0, height: 0, "aria-hidden": "true" }, [hatchPattern()]));
-  document.body.dataset.state = "drawing";
-  host.append(plot);
-  for (const frame of layout.frames) enablePointing(view, frame, layout.frames, pinRow);
-  drawMarks(view, layout.frames, null);
-  drawCells(view, plot, layout.frames).then(() => { if (plot.isConnected) replacePlots(host, plot, layout); });
-  return layout;
-}
-
-function draw() {
-  const view = viewOf(DATA, CHOICE);
-  if (CHOICE.pinned === null) CHOICE.pinned = mostChangedRow(view);
-  shown = { view, layout: drawFigure(view) };
-  drawReading(view, document.getElementById("reading"), pinRow);
-  markControls(view);
-}
-
-/** Takes a choice; several within one frame (a held arrow key) are drawn once. */
-function choose(change) {
-  Object.assign(CHOICE, change);
-  if (document.body.dataset.state !== "waiting") requestAnimationFrame(draw);
+/** Draws the selection once it is unpacked; several changes within one frame are drawn once. */
+function schedule() {
   document.body.dataset.state = "waiting";
+  if (workbench.pending) return;
+  workbench.pending = true;
+  requestAnimationFrame(async () => {
+    workbench.pending = false;
+    await ready(workbench.data, workbench.selection);
+    if (byId("figure").clientWidth > 0) drawAll();
+  });
 }
 
-/** Reads another destination; keeps the focus in the sentence line it came from. */
-function pinRow(row, role) {
-  CHOICE.pinned = row;
-  drawReading(shown.view, document.getElementById("reading"), pinRow);
-  drawMarks(shown.view, shown.layout.frames, null);
-  if (role) document.querySelector(`.line[data-role="${role}"] .tokens`).focus();
+let lastChange = { fields: "", time: -1e9 };
+
+/** Takes a change of the selection. Back undoes it: quick changes of one field are one step. */
+workbench.go = (change) => {
+  const next = changed(workbench.data, workbench.selection, change);
+  const fields = Object.keys(change).join();
+  workbench.selection = next;
+  schedule();
+  tellSelection();
+  if (FRAMED_PAGE) return;
+  const quick = fields === lastChange.fields && performance.now() - lastChange.time < 700;
+  lastChange = { fields, time: performance.now() };
+  const hash = hashOf(workbench.data, next) || "#";
+  if (hash === (location.hash || "#")) return;
+  history[quick ? "replaceState" : "pushState"](null, "", hash);
+};
+
+workbench.address = () => (FRAMED_PAGE ? hashOf(workbench.data, workbench.selection) : location.href.split("#")[0] + hashOf(workbench.data, workbench.selection));
+workbench.resized = schedule;
+
+function tellHeight() {
+  if (FRAMED_PAGE) window.parent.postMessage({ tlFfblock: "height", height: Math.ceil(document.body.scrollHeight) + 2 }, "*");
 }
 
-function followWidth() {
-  const host = document.getElementById("figure");
-  let width = host.clientWidth;
+/** To the notebook: what is selected, as Python names it. */
+function tellSelection() {
+  if (!FRAMED_PAGE) return;
+  const { run, scope, layer, refRun, ref, to, from } = workbench.selection;
+  window.parent.postMessage({ tlFfblock: "selection", selection: { run: workbench.data.runs[run].name, scope, layer, against_run: workbench.data.runs[refRun].name, against: ref || null, query: to, key: from } }, "*");
+}
+
+function connectPage() {
+  byId("views").replaceChildren(...VIEWS.filter(({ there }) => there(workbench.data)).map(({ name, label }) => {
+    const tab = element("button", { type: "button", textContent: label });
+    tab.setAttribute("role", "tab");
+    tab.dataset.view = name;
+    tab.addEventListener("click", () => workbench.go({ view: name }));
+    return tab;
+  }));
+  byId("more").addEventListener("click", () => {
+    const open = document.body.classList.toggle("open");
+    byId("more").setAttribute("aria-expanded", String(open));
+    schedule();
+  });
+  const fromAddress = () => { workbench.selection = selectionOf(workbench.data, location.hash); schedule(); };
+  for (const name of ["popstate", "hashchange", "pageshow"]) window.addEventListener(name, FRAMED_PAGE ? schedule : fromAddress);
+  let wide = window.innerWidth;
   new ResizeObserver(() => {
-    if (host.clientWidth === width) return;
-    width = host.clientWidth;
-    requestAnimationFrame(draw);
-  }).observe(host);
+    if (byId("figure").clientWidth === workbench.width && window.innerWidth === wide) return;
+    wide = window.innerWidth;
+    schedule();
+  }).observe(byId("figure"));
+  const recolour = () => { workbench.palette = paletteOf(darkScheme() ? "dark" : "light"); };
+  recolour();
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { recolour(); schedule(); });
+  for (const name of ["beforeprint", "afterprint"]) window.addEventListener(name, () => { recolour(); drawAll(); });
 }
 
-function enableExports() {
-  document.getElementById("save-png").addEventListener("click", () => savePng(shown.view, shown.layout));
-  document.getElementById("save-svg").addEventListener("click", () => saveSvg(shown.view, shown.layout));
-  document.getElementById("save-csv").addEventListener("click", () => saveCsv(shown.view));
+function startPage() {
+  workbench.data = openData(JSON.parse(byId("data").textContent));
+  workbench.selection = selectionOf(workbench.data, FRAMED_PAGE ? "" : location.hash);
+  document.body.classList.toggle("framed", FRAMED_PAGE);
+  drawHeader(workbench.data);
+  fillControls(workbench.data);
+  connectPage();
+  connectControls(workbench);
+  connectExports(workbench);
+  connectKeys(workbench);
+  schedule();
 }
 
-drawHeader();
-layerControls(DATA, choose);
-stepControls(DATA, choose);
-colourControls(DATA, CHOICE, choose);
-enableExports();
-draw();
-followWidth();
+startPage();

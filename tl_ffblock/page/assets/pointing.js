@@ -1,117 +1,98 @@
-/* Reading single cells, by pointer and by keyboard. */
+/* Reading, choosing and zooming on a map, by pointer, touch and keyboard. */
 
-function tokenAt(data, position) {
-  return `${data.tokens[position]} (position ${position})`;
-}
-
-/** The cell, or the number in a strip beside the map, under a point of the panel. */
-function targetAt(view, frame, x, y) {
-  const row = Math.floor((y - frame.top) / frame.cell.height);
-  if (row < 0 || row >= view.data.nRows || x < LABEL.axis) return null;
-  const column = Math.floor((x - frame.left) / frame.cell.width);
-  if (column < 0) return { row };
-  if (column < view.data.nColumns) return { row, column };
+/** What lies under a point of the panel: a cell, a number of a strip, the label of a row or of a column. */
+function targetAt(scene, frame, x, y) {
+  const { window: [top, bottom, left, right] } = scene;
+  const row = top + Math.floor((y - frame.top) / frame.cell.height);
+  const column = left + Math.floor((x - frame.left) / frame.cell.width);
+  const inColumns = column >= left && column <= right;
+  if (y < frame.top) return inColumns && y > TITLE_HEIGHT ? { column } : null;
+  if (row > bottom || x < LABEL.axis) return null;
+  if (column < left) return { row };
+  if (inColumns) return { row, column };
   const order = Math.floor((x - frame.left - frame.across - STRIP.gap / 2) / (STRIP.width + STRIP.gap));
-  const name = stripsOf(view)[order];
+  const name = scene.strips.filter((label) => frame.map.columns[label])[order];
   return name ? { row, strip: name } : null;
 }
 
-function numbersLine(label, maps, numberOf, format) {
-  const cells = maps.map((map) => element("td", { textContent: format(numberOf(map)) }));
-  return element("tr", {}, [element("th", { textContent: label, scope: "row" }), ...cells]);
-}
-
-function headLine(view) {
-  const heads = view.maps.map((map) => element("th", { textContent: map.role === "difference" ? "difference" : map.scope, scope: "col" }));
-  return element("tr", {}, [element("td"), ...heads]);
-}
-
-function cellNumbers(view, { row, column }) {
-  const index = row * view.data.nColumns + column;
-  const lines = [headLine(view), numbersLine("norm", view.maps, (map) => map.raw[index], formatNumber)];
-  if (view.choice.normalise !== "none") {
-    lines.push(numbersLine(`share of ${view.choice.normalise}`, view.maps, (map) => map.cells[index], formatPercent));
-  }
-  return element("table", {}, lines);
-}
-
-function tipLine(label, content) {
-  return element("div", {}, [element("span", { className: "tip-label", textContent: label }), element("bdi", { textContent: content })]);
-}
-
-function tipContent(view, target) {
-  const { data } = view;
-  const lines = [tipLine("to", tokenAt(data, data.queries[target.row]))];
-  if (target.strip) {
-    const table = element("table", {}, [headLine(view), numbersLine(target.strip, view.maps, (map) => map[target.strip][target.row], formatNumber)]);
-    return [...lines, table];
-  }
-  lines.push(tipLine("from", tokenAt(data, target.column)));
-  if (data.reaches(target.row, target.column)) return [...lines, cellNumbers(view, target)];
-  return [...lines, element("div", { textContent: "Not reachable: this model looks at earlier tokens only." })];
-}
-
-function placeTip(tip, x, y) {
-  tip.style.left = `${Math.max(4, Math.min(x + 16, window.innerWidth - tip.offsetWidth - 8))}px`;
-  const below = y + 18 + tip.offsetHeight < window.innerHeight;
-  tip.style.top = `${Math.max(4, below ? y + 18 : y - tip.offsetHeight - 12)}px`;
-}
-
-function showTip(view, target, x, y) {
-  const tip = document.getElementById("tooltip");
-  tip.hidden = !target || (target.column === undefined && !target.strip);
-  if (tip.hidden) return;
-  tip.replaceChildren(...tipContent(view, target));
-  placeTip(tip, x, y);
-}
-
-/** A frame just outside the cells, which may be smaller than its line. */
-function outline(x, y, width, height, className) {
-  return svg("rect", { x: x - 0.75, y: y - 0.75, width: width + 1.5, height: height + 1.5, class: className });
-}
-
-/** The pinned row, and row and column of the cell that is read, on every map. */
-function drawMarks(view, allFrames, target) {
-  for (const frame of allFrames) {
-    const { left, top, cell, across, down, marks } = frame;
-    const shapes = [outline(left, top + view.choice.pinned * cell.height, across, cell.height, "pinned")];
-    if (target) shapes.push(outline(left, top + target.row * cell.height, across, cell.height, "read"));
-    if (target && target.column !== undefined) {
-      shapes.push(outline(left + target.column * cell.width, top, cell.width, down, "read"));
-    }
-    marks.replaceChildren(...shapes);
-  }
+/** The selection that a click on a target means. */
+function selectionAt(scene, { row, column }) {
+  const { axes, selection } = scene;
+  const position = row === undefined ? undefined : axes.rows[row].position;
+  if (column === undefined) return { to: position, read: "row" };
+  const source = axes.columns[column].position;
+  return row === undefined ? { from: source, read: "column" } : { to: position, from: source, read: selection.read };
 }
 
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-function moved(data, target, [down, right]) {
-  const clamp = (value, count) => Math.max(0, Math.min(count - 1, value));
-  return { row: clamp(target.row + down, data.nRows), column: clamp((target.column || 0) + right, data.nColumns) };
+function movedTarget(scene, target, [down, right]) {
+  const [top, bottom, left, last] = scene.window;
+  const clamp = (value, least, most) => Math.max(least, Math.min(most, value));
+  return { row: clamp((target.row ?? scene.row) + down, top, bottom), column: clamp((target.column ?? scene.column) + right, left, last) };
 }
 
-/** Connects one map's panel with the tooltip, the marks and the pinning of rows. */
-function enablePointing(view, frame, allFrames, pin) {
-  const { panel } = frame;
-  let read = null;
-  const show = (target, x, y) => { read = target; drawMarks(view, allFrames, target); showTip(view, target, x, y); };
-  const underPointer = (event) => {
-    const box = panel.getBoundingClientRect();
-    return targetAt(view, frame, event.clientX - box.left, event.clientY - box.top);
+/** A rectangle drawn with the mouse becomes the window; returns handlers for the panel's pointer events. */
+function brushOf(scene, frame, go) {
+  let start = null;
+  const band = svg("rect", { class: "band" });
+  const within = (target) => target && target.row !== undefined && target.column !== undefined;
+  return {
+    down: (event, target, x, y) => {
+      if (event.button === 0 && event.pointerType !== "touch" && within(target)) start = { target, x, y };
+    },
+    move: (x, y) => {
+      if (!start || Math.hypot(x - start.x, y - start.y) < 6) return;
+      const box = { x: Math.min(x, start.x), y: Math.min(y, start.y), width: Math.abs(x - start.x), height: Math.abs(y - start.y) };
+      for (const [key, value] of Object.entries(box)) band.setAttribute(key, value);
+      if (!band.isConnected) frame.marks.parentNode.append(band);
+    },
+    up: (target) => {
+      const drawn = band.isConnected && start;
+      band.remove();
+      const from = start && start.target;
+      start = null;
+      if (!drawn) return false;
+      if (!within(target)) return true;
+      const rows = [from.row, target.row].sort((a, b) => a - b);
+      const columns = [from.column, target.column].sort((a, b) => a - b);
+      if (rows[1] > rows[0] && columns[1] > columns[0]) go({ zoom: zoomText([...rows, ...columns]) });
+      return true;
+    },
   };
+}
+
+/** Connects one map's panel with the tooltip, the marks, the selection and the zoom. `hover` marks a target on all views. */
+function enablePointing(scene, frame, go, hover) {
+  const { panel } = frame;
+  let [read, brushed] = [null, false];
+  const brush = brushOf(scene, frame, go);
+  const at = (event) => {
+    const box = panel.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  };
+  const show = (target, x, y) => { read = target; hover(target); showTip(scene, target, x, y); };
   const byKeyboard = (target) => {
     const box = panel.getBoundingClientRect();
-    show(target, box.left + frame.left + (target.column + 1) * frame.cell.width, box.top + frame.top + (target.row + 1) * frame.cell.height);
+    const [top, , left] = scene.window;
+    show(target, box.left + frame.left + (target.column - left + 1) * frame.cell.width, box.top + frame.top + (target.row - top + 1) * frame.cell.height);
   };
-  panel.addEventListener("pointermove", (event) => show(underPointer(event), event.clientX, event.clientY));
-  panel.addEventListener("pointerleave", () => show(null));
+  panel.addEventListener("pointerdown", (event) => { brushed = false; brush.down(event, targetAt(scene, frame, ...at(event)), ...at(event)); });
+  panel.addEventListener("pointermove", (event) => { brush.move(...at(event)); show(targetAt(scene, frame, ...at(event)), event.clientX, event.clientY); });
+  panel.addEventListener("pointerup", (event) => { brushed = brush.up(targetAt(scene, frame, ...at(event))); });
+  panel.addEventListener("pointerleave", () => { brush.up(null); show(null); });
   panel.addEventListener("blur", () => show(null));
-  panel.addEventListener("click", (event) => { const target = underPointer(event); if (target) pin(target.row); });
+  panel.addEventListener("click", (event) => {
+    const target = targetAt(scene, frame, ...at(event));
+    if (target && !brushed) go(selectionAt(scene, target));
+  });
+  panel.addEventListener("dblclick", () => go({ zoom: "" }));
   panel.addEventListener("keydown", (event) => {
     if (event.key === "Escape") show(null);
-    else if (event.key === "Enter" && read) pin(read.row);
-    else if (ARROWS[event.key]) byKeyboard(moved(view.data, read || { row: view.choice.pinned, column: 0 }, ARROWS[event.key]));
+    else if (event.key === "Enter" && read) go(selectionAt(scene, read));
+    else if (ARROWS[event.key] && !event.altKey) byKeyboard(movedTarget(scene, read || {}, ARROWS[event.key]));
     else return;
     event.preventDefault();
+    event.stopPropagation();
   });
 }

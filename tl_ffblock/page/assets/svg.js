@@ -1,7 +1,7 @@
-/* Small tools for SVG and text. */
+/* Small tools for SVG, HTML and the width of words. */
 
 const SVG = "http://www.w3.org/2000/svg";
-const FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif";
+const FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif";
 
 function svg(name, attributes = {}, children = []) {
   const node = document.createElementNS(SVG, name);
@@ -11,17 +11,25 @@ function svg(name, attributes = {}, children = []) {
 }
 
 function rectangle(x, y, width, height, fill) {
-  return svg("rect", { x, y, width, height, fill, "shape-rendering": "crispEdges" });
+  return svg("rect", { x, y, width: Math.max(0, width), height: Math.max(0, height), fill, "shape-rendering": "crispEdges" });
 }
 
 function text(content, x, y, attributes = {}) {
-  return svg("text", { x, y, "font-size": 12, fill: "#17202a", ...attributes }, [content]);
+  return svg("text", { x, y, "font-size": 12, ...attributes }, [content]);
+}
+
+function upright(content, x, y, attributes) {
+  return text(content, x, y, { transform: `rotate(-90 ${x} ${y})`, ...attributes });
 }
 
 function element(name, properties = {}, children = []) {
   const node = Object.assign(document.createElement(name), properties);
   node.append(...children);
   return node;
+}
+
+function byId(id) {
+  return document.getElementById(id);
 }
 
 const ruler = document.createElement("canvas").getContext("2d");
@@ -31,12 +39,17 @@ function textWidth(content, size) {
   return ruler.measureText(content).width;
 }
 
+/** Letters as a reader counts them: an emoji of several code points is one. */
+function letters(content) {
+  return Array.from(new Intl.Segmenter().segment(content), (part) => part.segment);
+}
+
 /** The text, cut with an ellipsis where it is wider than `width`. */
 function fitText(content, size, width) {
   if (textWidth(content, size) <= width) return content;
-  const letters = Array.from(content);
-  while (letters.length > 1 && textWidth(letters.join("") + "…", size) > width) letters.pop();
-  return letters.join("") + "…";
+  const kept = letters(content.slice(0, 400));
+  while (kept.length > 1 && textWidth(kept.join("") + "…", size) > width) kept.pop();
+  return kept.join("") + "…";
 }
 
 function wrapText(content, size, width) {

@@ -1,0 +1,160 @@
+"""One selection in every view: clicks, keys, the address, the browser's Back."""
+
+import pytest
+import torch
+
+from tests.page.screen import Builder, Screen, Shower
+from tl_ffblock.results.token_maps import TokenMaps
+
+pytestmark = pytest.mark.browser
+
+
+def chosen(screen: Screen) -> list[str]:
+    """The tokens that the sentence marks: whose sources are shown, and the selected cell's other end."""
+    return screen.page.locator(".chip[aria-selected=true] bdi, .chip.cell bdi").all_inner_texts()
+
+
+def test_back_undoes_and_an_address_opens_the_same_picture(build: Builder, show: Shower) -> None:
+    """Controls, marks and drawing agree after Back; a page opened at the address of another shows its very pixels."""
+    screen = show(build(9, layers=(0, 2, 5)), layer=0)
+    opening, pictures = screen.selection(), screen.pictures()
+    screen.choose(layer=5)
+    screen.page.wait_for_timeout(750)  # quick changes of one field are one step
+    screen.choose(scope="AtbLnFfRes", cells="none", range="all")
+    changed, drawn = screen.selection(), screen.pictures()
+    assert changed["layer"] == "5" and drawn != pictures
+    address = screen.page.evaluate("location.hash")
+    screen.page.reload()
+    screen.settle()
+    assert (screen.selection(), screen.pictures()) == (changed, drawn)
+    again = show(build(9, layers=(0, 2, 5)), layer=0, address=address)
+    assert (again.selection(), again.pictures()) == (changed, drawn)
+    for _ in range(4):
+        screen.page.go_back()
+        screen.page.wait_for_timeout(60)
+        screen.settle()
+    assert (screen.selection(), screen.pictures()) == (opening, pictures)
+    screen.page.go_forward()
+    screen.page.wait_for_timeout(60)
+    screen.settle()
+    assert screen.selection()["layer"] == "5"
+    assert screen.problems == []
+
+
+def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> None:
+    """Cell, token, overview, the way through the layers, the list: each sets its field, and all others show it."""
+    maps = build(7, layers=(0, 3, 4), causal=False)
+    screen = show(maps, layer=0)
+    screen.page.mouse.click(*screen.point("after", 4, 1, (7, 7)))
+    screen.settle()
+    assert set(chosen(screen)) == {"t4", "t1"}
+    assert "“t4” takes from “t1”" in screen.page.locator("#headline").inner_text()
+    screen.page.locator(".chip").nth(5).click()
+    screen.settle()
+    assert set(chosen(screen)) == {"t5", "t1"}
+    screen.page.locator("#overview rect[data-layer='3'][data-channel=AtbLn]").first.click()
+    screen.settle()
+    assert screen.selection() | {"range": "", "cells": ""} == dict(
+        scope="AtbLn", ref="Atb", layer="3", cells="", range=""
+    )
+    box = screen.page.locator(".biography canvas").bounding_box()
+    screen.page.locator(".biography canvas").scroll_into_view_if_needed()
+    box = screen.page.locator(".biography canvas").bounding_box()
+    screen.page.mouse.click(box["x"] + 3.5 * box["width"] / 7, box["y"] + 2.5 * box["height"] / 3)
+    screen.settle()
+    assert screen.selection()["layer"] == "4" and set(chosen(screen)) == {"t5", "t3"}
+    screen.page.locator(".pairs button").first.click()
+    screen.settle()
+    line = screen.page.locator(".pairs tr.current button").inner_text()
+    assert set(chosen(screen)) == set(line.split(" → "))
+    screen.page.locator("#read").click()
+    screen.settle()
+    assert screen.page.locator("#sentence-words").inner_text().startswith("Destinations of")
+    assert screen.problems == []
+
+
+def test_the_keyboard_does_it_all(build: Builder, show: Shower) -> None:
+    """Arrows walk cells, Enter selects; arrows move in the sentence and the overview; search jumps; focus stays."""
+    screen = show(build(8, layers=(0, 1, 2), causal=False), layer=0)
+    keys = screen.page.keyboard
+    screen.page.locator(".panel[data-role=before]").focus()
+    for key in ["ArrowUp"] * 8 + ["ArrowLeft"] * 8 + ["ArrowDown", "ArrowDown", "ArrowRight"]:
+        keys.press(key)
+    assert screen.tooltip()["tokens"] == ["t2 (position 2)", "t1 (position 1)"]
+    keys.press("Enter")
+    screen.settle()
+    assert set(chosen(screen)) == {"t2", "t1"}
+    screen.page.locator("#sentence").focus()
+    keys.press("End")
+    screen.settle()
+    assert (
+        "t7" in chosen(screen) and screen.page.locator("#sentence").get_attribute("aria-activedescendant") == "token-7"
+    )
+    screen.page.locator(".overview").focus()
+    keys.press("ArrowDown")
+    screen.settle()
+    keys.press("ArrowDown")
+    screen.settle()
+    assert screen.selection()["layer"] == "2"
+    screen.page.locator("#search").fill("T5")
+    keys.press("Enter")
+    screen.settle()
+    assert "t5" in chosen(screen)
+    screen.page.locator("h1").click()
+    keys.press("]")
+    screen.settle()
+    assert screen.selection()["scope"] == "AtbLnFfRes"
+
+
+def test_a_rectangle_zooms_and_words_join(build: Builder, show: Shower) -> None:
+    """A drag shows its cells alone, on the same scale; pieces of words become words; hidden tokens lose their columns."""
+    tokens = ("[CLS]", "un", "##do", "it", "now", "[SEP]", "a", "b")
+    maps = build(8, tokens=tokens, causal=False, order="post_ln")
+    screen = show(maps, layer=0, scope="AtbFf")
+    start, end = screen.point("after", 1, 2, (8, 8)), screen.point("after", 3, 5, (8, 8))
+    screen.page.mouse.move(*start)
+    screen.page.mouse.down()
+    screen.page.mouse.move(*end, steps=4)
+    screen.page.mouse.up()
+    screen.settle()
+    tip = screen.hover("after", 0, 3, (3, 4))
+    assert tip["tokens"] == ["un (position 1)", "[SEP] (position 5)"]
+    screen.page.locator("#whole").click()
+    screen.page.locator("#words").check()
+    screen.settle()
+    assert screen.page.locator(".chip bdi").all_inner_texts() == ["[CLS]", "undo", "it", "now", "[SEP]", "a", "b"]
+    screen.page.locator("#hide-special").check()
+    screen.settle()
+    assert screen.hover("after", 1, 0, (7, 7))["numbers"]["share of others"][0] == "–"
+    assert screen.problems == []
+
+
+def test_a_touch_shows_numbers(build: Builder, show: Shower) -> None:
+    """A tap selects the cell, whose numbers stay in the card after the finger has gone."""
+    screen = show(build(5, causal=False), width=400, context={"has_touch": True})
+    screen.page.locator(".panel[data-role=after]").scroll_into_view_if_needed()
+    screen.page.touchscreen.tap(*screen.point("after", 3, 1, (5, 5)))
+    screen.settle()
+    assert "t1 → t3" in screen.page.locator("#card h3").first.inner_text()
+
+
+def test_attention_is_one_more_scope_and_heads_stand_in_the_card(build: Builder, show: Shower) -> None:
+    """Maps given beside a result can be shown and compared; any token maps have a page of their own."""
+    maps = build(6)
+    attention = TokenMaps(
+        values=torch.rand(2, 2, 6, 6).tril(),
+        tokens=maps.tokens,
+        layers=maps.layers,
+        channels=("head 0", "head 1"),
+        queries=maps.queries,
+        causal=True,
+        kind="attention",
+    )
+    screen = show(maps, layer=1, beside=attention)
+    screen.choose(ref="attention: head 1", cells="none")
+    shown = screen.hover("before", 4, 2, (6, 6))["numbers"]["norm"][0]
+    assert float(shown) == pytest.approx(float(attention["head 1", 1][4, 2]), rel=6e-3)
+    alone = show(html=attention.to_html(layer=1, channel="head 1"))
+    alone.settle()
+    assert "weight the row's token gives" in alone.page.locator("#meaning").inner_text()
+    assert alone.problems == [] and screen.problems == []

@@ -1,0 +1,112 @@
+"""The page where it is read: narrow and wide, dark, in high contrast, on paper, in notebooks, with CircuitsVis."""
+
+import json
+
+import pytest
+
+from tests.page.screen import Builder, Shower
+from tl_ffblock.page import iframe
+
+pytestmark = pytest.mark.browser
+
+BOXES = "Array.from(document.querySelectorAll('.panel'), (panel) => { const box = panel.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; })"
+
+
+@pytest.mark.parametrize("n", [9, 128])
+def test_nothing_sticks_out_of_the_page(build: Builder, show: Shower, n: int) -> None:
+    """From a phone to a wide screen the page is no wider than its window, and maps do not overlap."""
+    tokens = tuple("unusually-long-token" * 3 if i == 4 else f"t{i}" for i in range(n))
+    screen = show(build(n, tokens=tokens, model="a-model-with-a-very-long-name" * 3), width=350)
+    for width in (350, 380, 640, 700, 1000, 1400, 2200):
+        screen.page.set_viewport_size({"width": width, "height": 900})
+        screen.page.wait_for_timeout(120)
+        screen.settle()
+        assert screen.overflow() <= 0, width
+        boxes = screen.page.evaluate(BOXES)
+        for i, (left, top, right, bottom) in enumerate(boxes):
+            assert left >= 0 and right <= width
+            assert all(b[0] >= right or b[1] >= bottom or b[2] <= left or b[3] <= top for b in boxes[i + 1 :])
+    assert screen.problems == []
+
+
+def test_paper_holds_the_difference_and_the_colours(build: Builder, show: Shower) -> None:
+    """Printed on A4 portrait every map is within the sheet; colours are printed; a dark screen prints on white."""
+    screen = show(build(40), width=1400, context={"color_scheme": "dark"})
+    assert screen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 25, 31)"
+    paper = screen.page.pdf(format="A4")
+    assert paper[:5] == b"%PDF-" and len(paper) > 20_000
+    screen.page.set_viewport_size({"width": 720, "height": 1000})
+    screen.page.emulate_media(media="print")
+    screen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert max(box[2] for box in screen.page.evaluate(BOXES)) <= 720 and len(screen.page.evaluate(BOXES)) == 3
+    assert screen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert screen.page.evaluate("getComputedStyle(document.querySelector('.chip')).printColorAdjust") == "exact"
+    assert screen.page.locator(".toolbar").is_hidden() and screen.page.locator("#headline").is_visible()
+    assert screen.problems == []
+
+
+def test_high_contrast_keeps_colours_and_choices(build: Builder, show: Shower) -> None:
+    """In forced colours the sentence keeps its own, and what is pressed has an outline."""
+    screen = show(build(6), context={"forced_colors": "active"})
+    screen.page.locator("#read").click()
+    screen.settle()
+    assert screen.page.evaluate("getComputedStyle(document.getElementById('read')).outlineStyle") == "solid"
+    colours = (
+        "new Set(Array.from(document.querySelectorAll('.chip'), (chip) => getComputedStyle(chip).backgroundColor)).size"
+    )
+    assert screen.page.evaluate(colours) > 2
+
+
+def test_a_notebook_frame_grows_with_its_page_and_tells_the_selection(build: Builder, show: Shower) -> None:
+    """The frame is as high as the page, compact until asked, reaches nothing, saves files, and posts what is selected."""
+    view = iframe(build(6).to_html(), height=300)
+    listen = "<script>window.got = []; addEventListener('message', (event) => got.push(event.data));</script>"
+    screen = show(html=f"<!doctype html><body>{listen}{view._repr_html_()}", width=900)
+    frame = screen.page.frame_locator("iframe")
+    frame.locator("body[data-state=drawn]").wait_for()
+    screen.page.wait_for_timeout(200)
+    height = screen.page.locator("iframe").bounding_box()["height"]
+    assert height == pytest.approx(frame.locator("body").evaluate("body => body.scrollHeight"), abs=6)
+    assert frame.locator("#why").is_hidden() and frame.locator(".panel").count() == 3
+    frame.locator("#more").click()
+    frame.locator("#why").wait_for()
+    screen.page.wait_for_timeout(300)
+    assert screen.page.locator("iframe").bounding_box()["height"] > height + 100
+    frame.locator(".chip").nth(5).click()
+    screen.page.wait_for_timeout(300)
+    told = [
+        m["selection"] for m in json.loads(screen.page.evaluate("JSON.stringify(got)")) if m["tlFfblock"] == "selection"
+    ]
+    assert told[-1]["query"] == 5
+    frame.locator("#figure-mode").click()
+    with screen.page.expect_download() as download:
+        frame.locator("#save-png").click()
+    assert download.value.suggested_filename.endswith(".png")
+    assert [url for url in screen.requests if not url.startswith(("file:", "about:", "data:", "blob:"))] == []
+    assert screen.problems == []
+
+
+def test_circuitsvis_draws_when_asked(build: Builder, show: Shower) -> None:
+    """Its bundle is unpacked at the press of a button and draws the three maps, tokens as text; larger maps do not carry it."""
+    screen = show(build(6, tokens=("<img src=x onerror=window.x=1>", *"abcde")))
+    assert screen.page.evaluate("typeof CircuitsVis") == "undefined"
+    screen.page.locator("#circuitsvis-place button").click()
+    screen.page.locator("#circuitsvis-place[data-drawn] canvas").nth(2).wait_for()
+    assert screen.page.locator("#circuitsvis-place figure").count() == 3
+    assert screen.page.evaluate("window.x") is None and screen.page.locator("img").count() == 0
+    assert screen.problems == [] and len(screen.requests) == 1
+    assert '<script type="text/plain"' not in build(65, layers=(0,), scopes=("Atb",)).to_html()
+
+
+@pytest.mark.parametrize("kind", ["pattern", "heads"])
+def test_a_circuitsvis_view_stands_alone(build: Builder, show: Shower, kind: str) -> None:
+    """`to_circuitsvis` draws with the component's own names, offline; a hostile token is text."""
+    from tl_ffblock.results.scope_table import HeadTable
+
+    maps = build(4, tokens=("</script><img src=x onerror=window.x=1>", "b", "c", "d"))
+    heads = {scope: values[:, None].expand(-1, 2, -1, -1) for scope, values in maps.values.items()}
+    maps = build(4, tokens=maps.tokens, heads=HeadTable(heads, maps.layers, ("head 0", "residual")))
+    screen = show(html=maps.to_circuitsvis("Atb", 1, kind=kind).html)
+    screen.page.locator("#view canvas").first.wait_for()
+    assert screen.page.evaluate("window.x") is None and screen.page.locator("img").count() == 0
+    assert screen.problems == [] and len(screen.requests) == 1

@@ -1,0 +1,84 @@
+/* Why: the card of the selected cell and of its token. */
+
+function sizeBar(share, colour) {
+  const fill = element("i", { className: "bar-fill" });
+  Object.assign(fill.style, { width: `${Math.max(0.5, 100 * Math.min(1, share))}%`, backgroundColor: colour });
+  return element("span", { className: "bar" }, [fill]);
+}
+
+function cellCard(scene) {
+  const { axes, maps, row, column, data } = scene;
+  const labels = maps[maps.length - 1].labels;
+  const reachable = axes.reaches(row, column);
+  return element("section", { className: "card" }, [
+    element("h3", {}, ["Cell: ", element("bdi", { textContent: labels[column] }), " → ", element("bdi", { textContent: labels[axes.own[row]] })]),
+    element("p", { className: "note", textContent: `from position ${axes.columns[column].position} to position ${axes.rows[row].position}, layer ${scene.selection.layer}` }),
+    reachable ? cellNumbers(scene, { row, column }) : element("p", { textContent: "Not reachable: this model looks at earlier tokens only." }),
+    ...headBars(scene),
+    ...scene.strips.length && data.queries.length ? [element("p", { className: "note", textContent: `${quotation(labels[axes.own[row]])} as a row:` }), stripTable(scene)] : [],
+  ]);
+}
+
+/** Own share, bias and remainder of the selected row. */
+function stripTable(scene) {
+  return numbersTable(scene, scene.strips.map((name) => numbersLine(name, scene.maps.map((map) =>
+    (map.columns[name] ? shownOf(map, map.columns[name][scene.row], name === "own") : "–")))));
+}
+
+/** Keys of the maps by head of the scope that is shown; none where the page does not hold them. */
+function headKeys(scene) {
+  const { data, selection } = scene;
+  const scope = data.channels.get(selection.scope).name;
+  const named = blocksOf(data, "head").find(([, block]) => block.of === scope);
+  return named && !selection.words ? named[1].channels.map((channel) => channelKey(data, named[0], channel.name)) : [];
+}
+
+/** The cell through each head, where the page holds heads of the scope and they are unpacked. */
+function headBars(scene) {
+  const { data, selection, axes, row, column, palette } = scene;
+  const keys = headKeys(scene);
+  if (!keys.length || !keys.every((key) => data.loaded(selection.run, key))) return [];
+  const index = row * axes.nColumns + column;
+  const sizes = keys.map((key) => ({ label: data.channels.get(key).name, value: data.matrix(selection.run, key, selection.layer)[index] || 0 }));
+  const most = largest(sizes.map(({ value }) => value));
+  sizes.sort((a, b) => b.value - a.value);
+  return [
+    element("p", { className: "note", textContent: `Through each head (norms; they do not add up), ${data.channels.get(selection.scope).name}:` }),
+    element("div", { className: "bars" }, sizes.slice(0, 6).map(({ label, value }) => element("div", { className: "bar-line" }, [element("span", { textContent: label }), sizeBar(value / (most || 1), palette.contribution), element("span", { textContent: formatNumber(value) })]))),
+  ];
+}
+
+function rankWord(entry) {
+  if (entry.earlier === null || entry.earlier === entry.rank) return "";
+  return entry.earlier > entry.rank ? `↑${entry.earlier - entry.rank}` : `↓${entry.rank - entry.earlier}`;
+}
+
+const PROFILE_LINES = 10;
+
+/** The ten strongest tokens of the sentence's profile, before and after, with the change of rank. */
+function profileCard(scene, go) {
+  const { maps, axes, selection, palette } = scene;
+  const sides = maps.filter((map) => map.role !== "difference");
+  const profiles = sides.map((map) => profileOf(scene, map));
+  const last = profiles[profiles.length - 1];
+  const entries = rankedProfile(last, profiles.length > 1 ? profiles[0] : null, PROFILE_LINES);
+  const show = (value) => (scene.asShare ? formatPercent(value) : formatNumber(value));
+  const most = largest(entries.map(({ at }) => Math.abs(last[at])));
+  const labels = sides[sides.length - 1].labels;
+  const lines = entries.map((entry) => {
+    const button = element("button", { type: "button", className: "plain" }, [element("bdi", { textContent: labels[entry.at] })]);
+    const position = axes.columns[entry.at].position;
+    button.addEventListener("click", () => go(selection.read === "row" ? { from: position } : { to: position }));
+    return element("tr", {}, [
+      element("td", {}, [button]), element("td", {}, [sizeBar(Math.abs(last[entry.at]) / (most || 1), palette.contribution)]),
+      element("td", { textContent: profiles.map((profile) => show(profile[entry.at])).join(" → ") }), element("td", { className: "rank", textContent: rankWord(entry) }),
+    ]);
+  });
+  const name = selection.read === "row" ? labels[axes.own[scene.row]] : labels[scene.column];
+  const heading = element("h3", {}, [selection.read === "row" ? "Strongest sources of " : "Strongest destinations of ", element("bdi", { textContent: name })]);
+  return element("section", { className: "card" }, [heading, element("table", { className: "profile" }, lines)]);
+}
+
+function drawCard(scene, go, host) {
+  host.replaceChildren(cellCard(scene), profileCard(scene, go));
+}

@@ -1,0 +1,156 @@
+/* What is said: names of maps, the sentence about the selection, what a cell is. No DOM. */
+
+const UNITS = {
+  others: "share of what the row's token takes from the others",
+  row: "share of the row's total",
+  column: "share of the column's total",
+  none: "norm, in units of the residual stream",
+};
+const SCALE_ENDS = { "off-diagonal": "the largest value of another token", percentile: "the 99th percentile of other tokens' values" };
+const COMPONENTS = { ATTN: "attention", RES: "the residual connection", LN: "the norm", FF: "the feed-forward block" };
+
+function quotation(label) {
+  return `“${label}”`;
+}
+
+/** A channel in a reader's words, then its name: "attention block (Atb)". */
+function channelWords(data, key) {
+  const channel = data.channels.get(key);
+  return channel.label === channel.name ? key : `${channel.label} (${channel.name})`;
+}
+
+function runName(data, run) {
+  return data.runs.length > 1 ? data.runs[run].name : "";
+}
+
+function sideName(data, run, key) {
+  return [runName(data, run), data.channels.get(key).name].filter(Boolean).join(" · ");
+}
+
+/** Whether the comparison is of a step with what goes into it, in one run. */
+function isOwnStep(scene) {
+  const { data, selection } = scene;
+  return selection.run === selection.refRun && selection.ref !== "" && data.channels.get(selection.scope).before === selection.ref;
+}
+
+function titleOf(scene, map) {
+  const { data, selection } = scene;
+  if (map.role === "difference") return "Difference";
+  if (map.role === "only") return sideName(data, map.run, map.key);
+  const step = isOwnStep(scene) && data.channels.get(selection.scope).component;
+  const place = map.role === "before" ? "Before" : "After";
+  return step ? `${place} ${step}: ${data.channels.get(map.key).name}` : sideName(data, map.run, map.key);
+}
+
+function subtitleOf(scene, map) {
+  const { data, selection } = scene;
+  if (map.role === "difference") {
+    const sides = [sideName(data, selection.run, selection.scope), sideName(data, selection.refRun, selection.ref)];
+    return `${sides[0]} − ${sides[1]}`;
+  }
+  if (data.block(map.key).signed) return data.block(map.key).title;
+  return data.channels.get(map.key).label;
+}
+
+function unitOf(scene, map) {
+  const block = scene.data.block(map.key);
+  const unit = scene.selection.cells === "none" ? block.unit : UNITS[scene.selection.cells];
+  return map.role === "difference" ? `change of the ${unit}` : unit;
+}
+
+/** Whether some cells lie beyond the colour scale. */
+function isClipped(map) {
+  return map.top > map.limit * 1.0001;
+}
+
+function pixelRemark(perPixel) {
+  return perPixel > 1.001 ? [`1 pixel = ${formatNumber(perPixel, 2)} tokens, the strongest is shown. Drag to zoom.`] : [];
+}
+
+/** What the reader must know about a map; `perPixel` is how many cells share a pixel. */
+function remarksOf(scene, map, perPixel) {
+  const { selection, asShare, strips } = scene;
+  const remarks = [unitOf(scene, map) + (selection.root ? ", on a square-root scale." : ".")];
+  if (isClipped(map)) remarks.push(`Colours end at ${SCALE_ENDS[selection.range]}; cells reach ${formatRough(map.top, asShare)}.`);
+  if (scene.hidden.size) remarks.push("Hidden tokens are left out of the shares.");
+  const norms = strips.filter((name) => name !== "own" && map.columns[name]);
+  for (const name of norms) remarks.push(`${name}: up to ${formatRough(largest(map.columns[name].map(Math.abs)), false)}.`);
+  return [...remarks, ...pixelRemark(perPixel)];
+}
+
+/** One sentence that says what a cell is. */
+function meaningOf(scene) {
+  const { data, selection } = scene;
+  const block = data.block(selection.scope);
+  const amount = {
+    others: ", as a share of what all other tokens contribute to it (what the token gives itself stands in the column “own”)",
+    row: ", as a share of all tokens' contributions to it",
+    column: ", as a share of all that the column's token contributes",
+    none: "",
+  }[selection.cells];
+  return `Each cell: ${block.meaning}${amount}.`;
+}
+
+function verb(before, after) {
+  return after > before ? "raises" : after < before ? "lowers" : "leaves";
+}
+
+function subjectOf(scene) {
+  const { data, selection } = scene;
+  if (selection.run !== selection.refRun) {
+    return `Layer ${selection.layer}, ${data.channels.get(selection.scope).name}: from ${data.runs[selection.refRun].name} to ${data.runs[selection.run].name}`;
+  }
+  const component = COMPONENTS[data.channels.get(selection.scope).component];
+  if (isOwnStep(scene) && component) return `Layer ${selection.layer}: ${component}`;
+  return `Layer ${selection.layer}: from ${data.channels.get(selection.ref).name} to ${data.channels.get(selection.scope).name}`;
+}
+
+/** The selection as a finding, its numbers included: what a figure's title says. */
+function headlineOf(scene) {
+  const { maps, axes, row, column, asShare, selection } = scene;
+  const index = row * axes.nColumns + column;
+  const show = asShare ? formatPercent : formatNumber;
+  const last = maps[maps.length - 1];
+  const [to, from] = [quotation(last.labels[axes.own[row]]), quotation(last.labels[column])];
+  const values = maps.map((map) => map.cells[index]);
+  if (!axes.reaches(row, column)) return `${to} cannot see ${from}, which comes later.`;
+  if (Number.isNaN(values[0])) return `${to} gives itself ${formatPercent(last.role === "difference" ? maps[1].columns.own[row] : last.columns.own[row])}; this share is not among those of the others.`;
+  if (maps.length === 1) return `Layer ${selection.layer}, ${sideName(scene.data, selection.run, selection.scope)}: ${to} takes ${show(values[0])} from ${from}.`;
+  const numbers = `${show(values[0])} → ${show(values[1])}`;
+  const separate = selection.run !== selection.refRun || !isOwnStep(scene);
+  return separate
+    ? `${subjectOf(scene)}, what ${to} takes from ${from} goes ${numbers}.`
+    : `${subjectOf(scene)} ${verb(values[0], values[1])} what ${to} takes from ${from}: ${numbers}.`;
+}
+
+/** Model, sentence, maps, layer, how numbers were made: what a reader of the figure alone has to know. */
+function captionOf(scene) {
+  const { data, selection, maps } = scene;
+  const words = data.runs[selection.run].tokens.join(" ").replaceAll("·", "").slice(0, 300);
+  const named = maps.filter((map) => map.role !== "difference").map((map) => channelWords(data, map.key)).join(" and ");
+  const versions = ["tl_ffblock", "transformer_lens", "torch"].filter((name) => data.provenance[name]).map((name) => `${name} ${data.provenance[name]}`).join(", ");
+  return [
+    headlineOf(scene),
+    `${data.model} reading “${words}”, layer ${selection.layer}: ${data.block(selection.scope).title}, ${named}. ${meaningOf(scene)}`,
+    maps.length === 3 ? `Right: ${subtitleOf(scene, maps[2])}.` : "",
+    data.certificate ? `Sums of parts equal the model's own tensors to ${formatError(data.certificate.error)}.` : "",
+    versions ? `${versions}; method of Kobayashi et al. (2024).` : "",
+  ].filter(Boolean).join(" ");
+}
+
+function certificateText(data) {
+  const worst = data.certificate;
+  if (!worst) return "";
+  const place = `${worst.scope}, layer ${worst.layer}, ${quotation(data.runs[worst.run].tokens[worst.query])} at position ${worst.query}`;
+  const whose = data.block(data.start.scope).signed ? "Both results are exact" : "✓ Exact";
+  return `${whose}: parts and bias sum to the model's own tensors, with a relative error of at most ${formatError(worst.error)} (${place}).`;
+}
+
+/** The page's file names, safe everywhere. */
+function fileName(scene, ending) {
+  const { data, selection } = scene;
+  const named = [selection.ref && sideName(data, selection.refRun, selection.ref), sideName(data, selection.run, selection.scope)].filter(Boolean).join("-");
+  const words = data.runs[selection.run].tokens.slice(0, 6).join("-").slice(0, 40);
+  const parts = [data.model.slice(0, 40), words, `layer${selection.layer}`, named.slice(0, 60), selection.cells];
+  return parts.join("_").replace(/[^A-Za-z0-9._-]+/g, "").replace(/-{2,}/g, "-") + `.${ending}`;
+}

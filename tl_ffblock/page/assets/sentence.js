@@ -1,0 +1,82 @@
+/* The sentence, coloured by the sources of one token or by the destinations of one: ground = after, stripe below = before. */
+
+function sentenceWords(scene) {
+  const { selection, maps, axes, row, column } = scene;
+  const label = (at) => quotation(maps[maps.length - 1].labels[at]);
+  const limit = profileLimit(scene);
+  const ends = limit > 0 ? ` Darkest: ${formatRough(limit, scene.asShare)}.` : "";
+  const sides = maps.length > 1 ? ` Ground: ${sideName(scene.data, maps[1].run, maps[1].key)}, stripe below: ${sideName(scene.data, maps[0].run, maps[0].key)}.` : "";
+  return (selection.read === "row" ? `Sources of ${label(axes.own[row])} (position ${axes.rows[row].position}).` : `Destinations of ${label(column)} (position ${axes.columns[column].position}).`) + sides + ends;
+}
+
+function chipOf(column) {
+  const node = element("span", { className: "chip", id: `token-${column}` }, [element("bdi"), element("i", { className: "stripe" })]);
+  node.setAttribute("role", "option");
+  node.dataset.column = column;
+  return node;
+}
+
+/** Colours one token's chip; tokens that take no part are dashed. */
+function paintChip(scene, node, column, profiles, limit) {
+  const { palette, maps } = scene;
+  const label = maps[maps.length - 1].labels[column];
+  const ground = profiles[profiles.length - 1][column];
+  const shown = (value) => (Number.isNaN(value) ? "–" : scene.asShare ? formatPercent(value) : formatNumber(value));
+  const own = column === ownColumn(scene);
+  node.firstChild.textContent = label;
+  node.title = `${label} · position ${scene.axes.columns[column].position}: ${profiles.map((profile) => shown(profile[column])).join(" → ")}`;
+  node.setAttribute("aria-label", node.title);
+  node.setAttribute("aria-selected", String(own));
+  node.classList.toggle("later", Number.isNaN(ground) && !own);
+  node.classList.toggle("cell", column === (scene.selection.read === "row" ? scene.column : scene.axes.own[scene.row]));
+  const colourAt = (value) => (Number.isNaN(value) ? null : colourOf(palette, value, limit, maps[0].scale, scene.selection.root));
+  const colour = colourAt(ground);
+  node.style.backgroundColor = colour ? rgbToHex(colour) : "";
+  node.style.color = colour ? readableOn(colour) : "";
+  const stripe = profiles.length > 1 ? colourAt(profiles[0][column]) : null;
+  node.lastChild.style.backgroundColor = stripe ? rgbToHex(stripe) : "transparent";
+}
+
+function moveInSentence(scene, go, event) {
+  const { axes, selection, data } = scene;
+  const steps = { ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10, Home: -data.words.length, End: data.words.length };
+  if (!(event.key in steps) || event.altKey) return;
+  event.preventDefault();
+  event.stopPropagation();
+  if (selection.read === "row") {
+    const row = Math.max(0, Math.min(axes.nRows - 1, scene.row + steps[event.key]));
+    go({ to: axes.rows[row].position });
+  } else {
+    const column = Math.max(0, Math.min(axes.nColumns - 1, scene.column + steps[event.key]));
+    go({ from: axes.columns[column].position });
+  }
+}
+
+/** Colours the sentence in `host`; its chips stay the same nodes while the tokens do, so that focus and scrolling stay. */
+function drawSentence(scene, go, host) {
+  const { axes, selection } = scene;
+  if (host.children.length !== axes.nColumns) host.replaceChildren(...Array.from({ length: axes.nColumns }, (_, column) => chipOf(column)));
+  const profiles = scene.maps.filter((map) => map.role !== "difference").map((map) => profileOf(scene, map));
+  const limit = profileLimit(scene);
+  Array.from(host.children).forEach((node, column) => paintChip(scene, node, column, profiles, limit));
+  const active = ownColumn(scene);
+  host.setAttribute("aria-activedescendant", `token-${active}`);
+  host.classList.toggle("long", axes.nColumns > 40);
+  const chip = host.children[active];
+  if (chip.offsetTop < host.scrollTop || chip.offsetTop + chip.offsetHeight > host.scrollTop + host.clientHeight) host.scrollTop = chip.offsetTop - 20;
+  host.onclick = (event) => {
+    const picked = event.target.closest(".chip");
+    if (!picked) return;
+    const position = axes.columns[Number(picked.dataset.column)].position;
+    const row = axes.rowOf(position);
+    if (event.shiftKey) go(selection.read === "row" ? { from: position } : row >= 0 ? { to: position } : {});
+    else if (selection.read === "column" || row < 0) go({ from: position, read: "column" });
+    else go({ to: axes.rows[row].position });
+  };
+  host.onkeydown = (event) => moveInSentence(scene, go, event);
+  byId("sentence-words").textContent = sentenceWords(scene);
+  scene.marked.push((target) => {
+    const at = target && (target.column ?? (target.row === undefined ? -1 : axes.own[target.row]));
+    Array.from(host.children).forEach((node, column) => node.classList.toggle("read", column === at));
+  });
+}

@@ -1,0 +1,91 @@
+/* From norms to what is shown: shares, differences, and where colour scales end. No DOM. */
+
+/** Cells that take part: not out of reach, not hidden, and of "shares of the others" not the row's own. */
+function taken(axes, cells, hidden, withoutOwn) {
+  return cells.map((value, index) => {
+    const column = index % axes.nColumns;
+    return hidden.has(column) || (withoutOwn && axes.own[Math.floor(index / axes.nColumns)] === column) ? NaN : value;
+  });
+}
+
+/** Each row or column divided by its sum, so that cells become shares; `how` is "others", "row", "column" or "none". */
+function sharesOf(axes, cells, hidden, how) {
+  const kept = taken(axes, cells, hidden, how === "others");
+  if (how === "none") return kept;
+  const line = how === "column" ? (index) => index % axes.nColumns : (index) => Math.floor(index / axes.nColumns);
+  const sums = new Float64Array(how === "column" ? axes.nColumns : axes.nRows);
+  kept.forEach((value, index) => { if (!Number.isNaN(value)) sums[line(index)] += value; });
+  return kept.map((value, index) => (sums[line(index)] > 0 ? value / sums[line(index)] : value));
+}
+
+/** What each row keeps for itself: its own cell as a share of the whole row. */
+function ownShares(axes, cells, hidden) {
+  const kept = taken(axes, cells, hidden, false);
+  return Float32Array.from(axes.own, (column, row) => {
+    let total = 0;
+    for (let c = 0; c < axes.nColumns; c++) total += kept[row * axes.nColumns + c] || 0;
+    return total > 0 ? cells[row * axes.nColumns + column] / total : NaN;
+  });
+}
+
+function minus(after, before) {
+  return after.map((value, index) => value - before[index]);
+}
+
+function largest(numbers) {
+  let most = 0;
+  for (const number of numbers) if (number > most) most = number;
+  return most;
+}
+
+/** Sizes of the cells that are there, the rows' own left out where there is anything else. */
+function sizesOf(axes, cells, withOwn) {
+  const sizes = [];
+  cells.forEach((value, index) => {
+    const own = axes.own[Math.floor(index / axes.nColumns)] === index % axes.nColumns;
+    if (!Number.isNaN(value) && (withOwn || !own)) sizes.push(Math.abs(value));
+  });
+  return sizes;
+}
+
+/** Where a colour scale ends: at the 99th percentile, at the largest cell of another token, or at the largest of all. */
+function limitOf(axes, cells, range) {
+  const away = range === "all" ? [] : sizesOf(axes, cells, false);
+  const sizes = Float32Array.from(away.length ? away : sizesOf(axes, cells, true));
+  if (range !== "percentile") return largest(sizes);
+  sizes.sort();
+  return sizes[Math.floor(0.99 * (sizes.length - 1))] || largest(sizes);
+}
+
+/** Place on a scale from 0 to 1; `root` spreads small values. */
+function placeOnScale(value, limit, root) {
+  const share = limit > 0 ? Math.min(1, Math.abs(value) / limit) : 0;
+  return root ? Math.sqrt(share) : share;
+}
+
+/**
+ * Pixels of a window of a map: in each the strongest of its cells, so that no cell is lost where cells are smaller than
+ * pixels. `window` is [first row, last row, first column, last column].
+ */
+function pixelsOf(cells, nColumns, [top, bottom, left, right], width, height) {
+  const pixels = new Float32Array(width * height).fill(NaN);
+  const [rows, columns] = [bottom - top + 1, right - left + 1];
+  const cover = (count, room) => Array.from({ length: count }, (_, i) => {
+    const first = Math.floor((i * room) / count);
+    return [first, Math.max(first + 1, Math.floor(((i + 1) * room) / count))];
+  });
+  const [down, across] = [cover(rows, height), cover(columns, width)];
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const value = cells[(top + row) * nColumns + left + column];
+      if (Number.isNaN(value)) continue;
+      for (let y = down[row][0]; y < down[row][1]; y++) {
+        for (let x = across[column][0]; x < across[column][1]; x++) {
+          const at = y * width + x;
+          if (!(Math.abs(pixels[at]) >= Math.abs(value))) pixels[at] = value;
+        }
+      }
+    }
+  }
+  return pixels;
+}

@@ -1,0 +1,77 @@
+/* The page's numbers: named blocks of maps by run, unpacked when asked for. No DOM. */
+
+/** The key of a channel among all of a page: that of the first block by its name alone. */
+function channelKey(data, block, channel) {
+  return block === Object.keys(data.runs[0].blocks)[0] ? channel : `${block}: ${channel}`;
+}
+
+/** Every map that can be chosen, by key, over all runs. */
+function channelsOf(data) {
+  const channels = new Map();
+  for (const [name, block] of Object.entries(data.runs[0].blocks)) {
+    if (block.kind !== "maps") continue;
+    block.channels.forEach((channel, index) => {
+      const key = channelKey(data, name, channel.name);
+      channels.set(key, { ...channel, key, index, blockName: name, before: channel.before && channelKey(data, name, channel.before) });
+    });
+  }
+  return channels;
+}
+
+/** Blocks of a kind and axis, with their names. */
+function blocksOf(data, axis) {
+  return Object.entries(data.runs[0].blocks).filter(([, block]) => block.kind === "maps" && (!axis || block.axis === axis));
+}
+
+/** Cells in their places; NaN where a causal model cannot reach. */
+function spread(data, numbers) {
+  const across = data.words.length;
+  const cells = new Float32Array(data.queries.length * across).fill(NaN);
+  let next = 0;
+  data.queries.forEach((position, row) => {
+    const reached = data.causal ? position + 1 : across;
+    cells.set(numbers.subarray(next, next + reached), row * across);
+    next += reached;
+  });
+  return cells;
+}
+
+/** Payload -> data with maps by (run, channel, layer); `load` unpacks a channel, `matrix` and `column` read it. */
+function openData(payload) {
+  const data = { ...payload };
+  data.channels = channelsOf(data);
+  const codes = new Map();
+  const numbers = new Map();
+  const tableOf = (run, key, name) => {
+    const channel = data.channels.get(key);
+    const block = data.runs[run].blocks[channel.blockName];
+    return name === "values" ? block.values[channel.name] : block.columns[name] && block.columns[name][channel.name];
+  };
+  const unpack = async (run, key, name) => {
+    const place = [run, key, name].join("\n");
+    if (codes.has(place)) return codes.get(place);
+    const packed = tableOf(run, key, name);
+    const before = packed.reference && channelKey(data, data.channels.get(key).blockName, packed.reference);
+    codes.set(place, codesOf(await inflate(packed.packed), packed, before ? await unpack(run, before, name) : null));
+    return codes.get(place);
+  };
+  const read = (run, key, name, layer) => {
+    const index = data.layers.indexOf(layer);
+    const place = [run, key, name, index].join("\n");
+    if (!numbers.has(place)) {
+      const line = numbersOf(codes.get([run, key, name].join("\n")), tableOf(run, key, name), index);
+      numbers.set(place, name === "values" ? spread(data, line) : line);
+      if (numbers.size > 400) numbers.delete(numbers.keys().next().value);
+    }
+    return numbers.get(place);
+  };
+  data.load = async (run, key) => {
+    const block = data.runs[run].blocks[data.channels.get(key).blockName];
+    for (const name of ["values", ...Object.keys(block.columns)]) await unpack(run, key, name);
+  };
+  data.loaded = (run, key) => codes.has([run, key, "values"].join("\n"));
+  data.matrix = (run, key, layer) => read(run, key, "values", layer);
+  data.column = (run, key, name, layer) => (tableOf(run, key, name) ? read(run, key, name, layer) : null);
+  data.block = (key) => data.runs[0].blocks[data.channels.get(key).blockName];
+  return data;
+}

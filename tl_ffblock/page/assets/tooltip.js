@@ -1,0 +1,65 @@
+/* The numbers of one cell, for the tooltip and for the card. */
+
+function tokenAt(label, position) {
+  return `${label} (position ${position})`;
+}
+
+function sideHeads(scene) {
+  return scene.maps.map((map) => (map.role === "difference" ? "difference" : sideName(scene.data, map.run, map.key)));
+}
+
+function numbersLine(label, shown) {
+  return element("tr", {}, [element("th", { textContent: label, scope: "row" }), ...shown.map((number) => element("td", { textContent: number }))]);
+}
+
+function numbersTable(scene, lines) {
+  const heads = sideHeads(scene).map((head) => element("th", { textContent: head, scope: "col" }));
+  return element("table", { className: "numbers" }, [element("tr", {}, [element("td"), ...heads]), ...lines]);
+}
+
+/** A number of a map, signed where it is a change. */
+function shownOf(map, value, asShare) {
+  if (map.role === "difference" || map.scale === "signed") return formatChange(value, asShare);
+  return asShare ? formatPercent(value) : formatNumber(value);
+}
+
+/** Norm and share of a cell before, after and in difference; three digits, the difference signed. */
+function cellNumbers(scene, { row, column }) {
+  const index = row * scene.axes.nColumns + column;
+  const lines = [numbersLine(scene.data.block(scene.selection.scope).short, scene.maps.map((map) => shownOf(map, map.raw[index], false)))];
+  const how = { others: "share of others", row: "share of row", column: "share of column" }[scene.selection.cells];
+  if (how) lines.push(numbersLine(how, scene.maps.map((map) => shownOf(map, map.cells[index], true))));
+  return numbersTable(scene, lines);
+}
+
+function stripNumbers(scene, { row, strip: name }) {
+  return numbersTable(scene, [numbersLine(name, scene.maps.map((map) => (map.columns[name] ? shownOf(map, map.columns[name][row], name === "own") : "–")))]);
+}
+
+function tipLine(label, content) {
+  return element("div", {}, [element("span", { className: "tip-label", textContent: label }), element("bdi", { textContent: content })]);
+}
+
+function tipContent(scene, target) {
+  const { axes, maps } = scene;
+  const labels = maps[maps.length - 1].labels;
+  const lines = [tipLine("to", tokenAt(labels[axes.own[target.row]], axes.rows[target.row].position))];
+  if (target.strip) return [...lines, stripNumbers(scene, target)];
+  lines.push(tipLine("from", tokenAt(labels[target.column], axes.columns[target.column].position)));
+  if (!axes.reaches(target.row, target.column)) return [...lines, element("div", { textContent: "Not reachable: this model looks at earlier tokens only." })];
+  return [...lines, cellNumbers(scene, target)];
+}
+
+function placeTip(tip, x, y) {
+  tip.style.left = `${Math.max(4, Math.min(x + 16, window.innerWidth - tip.offsetWidth - 8))}px`;
+  const below = y + 18 + tip.offsetHeight < window.innerHeight;
+  tip.style.top = `${Math.max(4, below ? y + 18 : y - tip.offsetHeight - 12)}px`;
+}
+
+function showTip(scene, target, x, y) {
+  const tip = byId("tooltip");
+  tip.hidden = !target || (target.column === undefined && !target.strip);
+  if (tip.hidden) return;
+  tip.replaceChildren(...tipContent(scene, target));
+  placeTip(tip, x, y);
+}

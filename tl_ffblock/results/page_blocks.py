@@ -1,0 +1,209 @@
+"""Maps as the named blocks of a page: contributions by scope, by head, any `TokenMaps`, each with its overview of layers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tl_ffblock.layer.scopes import STEPS, Order, Step
+from tl_ffblock.page import MapsBlock, PageChannel, PageTrack, TrackColumn
+from tl_ffblock.results.ranks import rank_change, shares
+from tl_ffblock.results.scope_table import HeadTable, ScopeTable
+
+FINE_TOKENS = 64
+"""Tokens beyond which heads are sent with two digits."""
+HEADS_BYTES = 3_000_000
+"""Room for heads on a page; scopes beyond it are left out."""
+CONTRIBUTES = "how much the column's token contributes to the row's vector"
+NORM = "norm, in units of the residual stream"
+_NAMED = {"Attn": "attention", "Atb": "attention block"}
+
+
+@runtime_checkable
+class ChannelMaps(Protocol):
+    """What a page reads of maps by channel (`TokenMaps`, which can so call the page itself)."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]: ...
+    @property
+    def layers(self) -> tuple[int, ...]: ...
+    @property
+    def channels(self) -> tuple[str, ...]: ...
+    @property
+    def queries(self) -> tuple[int, ...]: ...
+    @property
+    def values(self) -> Float[Tensor, "layer channel query key"]: ...
+    @property
+    def causal(self) -> bool: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def signed(self) -> bool: ...
+    @property
+    def kind(self) -> str: ...
+
+
+Changes = Mapping[str, Float[Tensor, " layer"]]
+
+
+def steps_of(order: Order, values: ScopeTable, signed: bool) -> dict[str, tuple[Step, str | None]]:
+    """By scope: its step, and the scope before it where the two can be compared."""
+    comparable = () if signed else tuple(values)
+    return {
+        step.scope: (step, step.before if step.before in comparable else None)
+        for step in STEPS[order]
+        if step.scope in values
+    }
+
+
+def step_changes(
+    values: ScopeTable, steps: Mapping[str, tuple[Step, str | None]], cells: Bool[Tensor, "query key"]
+) -> Changes:
+    """How much each step changed the ranking of token pairs, by the scope that ends with it."""
+    return {scope: _change(values, before, scope, cells) for scope, (_, before) in steps.items() if before is not None}
+
+
+def contribution_block(
+    values: ScopeTable,
+    columns: Mapping[str, ScopeTable],
+    steps: Mapping[str, tuple[Step, str | None]],
+    tracks: Sequence[PageTrack],
+    *,
+    sides: str,
+) -> MapsBlock:
+    """The maps by scope; `sides` names the two results of a difference, and is empty for norms."""
+    meaning = "how much more the column's token contributes to the row's vector in the first result than in the second"
+    return MapsBlock(
+        title=sides or "contributions",
+        short="difference" if sides else "norm",
+        unit=f"difference of norms: {sides}" if sides else NORM,
+        meaning=meaning if sides else CONTRIBUTES,
+        channels=tuple(
+            PageChannel(scope, _NAMED.get(scope) or f"after {step.shows}", before, step.component)
+            for scope, (step, before) in steps.items()
+        ),
+        values=values,
+        columns=columns,
+        tracks=tuple(tracks),
+        signed=bool(sides),
+    )
+
+
+def step_tracks(
+    values: ScopeTable,
+    steps: Mapping[str, tuple[Step, str | None]],
+    changes: Changes,
+    cells: Bool[Tensor, "query key"],
+) -> list[PageTrack]:
+    """The change by each step, and the change since the attention block: what is left of it after every further step."""
+    words = "change of the ranking of token pairs"
+    columns = [
+        TrackColumn(scope, before, step.component, f"{words} by {step.shows} ({before} → {scope})")
+        for scope, (step, before) in steps.items()
+        if before is not None
+    ]
+    if not columns:
+        return []
+    note = "Dark: the step changed the ranking of token pairs much (1 − Spearman's ρ, up to {:.2g})."
+    largest = max(float(change.nan_to_num(0).max()) for change in changes.values())
+    tracks = [PageTrack("by each step", note.format(largest), tuple(columns), changes)]
+    chain = _chain(steps, "Atb")
+    if len(chain) > 1:
+        since = {scope: _change(values, "Atb", scope, cells) for scope in chain}
+        later = [
+            TrackColumn(s, "Atb", f"+{steps[s][0].component}", f"{words} since the attention block (Atb → {s})")
+            for s in chain
+        ]
+        note = "“since Atb”: the change since the attention block; where it pales again, later steps take back what earlier ones did."
+        tracks.append(PageTrack("since Atb", note, tuple(later), since))
+    return tracks
+
+
+def size_track(values: Mapping[str, Float[Tensor, "layer query key"]], names: Mapping[str, str]) -> PageTrack:
+    """For signed maps: how large their cells are in the mean."""
+    sizes = {name: values[name].abs().mean(dim=(1, 2)) for name in names}
+    columns = tuple(TrackColumn(n, None, n, f"mean size of a cell, {words}") for n, words in names.items())
+    return PageTrack("size", "Dark: large cells in the mean.", columns, sizes)
+
+
+def head_blocks(heads: HeadTable, queries: Sequence[int], first: Sequence[str], n_sent: int) -> dict[str, MapsBlock]:
+    """Contributions by head, one block a scope, those of `first` before the rest, as many as there is room for.
+
+    Args:
+        heads: The table, empty where no heads were asked for.
+        queries: Position of each row.
+        first: Scopes that the page opens with.
+        n_sent: Cells of one map that are sent, times layers.
+    """
+    order = [*(scope for scope in first if scope in heads), *(scope for scope in heads if scope not in first)]
+    blocks: dict[str, MapsBlock] = {}
+    for scope in order:
+        maps = heads[scope]
+        coarse = maps.shape[-1] > FINE_TOKENS
+        if (len(blocks) + 1) * n_sent * len(heads.channels) * (1 if coarse else 2) > HEADS_BYTES and blocks:
+            break
+        values = {name: maps[:, number] for number, name in enumerate(heads.channels)}
+        blocks[f"{scope} by head"] = MapsBlock(
+            title=f"{scope} by head",
+            short="norm",
+            unit=NORM,
+            meaning=f"{CONTRIBUTES} through this head",
+            channels=tuple(PageChannel(name, name) for name in heads.channels),
+            values=values,
+            tracks=(others_track(values, queries),),
+            axis="head",
+            of=scope,
+            coarse=coarse,
+        )
+    return blocks
+
+
+def token_maps_block(maps: ChannelMaps) -> MapsBlock:
+    """Any token maps: attention patterns, value-weighted attention, maps of one's own."""
+    weights = maps.kind == "attention"
+    values = {name: maps.values[:, number] for number, name in enumerate(maps.channels)}
+    return MapsBlock(
+        title=maps.kind,
+        short="weight" if weights else "value",
+        unit="attention weight" if weights else maps.kind,
+        meaning="how much weight the row's token gives to the column's"
+        if weights
+        else f"{maps.kind} of the column's token for the row's",
+        channels=tuple(PageChannel(name, name) for name in maps.channels),
+        values=values,
+        tracks=(
+            size_track(values, {n: n for n in maps.channels}) if maps.signed else others_track(values, maps.queries),
+        ),
+        axis="head",
+        signed=maps.signed,
+        coarse=len(maps.tokens) > FINE_TOKENS and len(maps.channels) > 1,
+    )
+
+
+def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries: Sequence[int]) -> PageTrack:
+    """How much of the rows comes from other positions than their own, as a mean share."""
+    rows = torch.arange(len(queries))
+    shared = {
+        name: 1 - shares(maps, "row").cpu()[:, rows, list(queries)].double().mean(dim=1)
+        for name, maps in values.items()
+    }
+    columns = tuple(
+        TrackColumn(n, None, n.removeprefix("head "), f"share that comes from other tokens, {n}") for n in values
+    )
+    return PageTrack("from others", "Dark: much comes from other tokens (mean share of a row).", columns, shared)
+
+
+def _change(values: ScopeTable, before: str, after: str, cells: Bool[Tensor, "query key"]) -> Float[Tensor, " layer"]:
+    pairs = zip(values[before].cpu(), values[after].cpu(), strict=True)
+    return torch.tensor([rank_change(first, second, cells) for first, second in pairs], dtype=torch.float64)
+
+
+def _chain(steps: Mapping[str, tuple[Step, str | None]], base: str) -> list[str]:
+    """The scopes that follow from `base` step by step."""
+    chain = [base] if base in steps else []
+    for scope, (_, before) in steps.items():
+        if chain and before == chain[-1]:
+            chain.append(scope)
+    return chain[1:]

@@ -1,0 +1,151 @@
+"""What every result of contributions can do to be seen: a page, a notebook cell, CircuitsVis, a figure of Matplotlib."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.page import PageView, component_page, iframe, page
+from tl_ffblock.results.files import write_atomically
+from tl_ffblock.results.map_figure import map_figure
+from tl_ffblock.results.page_blocks import ChannelMaps
+from tl_ffblock.results.page_data import Result, page_data
+from tl_ffblock.results.tokens import visible
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Beside = ChannelMaps | Sequence[ChannelMaps]
+
+
+class ShownMaps:
+    """Methods of `ContributionMaps`, three ways to draw the same maps.
+
+    The page (`to_html`, `show`) draws any size, compares any two scopes and is interactive. CircuitsVis (`to_circuitsvis`) is
+    what a reader of other TransformerLens work knows; it draws every cell as an object, so up to some 64 tokens. Matplotlib
+    (`figure`) makes a still picture that other figures can stand beside.
+    """
+
+    def to_html(
+        self: Result,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        layer: int | None = None,
+        scope: str | None = None,
+        query: int | str | None = None,
+        beside: Beside = (),
+    ) -> str:
+        """One self-contained page of the run; written to `path` when given.
+
+        Args:
+            path: File to write, if any.
+            layer: Layer to open at, negative ones from the end; None means the one the step changed most.
+            scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
+            query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.
+            beside: Maps of the same text to compare with, such as those of `attention_maps`.
+
+        Raises:
+            InputError: if what is asked for is not in the result, `beside` is of another text, or the folder of `path` does not
+                exist.
+            ModuleNotFoundError: if CircuitsVis is not installed and the text is short enough for it.
+        """
+        data = page_data({"run": self}, layer=layer, scope=scope, query=query, beside=_listed(beside))
+        html = page(data, circuitsvis=True)
+        if path is not None:
+            write_atomically(Path(path), html.encode("utf-8"))
+        return html
+
+    def show(
+        self: Result,
+        *,
+        layer: int | None = None,
+        scope: str | None = None,
+        query: int | str | None = None,
+        beside: Beside = (),
+        height: int = 820,
+    ) -> PageView:
+        """The page in a notebook cell, inside a frame of its own; options as in `to_html`, CircuitsVis left out.
+
+        Args:
+            layer: As in `to_html`.
+            scope: As in `to_html`.
+            query: As in `to_html`.
+            beside: As in `to_html`.
+            height: Pixels of the frame until the page says how high it is, and where notebooks run no scripts.
+
+        Raises:
+            InputError: as `to_html`, and if `height` is not positive.
+        """
+        data = page_data({"run": self}, layer=layer, scope=scope, query=query, beside=_listed(beside))
+        return iframe(page(data), height=height)
+
+    def to_circuitsvis(
+        self: Result, scope: str, layer: int, *, kind: Literal["pattern", "heads"] = "pattern", height: int = 640
+    ) -> PageView:
+        """One map by CircuitsVis's `AttentionPattern`, or all heads of it by `AttentionHeads`.
+
+        Its Python functions are not used: they ask the network at every display and run what tokens say. Here its script comes
+        from the installed wheel, tokens are visible and inert, the mask is the model's and the scale the data's.
+
+        Args:
+            scope: Which scope.
+            layer: Layer number, negative ones from the end.
+            kind: "pattern", or "heads" of maps that were made with heads.
+            height: Pixels of the frame in a notebook.
+
+        Raises:
+            InputError: for an unknown layer or `kind`, or maps with a choice of queries.
+            ScopeKeyError: if a scope is missing, or the maps were made without heads.
+            ModuleNotFoundError: if CircuitsVis is not installed.
+        """
+        if kind not in ("pattern", "heads"):
+            raise InputError(f'kind={kind!r}: expected "pattern" or "heads".')
+        if len(self.queries) != len(self.tokens):
+            raise InputError(
+                f"CircuitsVis draws square maps; these hold {len(self.queries)} queries of {len(self.tokens)} tokens. "
+                "Make maps of all queries, or use to_html."
+            )
+        number = layer_number(layer, self.layers)
+        cells = (self.heads if kind == "heads" else self.values)[scope, number].detach().cpu().float()
+        limit = float(cells.abs().max()) or 1.0
+        properties = {
+            "attention": cells.tolist(),
+            "tokens": [visible(token) for token in self.tokens],
+            "maxValue": limit,
+            "minValue": -limit if self.signed else 0.0,
+            "maskUpperTri": self.causal,
+        }
+        if kind == "heads":
+            properties["attentionHeadNames"] = list(self.heads.channels)
+        component: Literal["AttentionHeads", "AttentionPattern"] = (
+            "AttentionHeads" if kind == "heads" else "AttentionPattern"
+        )
+        heading = f"{self.model}, layer {number}, {scope}{' by head' if kind == 'heads' else ''}"
+        return iframe(component_page(component, properties, heading=heading), height=height, title=heading)
+
+    def figure(
+        self: Result, *, layer: int, scope: str, against: str | None = None, width: float | None = None
+    ) -> "Figure":
+        """One map, or two and their difference, as a Matplotlib figure: shares of the others, colours of the page.
+
+        Args:
+            layer: Layer number, negative ones from the end.
+            scope: The scope shown.
+            against: Another to compare with; None means `scope` alone.
+            width: Inches; None means one column of a paper for one map, two for three.
+
+        Raises:
+            ScopeKeyError: if a scope is missing.
+            InputError: if there is no such layer.
+            ModuleNotFoundError: if Matplotlib is not installed.
+        """
+        missing = [name for name in (scope, against) if name is not None and name not in self.values]
+        if missing:
+            raise ScopeKeyError(f"no scope {missing[0]!r} here; there are {', '.join(self.values)}")
+        return map_figure(self, layer_number(layer, self.layers), scope, against, width)
+
+
+def _listed(beside: Beside) -> tuple[ChannelMaps, ...]:
+    return (beside,) if isinstance(beside, ChannelMaps) else tuple(beside)

@@ -14,6 +14,8 @@ RUNS = ("minilm-sst2", "minilm-wikitext2", "smollm2-sst2", "smollm2-wikitext2")
 FIRST_LAYERS = range(6)
 """Layers that have a column: all of MiniLM, the first of SmolLM2's thirty."""
 LAYERS = tuple(f"{layer}" for layer in FIRST_LAYERS)
+WITH_VECTORS = ("minilm-sst2", "minilm-wikitext2-vectors", "smollm2-sst2", "smollm2-wikitext2-vectors")
+"""Runs of the studies that read the model's vectors."""
 WHAT = {
     "minilm-sst2": ("{}, all of SST-2 dev", "contextualization, amplification, bypass, outliers"),
     "minilm-sst2-ignored": ("first {} of SST-2 dev", "outliers with dimensions ignored"),
@@ -64,7 +66,7 @@ def _three(value: float) -> str:
 
 def _changes(run: str, name: str) -> pd.DataFrame:
     rows = stored(run, name)
-    return rows[rows["cells"] == "reachable"]
+    return rows[rows["cells"] == ("reachable" if "reachable" in set(rows["cells"]) else "all")]
 
 
 def samples() -> str:
@@ -103,25 +105,32 @@ def what_is_left() -> str:
     for run in RUNS:
         changes = _changes(run, "contextualization_cumulative")
         for before in sorted(set(changes["before"])):
-            wide = changes[changes["before"] == before].pivot(index="layer", columns="component", values="change")
+            rows_before = changes[changes["before"] == before]
+            wide = rows_before.pivot(index="layer", columns="component", values="change")
+            scatter = rows_before.pivot(index="layer", columns="component", values="deviation") / wide
             for component in ("+FF", "+RES", "+LN"):
-                last = []
+                last = ["", ""]
                 if component != "+FF":
                     fewer = int((wide[component] < wide["+FF"]).sum())
                     last = [percent((wide[component] / wide["+FF"]).median()), f"{fewer} of {len(wide)}"]
                 rows.append(
-                    [*_titles(run), f"`{before}`", component, *_by_layer(wide[component], _three), *(last or ["", ""])]
+                    [
+                        *(*_titles(run), f"`{before}`", component, *_by_layer(wide[component], _three), *last),
+                        f"{scatter[component].median():.1f}",
+                    ]
                 )
     head = ["model", "data", "seen from", "up to", *LAYERS, "left of +FF, median", "less than +FF in"]
+    head.append("deviation over mean, median")
     return table(head, rows)
 
 
 def bypass() -> str:
     """Finding 3: mean norm of the bypass over that of FF's output."""
     rows = []
-    for run in ("minilm-sst2", "minilm-wikitext2-vectors", "smollm2-sst2", "smollm2-wikitext2-vectors"):
+    for run in WITH_VECTORS:
         norms = stored(run, "bypass_norms")
-        for tokens, of_tokens in norms.groupby("tokens", sort=False):
+        for tokens in ("all", "not special"):
+            of_tokens = norms[norms["tokens"] == tokens]
             ratio = of_tokens.set_index("layer")["ratio"]
             large = ratio[ratio > 2]
             between = f"{large.min():.1f}-{large.max():.1f}" if len(large) else ""
@@ -135,10 +144,33 @@ def bypass() -> str:
     return table(["model", "data", "tokens", *LAYERS, "last layer", "above 2 in", "those"], rows)
 
 
+def places() -> str:
+    """Finding 3: mean norms at the first token, a special last one and masks, over those at text."""
+    names = {"first": "first token", "special last": "[SEP] at the end", "special in between": "[MASK]"}
+    rows = []
+    for run in WITH_VECTORS:
+        norms = stored(run, "bypass_norms").set_index(["tokens", "layer"])
+        for place, title in names.items():
+            if place not in norms.index or not norms.loc[place, "count"].any():
+                continue
+            for vector, of in (("branch", "FF's output"), ("bypass", "bypass")):
+                times = norms.loc[place, vector] / norms.loc["not special", vector]
+                large = [layer for layer in times.index if times[layer] > 100]
+                between = f"{min(large)}-{max(large)}" if large else ""
+                cells = [*_by_layer(times, _two_places), f"{times.max():.0f} ({times.idxmax()})", between]
+                rows.append([*_titles(run), title, of, *cells, f"{times.iloc[-1]:.1f}"])
+    head = ["model", "data", "at", "norm of", *LAYERS, "most (layer)", "above 100 in layers", "last layer"]
+    return table(head, rows)
+
+
+def _two_places(times: float) -> str:
+    return f"{times:.0f}" if times >= 10 else f"{times:.1f}"
+
+
 def outliers() -> str:
     """Finding 4: correlation of FF's mean output with the next norm's gain, over dimensions."""
     rows = []
-    for run in ("minilm-sst2", "minilm-wikitext2-vectors", "smollm2-sst2", "smollm2-wikitext2-vectors"):
+    for run in WITH_VECTORS:
         of_output = stored(run, "outliers_correlation").query("of == 'output'").set_index("layer")
         for measure in ("spearman", "pearson"):
             rho = of_output[measure]
@@ -149,11 +181,11 @@ def outliers() -> str:
 
 
 def ignored_dimensions() -> str:
-    """Finding 5: change by FF without the dimensions of smallest gain, and without as many random ones."""
+    """Finding 5: change by FF without the dimensions of smallest gain, and without as many others."""
     rows = []
     for run in ("minilm-sst2-ignored", "smollm2-sst2-ignored"):
         wide = stored(run, "outliers_ignored").pivot(index="layer", columns="dimensions", values="change")
-        for name in ("all", "without smallest gains", "without random"):
+        for name in wide[["all", *(name for name in wide if name != "all")]]:
             left = wide[name] / wide["all"]
             later = [
                 f"{layer}: {wide['all'][layer]:.3f} → {wide[name][layer]:.3f}"
@@ -167,29 +199,53 @@ def ignored_dimensions() -> str:
 
 
 def kinds_of_pairs() -> str:
-    """Finding 6: shares among the 50 most amplified pairs of a layer, and among all and all adjacent pairs."""
+    """Finding 6: mean shares of occurrences, of the 50 most amplified pairs of a layer and of all and all adjacent pairs."""
     more = (6, 12, 16, 19)
     categories = ("subwords of one word", "adjacent", "same token", "within an expression")
     rows = []
     for run in (*RUNS[:2], "minilm-streusle", *RUNS[2:]):
-        shares = stored(run, "amplification_shares").pivot(index="pairs", columns="category", values="share")
+        table_of_run = stored(run, "amplification_shares")
+        by_occurrences = "occurrences" in table_of_run
+        shares = table_of_run.query("occurrences == 2") if by_occurrences else table_of_run
+        shares = shares.pivot(index="pairs", columns="category", values="share")
         for category in categories:
             if not shares[category].filter(like="layer").any():
                 continue
             pairs = [*(f"layer {layer}" for layer in (*FIRST_LAYERS, *more)), "random", "adjacent random"]
             cells = [percent(shares[category][pair]) if pair in shares.index else "" for pair in pairs]
-            rows.append([*_titles(run), category, *cells])
-    return table(["model", "data", "kind", *LAYERS, *map(str, more), "all pairs", "adjacent pairs"], rows)
+            rows.append([*_titles(run), category, "share" if by_occurrences else "most frequent", *cells])
+    return table(["model", "data", "kind", "counted by", *LAYERS, *map(str, more), "all pairs", "adjacent pairs"], rows)
+
+
+def kinds_by_occurrences() -> str:
+    """Finding 6: the share of subwords among the most amplified pairs, of pairs that occur more often."""
+    rows = []
+    for run in ("minilm-sst2", "minilm-streusle"):
+        shares = stored(run, "amplification_shares").query("category == 'subwords of one word'")
+        top = stored(run, "amplification_top_pairs")
+        for occurrences, of_count in shares.groupby("occurrences"):
+            of_count = of_count.set_index("pairs")
+            cells = [
+                percent(of_count["share"][f"layer {layer}"]) if f"layer {layer}" in of_count.index else ""
+                for layer in FIRST_LAYERS
+            ]
+            median = f"{top['count'].median():.0f}" if occurrences == 2 else ""
+            number_of_pairs = f"{of_count['number']['random']:,}".replace(",", " ")
+            rows.append([*_titles(run), f"{occurrences}", number_of_pairs, *cells, median])
+    head = ["model", "data", "occurrences at least", "pairs", *LAYERS, "median occurrences of the ten first"]
+    return table(head, rows)
 
 
 def mutual_information() -> str:
     """Finding 7: extremes of the rank correlation with pointwise mutual information, over layers."""
     rows = []
     for run in (*RUNS[:2], "minilm-streusle", *RUNS[2:]):
-        for unit, of_unit in stored(run, "amplification_pmi").groupby("unit", sort=False):
-            rho = of_unit["spearman"]
-            rows.append([*_titles(run), str(unit), _signed(rho.min()), _signed(rho.max())])
-    return table(["model", "data", "occurs with in one", "least", "most"], rows)
+        of_run = stored(run, "amplification_pmi")
+        of_run = of_run if "occurrences" in of_run else of_run.assign(occurrences=2)
+        for (unit, occurrences), of_unit in of_run.groupby(["unit", "occurrences"], sort=False):
+            rho, pairs = of_unit["spearman"], f"{of_unit['pairs'].max():,}".replace(",", " ")
+            rows.append([*_titles(run), str(unit), f"{occurrences}", pairs, _signed(rho.min()), _signed(rho.max())])
+    return table(["model", "data", "occurs with in one", "occurrences at least", "pairs", "least", "most"], rows)
 
 
 def methods() -> str:
@@ -238,9 +294,11 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "finding-1": change_by_layer,
     "finding-2": what_is_left,
     "finding-3": bypass,
+    "finding-3-places": places,
     "finding-4": outliers,
     "finding-5": ignored_dimensions,
     "finding-6": kinds_of_pairs,
+    "finding-6-occurrences": kinds_by_occurrences,
     "finding-7": mutual_information,
     "methods": methods,
     "seconds": seconds,

@@ -17,12 +17,14 @@ divergences.py    how far heads are from one another: Jensen-Shannon, a plane, c
 words.py          pieces of words become words
 relations.py      maps as parsers: which relations of a treebank they find
 probes.py         how much of a parse is in all maps together
+effects.py        what a head does to an output: taken out, or along its attention
 comparison.py     shares with intervals over documents, candidates chosen on other documents
 """
 
 from tl_ffblock.heads.comparison import Share, chosen_elsewhere, folds_of, share_of_hits
 from tl_ffblock.heads.distributions import distributions, entropy, evenness
 from tl_ffblock.heads.divergences import clusters, divergence_sums, divergences, plane
+from tl_ffblock.heads.effects import Replacement, ablation_effects, attention_gradients
 from tl_ffblock.heads.probes import Attachments, ProbeKind, ProbeSentence, Training, attached_at, attachments
 from tl_ffblock.heads.relations import Arcs, Direction, RelationHits, hits, reachable_arcs, relation_hits
 from tl_ffblock.heads.statistics import (
@@ -45,10 +47,13 @@ __all__ = [
     "ProbeKind",
     "ProbeSentence",
     "RelationHits",
+    "Replacement",
     "Share",
     "Training",
+    "ablation_effects",
     "attached_at",
     "attachments",
+    "attention_gradients",
     "behaviours",
     "by_query_kind",
     "chosen_elsewhere",

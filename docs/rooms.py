@@ -12,6 +12,7 @@ ROOMS = {
     "heads": "heads/",
     "memories": "memories/",
     "check": "check.py",
+    "cell_neurons": "cell_neurons.py",
     "contributions": "contributions.py",
     "attention": "attention.py",
     "head_tables": "head_tables.py",

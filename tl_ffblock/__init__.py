@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tl_ffblock.attention import attention_maps
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.bridge.loading import load_model
+    from tl_ffblock.cell_neurons import neurons
     from tl_ffblock.contributions import contribution_maps, decompose
     from tl_ffblock.errors import FFBlockError
     from tl_ffblock.interventions import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
+    from tl_ffblock.results.neuron_table import NeuronShares
     from tl_ffblock.results.token_maps import TokenMaps
 
 _HOMES = {
@@ -58,6 +60,7 @@ _HOMES = {
     "Decomposition": "layer.vectors",
     "FFBlockError": "errors",
     "Metric": "metrics",
+    "NeuronShares": "results.neuron_table",
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
@@ -76,6 +79,7 @@ _HOMES = {
     "logit": "metrics",
     "logit_difference": "metrics",
     "loss": "metrics",
+    "neurons": "cell_neurons",
     "patched_maps": "interventions",
     "probability": "metrics",
     "rank": "metrics",
@@ -110,6 +114,7 @@ __all__ = [
     "Decomposition",
     "FFBlockError",
     "Metric",
+    "NeuronShares",
     "TokenMaps",
     "__version__",
     "amplification",
@@ -129,6 +134,7 @@ __all__ = [
     "logit",
     "logit_difference",
     "loss",
+    "neurons",
     "patched_maps",
     "probability",
     "rank",

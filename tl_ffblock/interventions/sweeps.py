@@ -8,9 +8,8 @@ with many edits a forward pass and for every scope.
    somebody else wrote, gets the same cell of all prompts at a time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -18,18 +17,15 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import select_layers
 from tl_ffblock.bridge.runs import Layers
-from tl_ffblock.errors import InputError, brief
+from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit, changes, measure_edits, measure_together, measure_unedited
 from tl_ffblock.interventions.sweep_result import ContributionSweep
 from tl_ffblock.layer.heads import AskedHeads, head_numbers
-from tl_ffblock.layer.positions import NamedPositions, Positions, aligned, positions
+from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions
 from tl_ffblock.metrics import LogitFunction, Metric, PlainMetric, as_metric
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.tokens import joined
-
-Chosen: TypeAlias = Positions | str | Sequence[str]
-"""Positions, or names of `positions`; None means all."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +96,8 @@ def contribution_sweep(
     donor: Contributions | None = None,
     layers: Layers = None,
     heads: AskedHeads = False,
-    queries: Chosen = None,
-    keys: Chosen = None,
+    queries: ChosenPositions = None,
+    keys: ChosenPositions = None,
     positions: NamedPositions | None = None,
     batch_size: int = 64,
 ) -> ContributionSweep:
@@ -182,26 +178,16 @@ def _read(sweep: _Sweep, metric: Metric, batch_size: int) -> tuple[Tensor, Tenso
     return torch.stack(values), baselines
 
 
-def _axis(asked: Chosen, name: str, lengths: Sequence[int], named: NamedPositions | None) -> _Axis:
+def _axis(asked: ChosenPositions, name: str, lengths: Sequence[int], named: NamedPositions | None) -> _Axis:
     """The rows or columns asked for.
 
     Raises:
         InputError: if lengths differ and there are no names, or a position or name does not exist.
     """
-    if named is None:
-        if len(set(lengths)) > 1:
-            raise InputError(
-                f"the prompts have {', '.join(map(str, lengths))} tokens: name what is to be compared, "
-                'positions={"subject": [2, 3, ...], "END": -1}, or sweep prompts of equally many.'
-            )
-        if isinstance(asked, str):
-            raise InputError(f"{name}={asked!r}: names go with positions={{{asked!r}: ...}}.")
-        places = tuple(positions(asked, lengths[0], name))  # type: ignore[arg-type]  # names are refused there
-        return _Axis(places, (places,) * len(lengths))
-    numbers = aligned(named, lengths)
-    several = isinstance(asked, Iterable) and not isinstance(asked, str)
-    given: list[object] = list(numbers) if asked is None else list(asked) if several else [asked]  # type: ignore[arg-type]
-    names = [label for label in given if isinstance(label, str) and label in numbers]
-    if not names or len(names) != len(given):
-        raise InputError(f"{name}={brief(asked)}: expected names of positions, {', '.join(map(repr, numbers))}.")
-    return _Axis(tuple(names), tuple(tuple(numbers[at][prompt] for at in names) for prompt in range(len(lengths))))
+    if named is None and len(set(lengths)) > 1:
+        raise InputError(
+            f"the prompts have {', '.join(map(str, lengths))} tokens: name what is to be compared, "
+            'positions={"subject": [2, 3, ...], "END": -1}, or sweep prompts of equally many.'
+        )
+    names, places = chosen_positions(asked, name, lengths, named)
+    return _Axis(names or tuple(places[0]), tuple(map(tuple, places)))

@@ -13,6 +13,8 @@ Positions: TypeAlias = Iterable[SupportsIndex] | SupportsIndex | Shaped[Tensor, 
 """Token positions, negative ones from the end; None means all."""
 NamedPositions: TypeAlias = Mapping[str, SupportsIndex | Sequence[SupportsIndex] | Shaped[Tensor, "..."]]
 """Positions by name that align prompts of any lengths: one for all, such as -1, or a list with one a prompt."""
+ChosenPositions: TypeAlias = Positions | str | Sequence[str]
+"""Positions by number, or names of `NamedPositions`; None means all."""
 
 
 def positions(asked: Positions, length: int, name: str) -> list[int]:
@@ -36,6 +38,32 @@ def positions(asked: Positions, length: int, name: str) -> list[int]:
             "or None for all."
         )
     return found
+
+
+def chosen_positions(
+    asked: ChosenPositions, name: str, lengths: Sequence[int], named: NamedPositions | None
+) -> tuple[tuple[str, ...], list[list[int]]]:
+    """What was chosen of every prompt: names (none where positions were given as numbers), and by prompt their positions.
+
+    Args:
+        asked: Positions, or names of `named`; None means all.
+        name: The argument's name, for the error.
+        lengths: Tokens of each prompt.
+        named: Positions by name; None where they are chosen by number.
+
+    Raises:
+        InputError: if a position or a name does not exist.
+    """
+    names = [asked] if isinstance(asked, str) else list(asked) if isinstance(asked, Sequence) else []
+    if named is None:
+        if any(isinstance(label, str) for label in names):
+            raise InputError(f"{name}={brief(asked)}: names go with positions, such as positions={{{names[0]!r}: -1}}.")
+        return (), [positions(asked, length, name) for length in lengths]  # type: ignore[arg-type]  # no names
+    numbers = aligned(named, lengths)
+    labels = [label for label in (numbers if asked is None else names) if isinstance(label, str) and label in numbers]
+    if not labels or len(labels) != len(numbers if asked is None else names):
+        raise InputError(f"{name}={brief(asked)}: expected names of positions, {', '.join(map(repr, numbers))}.")
+    return tuple(labels), [[numbers[label][prompt] for label in labels] for prompt in range(len(lengths))]
 
 
 def aligned(asked: NamedPositions, lengths: Sequence[int]) -> dict[str, list[int]]:

@@ -179,7 +179,10 @@ class LayerWalk:
         return ff.activation.coefficients(pre, pre_linear)
 
     def _dense(self, parts: Parts, ff: FeedForward, x: Float[Tensor, "query d"], expert: int) -> Parts:
-        """Feed-forward with Integrated Gradients through its activation (eq. 12-14, 44)."""
+        return project(self.neuron_shares(parts, ff, x, expert), ff.w_out, ff.b_out)
+
+    def neuron_shares(self, parts: Parts, ff: FeedForward, x: Float[Tensor, "query d"], expert: int) -> Parts:
+        """Every neuron's output as a sum over source tokens: Integrated Gradients through the activation (eq. 12-14, 44)."""
         pre, pre_linear = self.record.pre_activations(ff, x)
         if ff.w_gate is None:
             players = self.players(parts, ff.w_in, ff.b_in, pre)
@@ -197,7 +200,7 @@ class LayerWalk:
                 assert coefficients.on_linear is not None
                 shared = shared + weigh(linear, coefficients.on_linear)
             shared = replace(shared, bias=shared.bias + coefficients.baseline)
-        return project(shared, ff.w_out, ff.b_out)
+        return shared
 
     def players(
         self,

@@ -8,6 +8,7 @@ saving.py       a result as a file
 measures.py     contextualization change, amplification
 ranks.py        rank correlation and shares of arrays
 average.py      maps of many prompts as one, with intervals
+neuron_table.py neurons of some cells, by share
 intervals.py    means over prompts with their intervals
 correlation.py  predictions against effects, with intervals over prompts
 page_data.py    a result as the page takes it

@@ -1,0 +1,183 @@
+"""`neurons`: which neurons of a feed-forward carry the contribution of one token to another.
+
+Opens a run, takes one layer's record, and asks the closed form (layer/neuron_shares.py) row by row. A row is refused where its parts
+do not sum to the model's tensor, or the neurons' shares not to what they share.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsIndex, Unpack, overload
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Texts, Tokens, open_run
+from tl_ffblock.contributions import certify
+from tl_ffblock.errors import CompletenessError, InputError
+from tl_ffblock.layer.neuron_shares import RowNeurons, feed_scope, neuron_name, neurons_of_row
+from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.settings import Settings
+from tl_ffblock.results.neuron_table import NeuronShares
+from tl_ffblock.signatures import spelled_out
+
+
+@overload
+def neurons(
+    model: Any,
+    input: str | Ids,
+    *,
+    layer: SupportsIndex,
+    query: ChosenPositions,
+    key: ChosenPositions = None,
+    k: int = 20,
+    positions: NamedPositions | None = None,
+    **options: Unpack[CallOptions],
+) -> NeuronShares: ...
+@overload
+def neurons(
+    model: Any,
+    input: Texts,
+    *,
+    layer: SupportsIndex,
+    query: ChosenPositions,
+    key: ChosenPositions = None,
+    k: int = 20,
+    positions: NamedPositions | None = None,
+    **options: Unpack[CallOptions],
+) -> list[NeuronShares]: ...
+@overload
+def neurons(
+    model: Any,
+    input: Tokens,
+    *,
+    layer: SupportsIndex,
+    query: ChosenPositions,
+    key: ChosenPositions = None,
+    k: int = 20,
+    positions: NamedPositions | None = None,
+    **options: Unpack[CallOptions],
+) -> Any: ...
+@spelled_out(CallOptions, DEFAULTS)
+def neurons(
+    model: Any,
+    input: str | Texts | Ids | Tokens,
+    *,
+    layer: SupportsIndex,
+    query: ChosenPositions,
+    key: ChosenPositions = None,
+    k: int = 20,
+    positions: NamedPositions | None = None,
+    **options: Unpack[CallOptions],
+) -> NeuronShares | list[NeuronShares]:
+    """Which neurons of a layer's feed-forward carry the contribution of token `key` to position `query`.
+
+    `F_i(x_j) = sum_n m_n(j) v_n` at the feed-forward's output (eq. 12-14, by neuron): v_n is neuron n's value, its row of W_out,
+    m_n(j) the token's share of its coefficient. Along the direction of `F_i(x_j)` each neuron has a signed share, and they sum to the norm that
+    `contribution_maps` has in this cell.
+
+    Args:
+        model: As in `contribution_maps`.
+        input: A text, a list of texts, or token ids.
+        layer: One layer number, negative from the end.
+        query: Positions that receive, or names of `positions`.
+        key: Positions that give, likewise; None means all.
+        k: How many neurons of a cell tables name; the result holds all.
+        positions: Names that align prompts of a list, each one position for all or one a prompt: {"IO": [4, 2], "END": -1}.
+        **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache, method, n_steps,
+            value_bias, rtol, precision.
+
+    Returns:
+        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor. Coefficients and shares
+        are of every neuron; of a mixture of experts of those experts that a query was sent to.
+
+    Raises:
+        InputError: for input, positions or options that cannot be used.
+        UnsupportedModelError: if the model's layers have no feed-forward.
+        CompletenessError: if parts do not sum to the model's tensor, or neurons' shares not to the norm and the coefficients.
+    """
+    if not isinstance(layer, SupportsIndex):
+        raise InputError(f"layer={layer!r}: expected one layer number; call neurons once for each layer.")
+    if k < 1:
+        raise InputError(f"k={k}: expected at least 1.")
+    run = open_run(model, input, layers=[int(layer)], **options)
+    feed_scope(run.model.family.order)
+    lengths = [len(sequence.tokens) for sequence in run.sequences]
+    rows, columns = (
+        chosen_positions(asked, name, lengths, positions)[1] for asked, name in ((query, "query"), (key, "key"))
+    )
+    results: dict[int, NeuronShares] = {}
+
+    def receive(records: Mapping[int, LayerRecord]) -> None:
+        for number, record in records.items():
+            labels, at = run.sequences[number].labels, (rows[number], columns[number])
+            results[number] = _of_sequence(run.model, record, run.settings, at, labels, k)
+
+    run.deliver(receive)
+    return results[0] if run.single else [results[number] for number in range(len(run.sequences))]
+
+
+def _of_sequence(
+    model: Model,
+    record: LayerRecord,
+    settings: Settings,
+    cells: tuple[Sequence[int], Sequence[int]],
+    tokens: tuple[str, ...],
+    k: int,
+) -> NeuronShares:
+    """The rows asked for of one sequence, each with all its neurons."""
+    queries, keys = cells
+    columns = torch.tensor(keys, device=record.resid_pre.device)
+    rows = [record.rows(torch.tensor([query], device=columns.device)) for query in queries]
+    scope = feed_scope(record.block.order)
+    found = [neurons_of_row(row, settings, columns) for row in rows]
+    for row, of_row in zip(rows, found, strict=True):
+        certify(model, row, {scope: of_row.feed.error(row.whole[scope])}, settings)
+        _refuse_wrong_sums(model, row, of_row, settings)
+    union = torch.unique(torch.cat([of_row.numbers for of_row in found]))
+
+    def stacked(name: str) -> Tensor:
+        return torch.stack([_in_columns(getattr(of_row, name), of_row, union) for of_row in found]).detach().cpu()
+
+    return NeuronShares(
+        shares=stacked("shares"),
+        token_shares=stacked("token_shares"),
+        coefficients=stacked("coefficients"),
+        bias_shares=stacked("bias_shares"),
+        norms=torch.stack([of_row.norms for of_row in found]).detach().cpu(),
+        share_error=torch.stack([of_row.share_errors for of_row in found]).detach().cpu(),
+        coefficient_error=torch.tensor([of_row.coefficient_error for of_row in found]),
+        names=tuple(neuron_name(record.block, number) for number in union.tolist()),
+        layer=record.layer,
+        scope=scope,
+        tokens=tokens,
+        queries=tuple(queries),
+        keys=tuple(keys),
+        model=model.name,
+        k=k,
+    )
+
+
+def _in_columns(values: Tensor, of_row: RowNeurons, union: Int[Tensor, " neuron"]) -> Tensor:
+    """A row's neurons among those of all rows; zero where its query was not sent to an expert."""
+    columns = values.new_zeros(*values.shape[:-1], len(union))
+    columns[..., torch.searchsorted(union, of_row.numbers)] = values
+    return columns
+
+
+def _refuse_wrong_sums(model: Model, record: LayerRecord, of_row: RowNeurons, settings: Settings) -> None:
+    """Refuse neurons that do not sum to the contribution, or tokens that do not sum to a neuron's output.
+
+    Raises:
+        CompletenessError: naming layer, query and error.
+    """
+    for what, error in (
+        ("neurons' shares miss the contribution's norm", float(of_row.share_errors.max())),
+        ("tokens' shares miss the neurons' coefficients", of_row.coefficient_error),
+    ):
+        if not error <= settings.rtol:
+            raise CompletenessError(
+                f"{model.name}, layer {record.layer}, query {int(record.queries[0])}: {what} by {error:.1e} (tolerance "
+                f"{settings.rtol:.0e}). Half-precision or very large activations may need a higher rtol or a float32 model."
+            )

@@ -1,0 +1,95 @@
+"""Which neurons carry a contribution: the labelled result of `neurons`."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tl_ffblock.results.tokens import shortened, visible
+
+if TYPE_CHECKING:
+    import pandas
+
+MOST_CELLS_SHOWN = 3
+"""Cells that the short form describes."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class NeuronShares:
+    """A layer's neurons and what each has of some contributions, one sequence.
+
+    Laws, measured and held: `shares.sum(-1) = norms`, up to `share_error`; of every neuron the shares of all tokens and the
+    bias' sum to its coefficient, up to `coefficient_error`.
+    """
+
+    shares: Float[Tensor, "query key neuron"]
+    """Signed share of the contribution's norm: what the neuron adds along the direction of `F_i(x_j)`."""
+    token_shares: Float[Tensor, "query key neuron"]
+    """How much of the neuron's coefficient is the token's (Integrated Gradients)."""
+    coefficients: Float[Tensor, "query neuron"]
+    """How many times the neuron's value (its row of W_out) is added."""
+    bias_shares: Float[Tensor, "query neuron"]
+    """How much of that no token brings."""
+    norms: Float[Tensor, "query key"]
+    """The contributions `||F_i(x_j)||` at the feed-forward's output."""
+    share_error: Float[Tensor, "query key"]
+    """Relative error of the first law."""
+    coefficient_error: Float[Tensor, " query"]
+    """Relative error of the second, over all neurons."""
+    names: tuple[str, ...]
+    """The neurons, as memories are called: "9:512", of an expert "9:3:512" (layer, expert, neuron); of experts those only that
+    a query was sent to."""
+    layer: int
+    scope: str
+    """The scope that ends in the feed-forward's output."""
+    tokens: tuple[str, ...]
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
+    model: str = "model"
+    k: int = 20
+    """How many neurons of a cell a table names unless told otherwise."""
+
+    def top(self, k: int | None = None) -> Int[Tensor, "query key k"]:
+        """Columns of the k largest shares of every cell by size, largest first."""
+        most = min(self.k if k is None else k, self.shares.shape[-1])
+        return self.shares.abs().topk(most, dim=-1).indices
+
+    def to_dataframe(self, k: int | None = None) -> "pandas.DataFrame":
+        """One row per cell and neuron, the k largest shares of each cell: layer, query, key, their tokens, neuron, share, token_share, coefficient."""
+        import pandas as pd
+
+        top = self.top(k)
+        cells = [(row, column) for row in range(len(self.queries)) for column in range(len(self.keys))]
+        rows = [
+            {
+                "layer": self.layer,
+                "query": self.queries[row],
+                "key": self.keys[column],
+                "query_token": self.tokens[self.queries[row]],
+                "key_token": self.tokens[self.keys[column]],
+                "neuron": self.names[neuron],
+                "share": float(self.shares[row, column, neuron]),
+                "token_share": float(self.token_shares[row, column, neuron]),
+                "coefficient": float(self.coefficients[row, neuron]),
+            }
+            for row, column in cells
+            for neuron in top[row, column].tolist()
+        ]
+        return pd.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"NeuronShares: {len(self.names)} neurons of layer {self.layer} of {self.model} at {self.scope} · "
+            f"{len(self.queries)} x {len(self.keys)} cells",
+            f"  tokens  {shortened(self.tokens)}",
+            f"  laws    shares sum to the norm within {float(self.share_error.max()):.1e}, to the coefficients within "
+            f"{float(self.coefficient_error.max()):.1e}",
+        ]
+        top = self.top(3)
+        order = self.norms.flatten().argsort(descending=True)[:MOST_CELLS_SHOWN].tolist()
+        for row, column in (divmod(cell, len(self.keys)) for cell in order):
+            query, key = (f"{visible(self.tokens[at])} ({at})" for at in (self.queries[row], self.keys[column]))
+            shown = (f"{self.names[n]} {float(self.shares[row, column, n]):+.3g}" for n in top[row, column].tolist())
+            lines.append(f"  {query} from {key}: {float(self.norms[row, column]):.3g} = {', '.join(shown)}, ...")
+        return "\n".join(lines)

@@ -117,7 +117,9 @@ def test_an_unknown_command_is_refused(command: Command, given: str, meant: str 
     ran = command(given, "x")
     guess = "" if meant is None else f"Did you mean {meant}? "
     assert (ran.status, ran.out) == (2, "")
-    assert ran.err == (f"tl-ffblock: error: there is no command {given!r}. {guess}There are map, models, check, run.\n")
+    assert ran.err == (
+        f"tl-ffblock: error: there is no command {given!r}. {guess}There are map, attribute, models, check, run.\n"
+    )
 
 
 def test_check_says_how_the_speed_was_measured(command: Command, folder: Path) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import has_norm, norm_module
-from tl_ffblock.bridge.tape import EMBEDDING, Fittings, Kind, Place, Tape
+from tl_ffblock.bridge.tape import EMBEDDING, END, Fittings, Kind, Place, Tape
 from tl_ffblock.bridge.weights import working_dtype
 from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
@@ -65,9 +65,9 @@ def fit_embedding(model: Model, tape: Tape, fittings: Fittings) -> None:
 def fit_head(model: Model, shares: bool, tape: Tape, fittings: Fittings) -> None:
     """Dials on the biases behind the last layer, and path shares for an encoder's head."""
     unembedding: Any = model.hooked.get_submodule("unembed")
-    bias = tape.biased(Place("bias", model.n_layers, "unembed.b_U"), getattr(unembedding, "b_U", None))
-    fittings.before("unembed.hook_out", bias)
-    fittings.after("unembed.hook_out", partial(_keep_logits, tape))
+    fittings.before("unembed.hook_out", tape.biased(unembedding_bias(model), getattr(unembedding, "b_U", None)))
+    fittings.after("unembed.hook_in", partial(_keep_end, tape, "unembedded"))
+    fittings.after("unembed.hook_out", partial(_keep_end, tape, "logits"))
     if "mlm_head.hook_out" in model.hook_points:
         linear: Any = model.hooked.get_submodule("mlm_head")
         dense = getattr(linear, "original_component", linear)
@@ -91,9 +91,21 @@ def fit_head(model: Model, shares: bool, tape: Tape, fittings: Fittings) -> None
             fittings.output_of("mlm_head.act_fn", lambda y: _share(model, tape, y, entered["pre"]))
 
 
-def _keep_logits(tape: Tape, logits: Tensor) -> Tensor:
-    tape.kept["logits", EMBEDDING] = logits
-    return logits
+def unembedding_bias(model: Model) -> Place:
+    """Where the bias of the unembedding enters."""
+    return Place("bias", model.n_layers, "unembed.b_U")
+
+
+def bias_of_unembedding(model: Model, like: Tensor) -> Float[Tensor, " d_vocab"]:
+    """That bias."""
+    unembedding: Any = model.hooked.get_submodule("unembed")
+    bias: Tensor = unembedding.b_U
+    return bias.detach().to(like)
+
+
+def _keep_end(tape: Tape, name: str, tensor: Tensor) -> Tensor:
+    tape.kept[name, END] = tensor
+    return tensor
 
 
 def _share(model: Model, tape: Tape, y: Float[Tensor, "..."], pre: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -119,7 +131,7 @@ def _activation_between(model: Model, pre: Tensor, post: Tensor) -> Activation:
 
 def with_secant(tape: Tape, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, "batch pos d_vocab"]:
     """Logits that a soft cap or a factor made of the unembedding's output, with the slope of that output's secant."""
-    linear = tape.kept[("logits", EMBEDDING)].reshape(logits.shape)
+    linear = tape.kept["logits", END].reshape(logits.shape)
     if torch.equal(linear.detach(), logits.detach()):
         return logits
     return carried(logits, secant(logits, linear))

@@ -15,6 +15,8 @@ from tl_ffblock.layer.local_forms import added, carried, scaled
 Kind: TypeAlias = Literal["token", "position", "token type", "residual", "bias", "edit"]
 EMBEDDING = -1
 """The layer of what comes before the first layer; what comes behind the last has the number of layers."""
+END = -1
+"""Where tensors behind the last layer are kept, in place of a layer's number."""
 
 
 class Place(NamedTuple):
@@ -36,7 +38,7 @@ class Tape:
     """Which tensors inside layers are kept: "z", "value", "pattern", "post"."""
     dials: dict[Place, Float[Tensor, "batch pos"]] = field(default_factory=dict)
     kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
-    """By name and layer; "residual" always."""
+    """By name and layer; "residual" always, and "unembedded" and "logits", what goes into the unembedding and comes out."""
     gaps: dict[str, Float[Tensor, " batch"]] = field(default_factory=dict)
     """By site: the largest `|L - y| / |y|` of a sequence's positions, L the local linear form of the tensor y."""
 

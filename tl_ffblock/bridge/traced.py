@@ -16,14 +16,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.ends import with_secant
+from tl_ffblock.bridge.ends import bias_of_unembedding, unembedding_bias, with_secant
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.probe import probe
+from tl_ffblock.bridge.readout import unembedding
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.slopes import RULES, RuleName, Rules, local_slopes
-from tl_ffblock.bridge.tape import Place, Tape
+from tl_ffblock.bridge.tape import END, Place, Tape
 from tl_ffblock.bridge.taps import is_listened_to, silence
 from tl_ffblock.bridge.weights import working_dtype
 from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
@@ -41,7 +42,7 @@ class Backward:
     """What came back of one backward pass; zero where a target does not depend on it."""
 
     dials: dict[Place, Float[Tensor, "batch pos"]]
-    """Shares, by what brings them."""
+    """Shares, by what brings them; of several targets at once [target batch pos]."""
     kept: dict[tuple[str, int], Tensor]
     """Derivatives by tensors inside layers, by name and layer."""
 
@@ -50,6 +51,8 @@ class Backward:
 class Traced:
     """A batch that was run with local rules."""
 
+    model: Model
+    rules: Rules
     batch: Batch
     tape: Tape
     logits: Float[Tensor, "batch pos d_vocab"]
@@ -59,18 +62,56 @@ class Traced:
 
         Args:
             tensor: Where it begins: the logits, or the residual stream at a layer.
-            gradient: The target's derivative by it.
+            gradient: The target's derivative by it; with an axis more, those of several targets, whose passes run at once.
             again: Whether another backward pass follows, so that the run is kept.
         """
+        short = self._from_unembedding(gradient) if tensor is self.logits else None
+        if short is not None:
+            tensor, gradient, bias = short
         wanted = {key: held for key, held in self.tape.kept.items() if key[0] in ("z", "post")}
         leaves = [*self.tape.dials.values(), *wanted.values()]
         found = torch.autograd.grad(
-            tensor, leaves, gradient.to(tensor), retain_graph=again, allow_unused=True, materialize_grads=True
+            tensor,
+            leaves,
+            gradient.to(tensor),
+            retain_graph=again,
+            allow_unused=True,
+            is_grads_batched=gradient.ndim > tensor.ndim,
+            materialize_grads=True,
         )
         number = len(self.tape.dials)
-        return Backward(
-            dict(zip(self.tape.dials, found[:number], strict=True)), dict(zip(wanted, found[number:], strict=True))
-        )
+        dials = dict(zip(self.tape.dials, found[:number], strict=True))
+        place = unembedding_bias(self.model)
+        if short is not None and place in dials:
+            dials[place] = bias
+        return Backward(dials, dict(zip(wanted, found[number:], strict=True)))
+
+    def _from_unembedding(self, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+        """What goes into the unembedding, the derivative by that, and the share of the unembedding's bias.
+
+        At the positions that a target reads, which are few: autograd would multiply with W_U at all. None where that is
+        not all that happens there.
+        """
+        linear, x = self.tape.kept["logits", END].detach(), self.tape.kept["unembedded", END]
+        edited = any(place.kind == "edit" and "unembed" in place.name for place in self.tape.dials)
+        if edited or x.shape[:2] != self.tape.size or linear.shape != self.logits.shape:
+            return None
+        if not self.rules.feed_forward and not torch.equal(linear, self.logits.detach()):
+            return None
+        weight, place = unembedding(self.model).to(x), unembedding_bias(self.model)
+        read = gradient.reshape(-1, *self.logits.shape).any(dim=-1).any(dim=0)
+        rows = gradient[..., read, :].to(x)
+        bias = bias_of_unembedding(self.model, x) if place in self.tape.dials else x.new_zeros(weight.shape[1])
+        made = x.detach()[read] @ weight + bias
+        if not torch.allclose(made, linear[read], rtol=1e-2, atol=1e-3 * float(linear[read].abs().max())):
+            return None
+        slope = self.logits.detach()[read] / torch.where(linear[read] == 0, 1, linear[read])
+        rows = rows * torch.where(linear[read] == 0, 1, slope)
+        by_x = rows.new_zeros(*gradient.shape[:-1], x.shape[-1])
+        by_x[..., read, :] = rows @ weight.T
+        share = rows.new_zeros(gradient.shape[:-1])
+        share[..., read] = rows @ bias
+        return x, by_x, share
 
 
 def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced:
@@ -153,6 +194,6 @@ def _traced(model: Model, batch: Batch, rules: Rules, keeps: frozenset[str]) -> 
     tape = Tape(size, keeps)
     with local_slopes(model, rules, tape):
         logits = forward(model, batch, gradients=True)
-    if not isinstance(logits, Tensor) or ("logits", -1) not in tape.kept:
+    if not isinstance(logits, Tensor) or ("logits", END) not in tape.kept:
         raise UnsupportedModelError(f"{model.name} ({model.family.name}) gives no logits of tokens.")
-    return Traced(batch, tape, with_secant(tape, logits) if rules.feed_forward else logits)
+    return Traced(model, rules, batch, tape, with_secant(tape, logits) if rules.feed_forward else logits)

@@ -5,12 +5,22 @@ attribution.py  its labelled result
 shares.py       a backward pass becomes the shares of each sequence
 targets.py      what is attributed
 certificate.py  how well it sums up, and when it is refused
+continuation.py every token of a continuation, to all before it
 saving.py       a result as a file
 """
 
 from tl_ffblock.propagation.attribute import attribute
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.certificate import Certificate
+from tl_ffblock.propagation.continuation import ContinuationAttribution, attribute_continuation
 from tl_ffblock.propagation.targets import Direction, direction
 
-__all__ = ["Attribution", "Certificate", "Direction", "attribute", "direction"]
+__all__ = [
+    "Attribution",
+    "Certificate",
+    "ContinuationAttribution",
+    "Direction",
+    "attribute",
+    "attribute_continuation",
+    "direction",
+]

@@ -183,6 +183,20 @@ class Attribution:
 
         return pd.DataFrame(self._summands(), columns=["kind", "layer", "position", "name", "share"])
 
+    def to_dict(self) -> dict[str, Any]:
+        """Labels, the target, every summand of it and the certificate, as JSON can hold them; not the parts."""
+        certificate = None if self.certificate is None else dataclasses.asdict(self.certificate)
+        if certificate is not None:
+            certificate["boundaries"] = certificate["boundaries"].tolist()
+        plain = ("target", "rules", "model", "value", "first_order", "nonlinear", "biases")
+        return {
+            "labels": list(self.labels),
+            **{name: getattr(self, name) for name in plain},
+            **{name: getattr(self, name).tolist() for name in ("tokens", "positions", "token_types", "residual")},
+            "edits": dict(self.edits),
+            "certificate": certificate,
+        }
+
     def _summands(self) -> list[tuple[str, int, int, str, float]]:
         of_positions = {"token": self.tokens, "position": self.positions, "token type": self.token_types}
         rows = [

@@ -1,0 +1,55 @@
+"""`tl-ffblock attribute`: table, JSON, saved numbers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tl_ffblock as ffb
+
+from .conftest import Command
+
+TEXT = "the cat sat on the"
+
+
+def test_a_prompt_becomes_a_table(command: Command, folder: Path, tmp_path: Path) -> None:
+    """Tokens with their shares, sums, heads, the certificate; JSON and file hold the same numbers."""
+    ran = command("attribute", TEXT, "--target", "mat", "--minus", "cat", "--model", str(folder), "--json", "x.json",
+                  "--save", "x.safetensors", "--csv", "x.csv")  # fmt: skip
+    assert ran.status == 0, ran.err
+    assert "logit difference" in ran.out
+    assert "handed out 100.0000%" in ran.out or "handed out 99.99" in ran.out
+    told = json.loads((tmp_path / "x.json").read_text())
+    result = ffb.Attribution.load(tmp_path / "x.safetensors")
+    assert told["tokens"] == result.tokens.tolist()
+    assert told["certificate"]["complete"] is True
+    for label, share in zip(result.labels, result.tokens.tolist(), strict=True):
+        assert label.strip() in ran.out
+        assert f"{share:+.4f}" in ran.out
+    rows = (tmp_path / "x.csv").read_text().splitlines()
+    assert sum(float(row.split(",")[-1]) for row in rows[1:]) == pytest.approx(result.value, rel=1e-3)
+
+
+def test_ids_may_be_given(command: Command, folder: Path) -> None:
+    """For prompts and for targets."""
+    ran = command("attribute", "--tokens", "5,6,7", "--target", "#8", "--model", str(folder), "--rules", "gradient")
+    assert ran.status == 0, ran.err
+    assert "not complete" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "mat"], "give either a TEXT or token ids"),
+        ([TEXT, "--target", "mat cat"], "is 2 tokens: 'mat', 'cat'"),
+        ([TEXT, "--target", "#x"], "expected a token as text, or an id such as #7"),
+        ([TEXT, "--target", "mat", "--at", "99"], "at=99"),
+        ([TEXT, "--target", "mat", "--json", "no/x.json"], "does not exist"),
+    ],
+)
+def test_what_cannot_be_used_is_a_line(command: Command, folder: Path, arguments: list[str], message: str) -> None:
+    """On standard error, with status 2."""
+    ran = command("attribute", *arguments, "--model", str(folder))
+    assert ran.status == 2
+    assert message in ran.err
+    assert ran.err.count("\n") == 1

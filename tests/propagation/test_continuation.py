@@ -1,0 +1,97 @@
+"""A continuation's rows are each token's own attribution, and what the model says itself is what it says."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests import tiny
+
+Models = Callable[..., Any]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "qwen2_moe", "opt"])
+def test_rows_are_the_tokens_own_attributions(ffb: ModuleType, model_of_any: Models, family: str) -> None:
+    """All at once from one forward pass, as one by one from the prompt before each; nothing comes from behind."""
+    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, 8)
+    result = ffb.attribute_continuation(model, tokens[:5].tolist(), tokens[5:].tolist())
+    assert result.shares.shape == (3, 8)
+    for row in range(3):
+        alone = ffb.attribute(model, tokens[: 5 + row], ffb.logit(int(tokens[5 + row])), of=())
+        expected = alone.tokens + alone.positions
+        assert (result.shares[row, : 5 + row] - expected).abs().max() < 1e-10 * expected.abs().max()
+        assert not result.shares[row, 5 + row :].any()
+        assert float(result.biases[row]) == pytest.approx(sum(alone.biases.values()), abs=1e-12)
+        assert float(result.values[row]) == pytest.approx(alone.value)
+
+
+def test_generated_tokens_are_the_most_probable(ffb: ModuleType, model_of: Models) -> None:
+    """And their log-probabilities are the model's; shares sum to logit minus mean logit."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
+    result = ffb.attribute_continuation(model, tokens.tolist(), generate=3, reading="log probability")
+    said = torch.tensor([int(label) for label in result.labels])
+    with torch.no_grad():
+        logs = model(said[None])[0].log_softmax(-1)
+    assert said[5:].tolist() == logs[4:7].argmax(-1).tolist()
+    torch.testing.assert_close(result.values, logs[4:7].amax(-1))
+    entropy = -(logs.exp() * logs).sum(-1)[4:7]
+    torch.testing.assert_close(result.first_order, result.values + entropy, rtol=1e-4, atol=1e-5)
+    assert float(result.errors.max()) < 1e-6
+
+
+def test_a_users_hook_is_in_every_run(ffb: ModuleType, model_of: Models) -> None:
+    """What it brings is listed row by row, and what is generated is what the edited model says."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
+
+    def add(tensor: Tensor, hook: Any) -> Tensor:
+        return tensor + 2.0 * torch.sin(torch.arange(tensor.shape[-1]))
+
+    hooks = [("blocks.1.hook_resid_post", add)]
+    result = ffb.attribute_continuation(model, tokens.tolist(), generate=2, fwd_hooks=hooks)
+    with torch.no_grad():
+        logits = model.run_with_hooks(tokens[None], fwd_hooks=hooks)
+    assert int(result.labels[5]) == int(logits[0, -1].argmax())
+    assert result.edits.abs().min() > 1e-4
+    assert float(result.errors.max()) < 1e-6
+
+
+def test_it_reads_as_maps_and_as_a_table(ffb: ModuleType, model_of: Models) -> None:
+    """`TokenMaps` for averages over texts, one row a target and source for tables."""
+    tokens = tiny.tokens("gpt2", 6).tolist()
+    result = ffb.attribute_continuation(model_of("gpt2"), tokens[:4], tokens[4:])
+    maps = result.token_maps()
+    assert maps.signed
+    assert torch.equal(maps["share", 0], result.shares)
+    frame = result.to_dataframe()
+    assert len(frame) == 4 + 5
+    assert frame["share"].sum() == pytest.approx(float(result.shares.sum()), rel=1e-5)
+
+
+def test_text_goes_on_where_the_prompt_ends(ffb: ModuleType, tmp_path: Any) -> None:
+    """A continuation as text has no mark of a sequence's begin."""
+    from transformer_lens.model_bridge import TransformerBridge
+
+    model = TransformerBridge.boot_transformers(str(tiny.save_local("gpt2", tmp_path, ["she likes him"])))
+    result = ffb.attribute_continuation(model, "she likes", " him")
+    assert result.targets == ("him",)
+    assert result.n_prompt == 3
+
+
+def test_bad_continuations_are_refused(ffb: ModuleType, model_of: Models) -> None:
+    """None or both, empty ones, too long ones, encoders."""
+    model = model_of("gpt2")
+    with pytest.raises(ffb.errors.InputError, match="give either a continuation or generate"):
+        ffb.attribute_continuation(model, [5, 6])
+    with pytest.raises(ffb.errors.InputError, match="give either a continuation or generate"):
+        ffb.attribute_continuation(model, [5, 6], [7], generate=1)
+    with pytest.raises(ffb.errors.InputError, match="no tokens"):
+        ffb.attribute_continuation(model, [5, 6], [])
+    with pytest.raises(ffb.errors.InputError, match="at least one token"):
+        ffb.attribute_continuation(model, [5, 6], generate=0)
+    with pytest.raises(ffb.errors.InputError, match="more than the 48"):
+        ffb.attribute_continuation(model, [5, 6], generate=47)
+    with pytest.raises(ffb.errors.InputError, match="left to right"):
+        ffb.attribute_continuation(model_of("bert"), [5, 6], [7])

@@ -1,0 +1,151 @@
+"""`tl-ffblock attribute TEXT --target " Mary" --minus " John"`: which tokens made a logit, as a table and JSON."""
+
+import argparse
+import importlib.util
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tl_ffblock.cli.arguments import check_writable, read_numbers, read_text
+from tl_ffblock.cli.terminal import console, plain_table, size, working
+from tl_ffblock.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from tl_ffblock.propagation.attribution import Attribution
+
+DESCRIPTION = (
+    "Run TEXT through a model and share the logit of a next token out among all tokens, heads, neurons and biases; print "
+    "a table, and write the numbers if asked."
+)
+RULES = ("path", "patching", "gradient")
+MODEL = "smollm2"
+MODEL_HELP = "smollm2 (default), a folder in Hugging Face format, or a TransformerLens name"
+MOST = 10
+"""Heads and biases that the table names."""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to a parser's subcommands."""
+    add = commands.add_parser(
+        "attribute", help="which tokens, heads and biases made a logit, through all layers", description=DESCRIPTION
+    )
+    add.add_argument("text", nargs="?", metavar="TEXT", help="the prompt; - reads it from standard input")
+    add.add_argument("--tokens", metavar="5,6,7", help="token ids instead of TEXT, taken as they are")
+    add.add_argument(
+        "--target", required=True, metavar="TOKEN", help='the token, with its space: " Mary"; or an id, #7'
+    )
+    add.add_argument("--minus", metavar="TOKEN", help="a token whose logit is subtracted")
+    add.add_argument("--at", type=int, default=-1, help="position to read, -1 is the last (default)")
+    add.add_argument(
+        "--rules",
+        choices=RULES,
+        default="path",
+        help="path: shares sum to the logit (default); patching: queries and keys take part; gradient: gradient x input",
+    )
+    add.add_argument("--model", default=MODEL, metavar="NAME_OR_PATH", help=MODEL_HELP)
+    add.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps")
+    add.add_argument("--json", type=Path, metavar="FILE.json", help="write tokens, biases and certificate")
+    add.add_argument("--save", type=Path, metavar="FILE.safetensors", help="write all numbers, for Attribution.load")
+    add.add_argument("--csv", type=Path, metavar="FILE.csv", help="write every summand as a row")
+    add.set_defaults(command=command)
+
+
+def command(options: argparse.Namespace) -> None:
+    """Read the arguments, attribute, print the table and write the files."""
+    if (options.text is None) == (options.tokens is None):
+        raise InputError("give either a TEXT or token ids (--tokens 5,6,7).")
+    text = None if options.text is None else read_text(options.text)
+    tokens = read_numbers("--tokens", options.tokens, "token ids such as 5,6,7")
+    target, minus = _token("--target", options.target), _token("--minus", options.minus)
+    files = {kind: file for kind in ("json", "save", "csv") if (file := getattr(options, kind)) is not None}
+    check_writable(files.values())
+    if "csv" in files and importlib.util.find_spec("pandas") is None:
+        raise InputError("--csv needs pandas, which is not installed; run: pip install pandas")
+    with working(f"loading {options.model}"):
+        from tl_ffblock.bridge.loading import load_model
+        from tl_ffblock.metrics import logit
+        from tl_ffblock.propagation import attribute
+
+        model = load_model(options.model, device=options.device)
+    given: Any = text if tokens is None else tokens
+    result: Attribution = attribute(model, given, logit(target, minus=minus, at=options.at), rules=options.rules)
+    out = console()
+    _print(out, result)
+    for kind, file in files.items():
+        _write(result, kind, file)
+        out.print(f"{kind:5} {file} ({size(file)})", markup=False, soft_wrap=True)
+
+
+def _token(option: str, given: str | None) -> Any:
+    if given is None or not given.startswith("#"):
+        return given
+    if not given[1:].isdecimal():
+        raise InputError(f"{option} {given}: expected a token as text, or an id such as #7.")
+    return int(given[1:])
+
+
+def _write(result: "Attribution", kind: str, file: Path) -> None:
+    from tl_ffblock.results.files import write_atomically
+
+    if kind == "save":
+        result.save(file)
+    elif kind == "json":
+        write_atomically(file, json.dumps(result.to_dict(), ensure_ascii=True, indent=1).encode() + b"\n")
+    else:
+        write_atomically(file, result.to_dataframe().to_csv(index=False, lineterminator="\n").encode())
+
+
+def _print(out: "Console", result: "Attribution") -> None:
+    from rich.text import Text
+
+    title = f"{result.target} {result.value:+.4f} of {result.model}, rules {result.rules}"
+    out.print(Text(title, style="bold"))
+    out.print(_tokens(result))
+    out.print(_sums(result))
+    out.print(str(result.certificate), markup=False, highlight=False, soft_wrap=True)
+
+
+def _tokens(result: "Attribution") -> "Table":
+    """One row a token, with a bar for its share."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from tl_ffblock.results.tokens import visible
+
+    table = Table(title="share of each token", **plain_table())
+    for column, justify in (("pos", "right"), ("token", "left"), ("share", "right"), ("", "left")):
+        table.add_column(column, justify="right" if justify == "right" else "left")
+    largest = float(result.tokens.abs().max()) or 1.0
+    for position, (label, share) in enumerate(zip(result.labels, result.tokens.tolist(), strict=True)):
+        bar = ("+" if share > 0 else "-") * round(20 * abs(share) / largest)
+        table.add_row(str(position), Text(visible(label)), f"{share:+.4f}", bar)
+    return table
+
+
+def _sums(result: "Attribution") -> "Table":
+    """What the target is the sum of, the heads that carry most, and the largest biases."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="sums, largest heads and biases", **plain_table())
+    table.add_column("what")
+    table.add_column("share", justify="right")
+    sums = {
+        "tokens": float(result.tokens.sum()),
+        "positions": float(result.positions.sum()),
+        "token types": float(result.token_types.sum()),
+        "biases": float(result.bias_shares.sum()),
+    }
+    for name, share in sums.items():
+        if share or name == "tokens":
+            table.add_row(name, f"{share:+.4f}")
+    by_head = result.heads.sum(dim=-1)
+    for number in by_head.abs().flatten().argsort(descending=True)[:MOST].tolist():
+        layer, head = divmod(number, by_head.shape[1])
+        table.add_row(f"head {head} of layer {layer}", f"{float(by_head[layer, head]):+.4f}")
+    for name, share in sorted(result.biases.items(), key=lambda item: -abs(item[1]))[:MOST]:
+        table.add_row(Text(name), f"{share:+.4f}")
+    return table

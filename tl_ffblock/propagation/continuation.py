@@ -1,0 +1,215 @@
+"""`ffb.attribute_continuation`: every token of a continuation attributed to everything before it.
+
+One forward pass over prompt and continuation, and one backward pass a token of it, several at once.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tl_ffblock.bridge.generation import continued, tokens_of
+from tl_ffblock.bridge.runs import Ids, Run
+from tl_ffblock.bridge.slopes import RuleName, Rules
+from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
+from tl_ffblock.errors import CompletenessError, InputError
+from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
+from tl_ffblock.propagation.certificate import relative
+from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.results.tokens import visible
+
+if TYPE_CHECKING:
+    import pandas
+
+Reading: TypeAlias = Literal["logit", "log probability"]
+AT_ONCE = 16
+"""Backward passes that run at once."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class ContinuationAttribution:
+    """Signed shares of every token of a continuation: `values = shares + biases + edits + what is not linear`, row by row."""
+
+    labels: tuple[str, ...]
+    """All tokens, the prompt's first."""
+    n_prompt: int
+    """How many of them are the prompt's."""
+    reading: Reading
+    """What was attributed of each token: its logit or its log-probability, at the position before it."""
+    rules: RuleName
+    values: Float[Tensor, " target"]
+    """The logits, or log-probabilities, themselves."""
+    first_order: Float[Tensor, " target"]
+    """Their first-order forms in the logits, which are shared out."""
+    shares: Float[Tensor, "target source"]
+    """What each token brings, its position with it; 0 from the target on."""
+    biases: Float[Tensor, " target"]
+    """What all biases bring."""
+    edits: Float[Tensor, " target"]
+    """What callbacks of users bring."""
+    errors: Float[Tensor, " target"]
+    """What shares, biases and edits miss of the first-order form, over the sum of sizes; 0 for `rules="path"`."""
+    model: str = "model"
+    """Name of the model, for labels."""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The continuation's tokens: the rows."""
+        return self.labels[self.n_prompt :]
+
+    def token_maps(self) -> TokenMaps:
+        """The shares as `TokenMaps` of one layer and one channel, each row at the position of its token: signed."""
+        return TokenMaps(
+            values=self.shares[None, None],
+            tokens=self.labels,
+            layers=(0,),
+            channels=("share",),
+            queries=tuple(range(self.n_prompt, len(self.labels))),
+            causal=True,
+            model=self.model,
+            signed=True,
+            kind=f"shares of the next token's {self.reading}",
+        )
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """One row a target and source before it, with both tokens and the share."""
+        frame = self.token_maps().to_dataframe()
+        frame = frame[frame["key"] < frame["query"]].drop(columns=["layer", "channel"])
+        names = {"query": "target", "key": "source", "query_token": "target_token", "key_token": "source_token"}
+        return frame.rename(columns={**names, "value": "share"}).reset_index(drop=True)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"ContinuationAttribution: {self.reading} of {len(self.targets)} tokens after {self.n_prompt} of {self.model}, "
+            f"rules={self.rules!r} · worst error {float(self.errors.max()):.1e}"
+        ]
+        for row, (token, value) in enumerate(zip(self.targets[:8], self.values.tolist(), strict=False)):
+            best = self.shares[row].abs().argsort(descending=True)[:3].tolist()
+            named = "  ".join(
+                f"{visible(self.labels[source])!r} {float(self.shares[row, source]):+.3g}" for source in best
+            )
+            lines.append(f"  {visible(token)!r:>14} {value:8.3g}   {named}")
+        return "\n".join(lines + ["  ..."] * (len(self.targets) > 8))
+
+
+def attribute_continuation(
+    model: Any,
+    prompt: str | Ids,
+    continuation: str | Ids | None = None,
+    *,
+    generate: SupportsIndex | None = None,
+    reading: Reading = "logit",
+    rules: RuleName = "path",
+    **options: Unpack[AttributeOptions],
+) -> ContinuationAttribution:
+    """Every token of a continuation attributed to all tokens before it, as one signed [target, source] matrix.
+
+    Costs one forward pass, and for each token of the continuation one backward pass that leaves weights alone (about as much
+    as a forward pass), sixteen of them at once.
+
+    Args:
+        model: TransformerBridge or HookedTransformer, causal, in eval mode.
+        prompt: A text or token ids.
+        continuation: What follows, as text or token ids; None with `generate`.
+        generate: How many tokens the model is to say itself, each the most probable; it may end earlier.
+        reading: "logit", or "log probability", which compares a token with all others.
+        rules: As in `ffb.attribute`.
+        **options: As in `ffb.attribute`: fwd_hooks, rtol.
+
+    Raises:
+        InputError: for input that cannot be used, or not exactly one of `continuation` and `generate`.
+        CompletenessError: if shares miss a target where rules are complete.
+            FFBlockError: whatever else `ffb.attribute` raises.
+    """
+    if reading not in get_args(Reading):
+        raise InputError(f'reading={reading!r}: expected "logit" or "log probability".')
+    if (continuation is None) == (generate is None):
+        raise InputError(
+            "give either a continuation or generate=n, the number of tokens that the model is to say itself."
+        )
+    chosen, start = read_rules(rules), open_attribution_run(model, prompt, **options)
+    if not start.single or not start.model.family.causal:
+        raise InputError("a continuation is of one prompt, of a model that reads from left to right.")
+    whole = torch.cat([start.sequences[0].tokens, _continuation(start, continuation, generate)])
+    run = open_attribution_run(start.model, whole, **options)
+    difference_of_logits(run.model, chosen.name)
+    n_prompt = len(start.sequences[0].tokens)
+    with with_gradients():
+        traced = trace(run, run.batches[0], chosen, frozenset())
+        rows = _Rows(run, traced, n_prompt, reading)
+        result = rows.result(chosen)
+    worst = int(result.errors.argmax())
+    if chosen.complete and not float(result.errors[worst]) <= run.settings.rtol:
+        raise CompletenessError(
+            f"{run.model.name}: shares of token {n_prompt + worst} miss its {reading} by {float(result.errors[worst]):.1e} of "
+            f"their sizes (tolerance {run.settings.rtol:.0e}). No attribution is made."
+        )
+    return result
+
+
+def _continuation(run: Run, given: str | Ids | None, generate: SupportsIndex | None) -> Int[Tensor, " pos"]:
+    if generate is not None:
+        number = int(generate)
+        if number < 1:
+            raise InputError(f"generate={number}: expected at least one token.")
+        return continued(run, number)
+    assert given is not None, "one of the two was given"
+    if isinstance(given, str):
+        return tokens_of(run.model, given)
+    if not len(given):
+        raise InputError("continuation has no tokens; give at least one.")
+    return torch.tensor([int(token) for token in given])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """The targets of a run: each token of the continuation, read at the position before it."""
+
+    run: Run
+    traced: Traced
+    n_prompt: int
+    reading: Reading
+
+    def result(self, rules: Rules) -> ContinuationAttribution:
+        """All rows, some backward passes at a time."""
+        tokens = self.run.sequences[0].tokens[self.n_prompt :]
+        pieces = [self._rows(numbers, tokens) for numbers in torch.split(torch.arange(len(tokens)), AT_ONCE)]
+        values, first_order, shares, biases, edits = (torch.cat(rows) for rows in zip(*pieces, strict=True))
+        sizes = shares.abs().sum(dim=1) + biases.abs() + edits.abs()
+        return ContinuationAttribution(
+            labels=self.run.sequences[0].labels,
+            n_prompt=self.n_prompt,
+            reading=self.reading,
+            rules=rules.name,
+            values=values,
+            first_order=first_order,
+            shares=shares,
+            biases=biases,
+            edits=edits,
+            errors=relative((shares.sum(dim=1) + biases + edits - first_order).abs(), sizes),
+            model=self.run.model.name,
+        )
+
+    def _rows(self, numbers: Int[Tensor, " row"], tokens: Int[Tensor, " target"]) -> tuple[Tensor, ...]:
+        logits = self.traced.logits.detach()
+        at, said = self.n_prompt - 1 + numbers, tokens[numbers].to(logits.device)
+        read = logits[0, at]
+        gradient = torch.nn.functional.one_hot(said, logits.shape[-1]).to(logits)
+        values = read.gather(1, said[:, None])[:, 0]
+        if self.reading == "log probability":
+            gradient, values = gradient - read.softmax(dim=-1), values - read.logsumexp(dim=-1)
+        seeds = logits.new_zeros(len(numbers), *logits.shape)
+        seeds[torch.arange(len(numbers)), 0, at] = gradient
+        back = self.traced.backward(self.traced.logits, seeds, again=True)
+        sums = dict.fromkeys(("token", "bias", "edit"), logits.new_zeros(len(numbers), logits.shape[1]))
+        for place, dial in back.dials.items():
+            kind = "token" if place.kind in ("position", "token type") else place.kind
+            if kind in sums and (kind != "edit" or place in self.traced.tape.edited):
+                sums[kind] = sums[kind] + dial[:, 0]
+        if self.traced.tape.unseen_positions:
+            sums["token"] = next(d[:, 0] for p, d in back.dials.items() if (p.kind, p.layer) == ("residual", 0))
+        summed = (sums["bias"].sum(dim=1), sums["edit"].sum(dim=1))
+        wide = self.run.settings.dtype
+        return tuple(part.to(wide).cpu() for part in (values, (gradient * read).sum(dim=1), sums["token"], *summed))

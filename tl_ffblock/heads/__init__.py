@@ -16,11 +16,13 @@ statistics.py     where rows point: shares by target and by kind of query, behav
 divergences.py    how far heads are from one another: Jensen-Shannon, a plane, clusters
 words.py          pieces of words become words
 relations.py      maps as parsers: which relations of a treebank they find
+antecedents.py    maps as resolvers of coreference
 probes.py         how much of a parse is in all maps together
 effects.py        what a head does to an output: taken out, or along its attention
 comparison.py     shares with intervals over documents, candidates chosen on other documents
 """
 
+from tl_ffblock.heads.antecedents import Mentions, antecedent_hits, nearest_hits
 from tl_ffblock.heads.comparison import Share, chosen_elsewhere, folds_of, share_of_hits
 from tl_ffblock.heads.distributions import distributions, entropy, evenness
 from tl_ffblock.heads.divergences import clusters, divergence_sums, divergences, plane
@@ -44,6 +46,7 @@ __all__ = [
     "Arcs",
     "Attachments",
     "Direction",
+    "Mentions",
     "ProbeKind",
     "ProbeSentence",
     "RelationHits",
@@ -51,6 +54,7 @@ __all__ = [
     "Share",
     "Training",
     "ablation_effects",
+    "antecedent_hits",
     "attached_at",
     "attachments",
     "attention_gradients",
@@ -66,6 +70,7 @@ __all__ = [
     "folds_of",
     "hits",
     "means",
+    "nearest_hits",
     "plane",
     "query_statistics",
     "reachable_arcs",

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
-    from tl_ffblock.propagation import Attribution, attribute, attribute_continuation, direction
+    from tl_ffblock.propagation import Attribution, attribute, attribute_continuation, attribution_patching, direction
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
@@ -66,6 +66,7 @@ _HOMES = {
     "attention_maps": "attention",
     "attribute": "propagation",
     "attribute_continuation": "propagation",
+    "attribution_patching": "propagation",
     "average": "results.average",
     "capture": "bridge.capture",
     "causal_validation": "interventions",
@@ -122,6 +123,7 @@ __all__ = [
     "attention_maps",
     "attribute",
     "attribute_continuation",
+    "attribution_patching",
     "average",
     "capture",
     "causal_validation",

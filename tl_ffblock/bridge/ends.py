@@ -45,21 +45,30 @@ def norm_places(model: Model) -> Iterator[tuple[int, str]]:
         )
 
 
+def token_embedding_name(model: Model) -> str:
+    """HookPoint of what tokens are embedded as; in HookedTransformer behind the norm of embeddings, where there is one."""
+    names = {"TransformerBridge": "embed.hook_out", "HookedTransformer": "hook_embed"}
+    return names.get(model.api, "embed.hook_embed")
+
+
 def fit_embedding(model: Model, tape: Tape, fittings: Fittings) -> None:
     """Dials on what each position's token, number and segment bring."""
     tokens = tape.measured(Place("token", EMBEDDING, ""))
-    if model.api == "TransformerBridge":
-        fittings.before("embed.hook_out", tokens)
-    elif model.api == "HookedTransformer" and has_norm(model, "embed.ln"):
+    if model.api == "HookedTransformer" and has_norm(model, "embed.ln"):
         fittings.input_of("embed.ln", tokens)
     else:
-        fittings.before("hook_embed" if model.api == "HookedTransformer" else "embed.hook_embed", tokens)
+        fittings.before(token_embedding_name(model), tokens)
+    fittings.after(token_embedding_name(model), partial(_keep_embedded, tape))
     for kind, names in _SUMMANDS:
         name = next((name for name in names if name in model.hook_points), None)
         if name is not None:
             fittings.before(name, tape.measured(Place(kind, EMBEDDING, "")))
         elif kind == "position":
             tape.unseen_positions = getattr(model.hooked.cfg, "positional_embedding_type", None) == "standard"
+
+
+def _keep_embedded(tape: Tape, x: Tensor) -> None:
+    tape.embedded = x.detach()
 
 
 def fit_head(model: Model, shares: bool, tape: Tape, fittings: Fittings) -> None:

@@ -115,6 +115,9 @@ def _fit_layer(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer
         for site in ("q", "k"):
             fittings.after(f"{block}.attn.hook_{site}", Tensor.detach)
     kept = {"z": values_name(layer), "value": f"{block}.attn.hook_v", "pattern": f"{block}.attn.hook_pattern"}
+    if model.family.order != "attn_only":
+        on_bridge = model.api == "TransformerBridge"
+        kept["mlp_out"] = branch_output_name(model, layer, "mlp") if on_bridge else f"{block}.hook_mlp_out"
     for site in tape.keeps & kept.keys():
         fittings.after(kept[site], partial(_keep, tape, site, layer))
     _fit_biases(model, tape, fittings, layer)

@@ -35,7 +35,8 @@ class Tape:
     size: tuple[int, int]
     """[batch, pos]."""
     keeps: frozenset[str] = frozenset()
-    """Which tensors inside layers are kept: "z", "value", "pattern", "post"."""
+    """Which tensors of layers are wanted: "z", "value", "pattern", "post", "mlp_out", "residual"; of all but values and patterns
+    with derivatives."""
     dials: dict[Place, Float[Tensor, "batch pos"]] = field(default_factory=dict)
     kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     """By name and layer; "residual" always, and "unembedded" and "logits", what goes into the unembedding and comes out."""
@@ -45,6 +46,8 @@ class Tape:
     edited: set[Place] = field(default_factory=set)
     """Where a callback of a user's changed a value."""
 
+    embedded: Float[Tensor, "batch pos d_model"] | None = None
+    """What the tokens were embedded as, after users' callbacks."""
     unseen_positions: bool = False
     """Whether position vectors are added to those of tokens where no HookPoint shows them (XGLM)."""
 

@@ -6,6 +6,7 @@ shares.py       a backward pass becomes the shares of each sequence
 targets.py      what is attributed
 certificate.py  how well it sums up, and when it is refused
 continuation.py every token of a continuation, to all before it
+patching.py     what another run's tensors would do, estimated
 saving.py       a result as a file
 """
 
@@ -13,6 +14,7 @@ from tl_ffblock.propagation.attribute import attribute
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.certificate import Certificate
 from tl_ffblock.propagation.continuation import ContinuationAttribution, attribute_continuation
+from tl_ffblock.propagation.patching import PatchingEstimates, attribution_patching
 from tl_ffblock.propagation.targets import Direction, direction
 
 __all__ = [
@@ -20,7 +22,9 @@ __all__ = [
     "Certificate",
     "ContinuationAttribution",
     "Direction",
+    "PatchingEstimates",
     "attribute",
     "attribute_continuation",
+    "attribution_patching",
     "direction",
 ]

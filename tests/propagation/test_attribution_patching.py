@@ -1,0 +1,97 @@
+"""Estimates of patching: to first order, by one backward pass, and exact where the path between the runs is followed."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from tests import tiny
+
+Models = Callable[..., Any]
+N = 6
+
+
+def pair(family: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two prompts that differ in one token."""
+    clean = tiny.tokens(family, N)
+    corrupted = clean.clone()
+    corrupted[2] = 40
+    return clean, corrupted
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "opt"])
+def test_gradient_is_attribution_patching_as_it_is_known(
+    ffb: ModuleType, model_of_any: Models, difference: Any, family: str
+) -> None:
+    """`<corrupted - clean, df/d clean>` by autograd through the model."""
+    model = model_of_any(family, dtype=torch.float64)
+    clean, corrupted = pair(family)
+    result = ffb.attribution_patching(model, clean, corrupted, difference, rules="gradient")
+    values: list[Any] = []
+    for tokens in (clean, corrupted):
+        with ffb.capture(model) as records:
+            logits = model(tokens[None])
+        values.append([records[layer] for layer in records])
+        if tokens is clean:
+            target = difference(logits).sum()
+            sites = [t for record in values[0] for t in (record.resid_pre, record.post)]
+            gradients = torch.autograd.grad(target, sites)
+            assert result.clean == pytest.approx(float(target.detach()))
+    for layer, (first, second) in enumerate(zip(*values, strict=True)):
+        stream = ((second.resid_pre - first.resid_pre) * gradients[2 * layer]).sum(-1)[0].detach()
+        torch.testing.assert_close(result.residual[layer], stream, rtol=1e-9, atol=1e-12)
+        neurons = ((second.post - first.post) * gradients[2 * layer + 1]).reshape(N, -1).detach()
+        torch.testing.assert_close(result.neurons(layer), neurons, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert"])
+def test_steps_follow_the_path_to_the_other_run(
+    ffb: ModuleType, model_of_any: Models, difference: Any, family: str
+) -> None:
+    """With the model's gradient the embeddings' estimates sum to the change of the target (the path integral of the gradient)."""
+    model = model_of_any(family, dtype=torch.float64)
+    clean, corrupted = pair(family)
+    result = ffb.attribution_patching(model, clean, corrupted, difference, rules="gradient", steps=24)
+    if family == "gpt2":
+        assert float(result.residual[0].sum()) == pytest.approx(result.corrupted - result.clean, rel=1e-5)
+    assert float(result.residual[0, [0, 1, 3, 4, 5]].abs().max()) < 1e-12
+    few = [ffb.attribution_patching(model, clean, corrupted, difference, steps=steps) for steps in (12, 16)]
+    torch.testing.assert_close(few[0].mlps, few[1].mlps, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("rules", ["path", "patching", "gradient"])
+def test_the_same_prompt_changes_nothing(ffb: ModuleType, model_of: Models, difference: Any, rules: str) -> None:
+    """Zero everywhere."""
+    tokens = tiny.tokens("llama", N)
+    result = ffb.attribution_patching(model_of("llama"), tokens, tokens, difference, rules=rules)
+    assert not result.residual.any()
+    assert not result.heads.any()
+    assert not result.mlps.any()
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gemma2", "gpt_neox"])
+def test_the_last_streams_estimate_is_linear(ffb: ModuleType, model_of_any: Models, family: str) -> None:
+    """A direction behind the last layer is linear in what heads and feed-forward write there, so estimates are exact."""
+    model = model_of_any(family, dtype=torch.float64)
+    clean, corrupted = pair(family)
+    vector = torch.randn(32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    result = ffb.attribution_patching(model, clean, corrupted, ffb.direction(vector, layer=-1), steps=1)
+    assert float(result.residual[-1].sum()) == pytest.approx(result.corrupted - result.clean)
+    frame = result.to_dataframe()
+    assert frame[(frame.kind == "residual") & (frame.layer == 3)]["estimate"].sum() == pytest.approx(
+        float(result.residual[3].sum()) if len(result.residual) > 3 else 0.0
+    )
+
+
+def test_bad_pairs_are_refused(ffb: ModuleType, model_of: Models, difference: Any) -> None:
+    """Other lengths, no steps, neurons of experts."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
+    with pytest.raises(ffb.errors.InputError, match="have 6 and 4 tokens"):
+        ffb.attribution_patching(model, tokens, tokens[:4], difference)
+    with pytest.raises(ffb.errors.InputError, match="steps=0"):
+        ffb.attribution_patching(model, tokens, tokens, difference, steps=0)
+    result = ffb.attribution_patching(model_of("mixtral"), tokens, tokens, difference)
+    with pytest.raises(ffb.errors.InputError, match="mixture of experts"):
+        result.neurons(0)

@@ -23,10 +23,9 @@ from tl_ffblock.bridge.facts import has_trained_head, longest_input
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, at_model, forward
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.sites import site_names
+from tl_ffblock.bridge.sites import output_name
 from tl_ffblock.bridge.taps import Tap, silence
 from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
-from tl_ffblock.layer.scopes import PROGRAMS, Add, Normalise
 
 Reading: TypeAlias = Literal["final_norm", "direction"]
 
@@ -90,13 +89,6 @@ def unembedding(model: Model) -> Float[Tensor, "d_model d_vocab"]:
     return weight.detach()
 
 
-def output_site(model: Model) -> str:
-    """HookPoint of the last layer's output."""
-    kind = Normalise if model.family.order == "post_ln" else Add
-    scope = [step.scope for step in PROGRAMS[model.family.order] if isinstance(step.operation, kind)][-1]
-    return site_names(model, model.n_layers - 1)[f"whole.{scope}"]
-
-
 def _own_logits(model: Model, rows: Float[Tensor, "n d_model"]) -> Float[Tensor, "n d_vocab"]:
     readout = _transformer_lens_readout() if model.api == "TransformerBridge" and model.family.causal else None
     if readout is not None:
@@ -122,7 +114,7 @@ def _carried(model: Model, rows: Float[Tensor, "pos d_model"]) -> Float[Tensor, 
     def replace(tensor: Tensor, hook: object = None) -> Tensor:
         return rows.reshape(tensor.shape).to(tensor)
 
-    with model.hooked.hooks(fwd_hooks=[(output_site(model), replace)]):
+    with model.hooked.hooks(fwd_hooks=[(output_name(model), replace)]):
         logits = forward(model, Batch(torch.zeros(1, len(rows), dtype=torch.long)))
     return logits[0]
 
@@ -137,7 +129,7 @@ def _check(model: Model) -> None:
     tokens: Int[Tensor, "1 pos"] = at_model(model, probe_tokens(model.hooked))
     kept: dict[str, Tensor] = {}
     with silence(model.hook_points.values()):
-        tap = Tap(model.hook_points[output_site(model)], partial(kept.__setitem__, "output"))
+        tap = Tap(model.hook_points[output_name(model)], partial(kept.__setitem__, "output"))
         try:
             logits = forward(model, Batch(tokens))[0]
         finally:

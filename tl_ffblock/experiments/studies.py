@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tl_ffblock.corpus.study import StudySpec
 
 _CLARK = "tl_ffblock.experiments.clark"
+_GEVA = "tl_ffblock.experiments.geva"
 _KOBAYASHI = "tl_ffblock.experiments.kobayashi"
 
 
@@ -47,6 +48,7 @@ STUDIES = {
     "cost": StudyEntry(f"{_KOBAYASHI}.cost", "Cost", "CostOptions"),
     "heads": StudyEntry(f"{_CLARK}.heads", "Heads", "HeadsOptions"),
     "probes": StudyEntry(f"{_CLARK}.probes", "Probes", "ProbesOptions"),
+    "memories": StudyEntry(f"{_GEVA}.memories", "MemoriesStudy", "MemoriesOptions"),
 }
 
 

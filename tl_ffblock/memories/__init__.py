@@ -6,6 +6,9 @@
     triggers.of("12:305")                                   # the prefixes at which this neuron's coefficient is largest
     values = memories.value_tokens(model, layers=12)        # tokens that its value promotes and demotes
     memories.agreement(triggers, values)                    # is the token after a trigger the one that is promoted?
+    memories.token_parts(model, sentence, "12:305").parts   # which token turned it on; parts and bias sum to the coefficient
+    memories.ablate(model, triggers)                        # the coefficient without a token of the trigger
+    model.run_with_hooks(tokens, fwd_hooks=memories.knock_out(model, "12:305"))
 
 A memory is a neuron of a feed-forward: one row of W_out, its value, and one column of W_in (gated: two), its key. Its
 coefficient is what its value is multiplied by, `g(k x + b)`, gated `g(k x + b) (k' x + b')`; an expert's includes the
@@ -15,18 +18,36 @@ names.py       memories by name: "12:305", of an expert "12:3:305"
 best.py        the best positions of a stream
 triggers.py    prefixes of a corpus with the largest coefficients
 values.py      the tokens that a memory writes, and agreement with its triggers
+composition.py which memories are active, and whose top token a layer's output has
+parts.py       a coefficient as a sum over source tokens
+ablation.py    coefficients of shortened triggers
+knock_out.py   memories set to zero, their mean or a value, and what that does
 """
 
+from tl_ffblock.memories.ablation import ablate
+from tl_ffblock.memories.composition import OUTCOMES, active, outcomes, zero_agreement
+from tl_ffblock.memories.knock_out import knock_out, knock_out_effects, mean_coefficients
 from tl_ffblock.memories.names import MemoryName
+from tl_ffblock.memories.parts import CoefficientParts, token_parts
 from tl_ffblock.memories.triggers import Trigger, Triggers, find_triggers
 from tl_ffblock.memories.values import ValueTokens, agreement, value_tokens
 
 __all__ = [
+    "OUTCOMES",
+    "CoefficientParts",
     "MemoryName",
     "Trigger",
     "Triggers",
     "ValueTokens",
+    "ablate",
+    "active",
     "agreement",
     "find_triggers",
+    "knock_out",
+    "knock_out_effects",
+    "mean_coefficients",
+    "outcomes",
+    "token_parts",
     "value_tokens",
+    "zero_agreement",
 ]

@@ -91,11 +91,11 @@ def select_memories(model: Model, memories: Memories = None, layers: Sequence[in
     if not asked:
         raise InputError("no memory is named; expected names such as '12:305'.")
     names = [MemoryName.read(name) for name in asked]
-    by_layer: dict[int, list[int]] = {}
+    by_layer: dict[int, list[MemoryName]] = {}
     for name in names:
-        layer = layer_number(name.layer, model.n_layers, f"in {model.name}")
-        by_layer.setdefault(layer, []).append(_number(_block(model, layer), name))
-    return cells_of([(_block(model, layer), sorted(set(by_layer[layer]))) for layer in sorted(by_layer)])
+        by_layer.setdefault(layer_number(name.layer, model.n_layers, f"in {model.name}"), []).append(name)
+    asked_of = [(_block(model, layer), by_layer[layer]) for layer in sorted(by_layer)]
+    return cells_of([(block, sorted({_number(block, name) for name in of_layer})) for block, of_layer in asked_of])
 
 
 def n_neurons(block: Block) -> int:

@@ -167,7 +167,7 @@ def find_triggers(
         )
     cells = select_memories(known, memories, layers)
     search = _Search(known, cells, BestPositions.none(len(cells.names), k), per, sign, skip_first)
-    for batch in _batches(texts):
+    for batch in batches_of(texts):
         search.read(batch)
     if not search.tokens:
         raise InputError("texts is empty; give at least one text.")
@@ -228,7 +228,7 @@ class _Search:
         self.best.take(candidates, rows)
 
 
-def _batches(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:
+def batches_of(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:
     """Texts in their order, as many at a time as are handed to the model together; tensors one by one."""
     if isinstance(texts, str):
         raise InputError("texts is one text; give a list of texts.")

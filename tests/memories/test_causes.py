@@ -1,0 +1,160 @@
+"""Which token turned a memory on, what is left without a token, and what the model does without the memory."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests import tiny
+from tests.tolerances import CAPTUM, FLOAT32
+from tl_ffblock import decompose, memories
+from tl_ffblock.bridge.runs import kept_records, open_run
+from tl_ffblock.errors import FFBlockError, InputError, UnsupportedModelError
+from tl_ffblock.layer.neurons import coefficients, neuron_values
+from tl_ffblock.layer.scopes import PROGRAMS, Feed
+from tl_ffblock.memories.names import MemoryName
+
+ALL = [f"1:{neuron}" for neuron in range(tiny.D_MLP)]
+FORMS = ("gpt2", "llama", "gemma2", "gpt_neox", "olmo2", "bert")
+"""One family of each form of block with a dense feed-forward."""
+
+
+def feed_forward(model: Any, tokens: torch.Tensor, hooks: Any = ()) -> tuple[torch.Tensor, Any]:
+    """Output of layer 1's feed-forward in a run, and the run's record."""
+    (records,) = kept_records(open_run(model, tokens, layers=1, fwd_hooks=hooks))
+    scope = next(step.scope for step in PROGRAMS[records[1].block.order] if isinstance(step.operation, Feed))
+    return records[1].whole[scope], records[1]
+
+
+@pytest.mark.parametrize("family", FORMS)
+def test_parts_of_all_memories_make_the_parts_of_the_feed_forward(family: str) -> None:
+    """`sum_i part_ij v_i` is what token j contributes behind the feed-forward, which another walk of the layer gives."""
+    model, tokens = tiny.bridge(family, dtype=torch.float64), tiny.tokens(family, 6)
+    found = memories.token_parts(model, tokens, ALL, query=4)
+    whole = decompose(model, tokens, layer=1, queries=4)
+    _, record = feed_forward(model, tokens)
+    scope = next(step.scope for step in PROGRAMS[record.block.order] if isinstance(step.operation, Feed))
+    torch.testing.assert_close(found.parts.T @ neuron_values(record.block), whole.parts(scope)[0], rtol=2e-4, atol=2e-5)
+    torch.testing.assert_close(found.coefficient, coefficients(record)[4], **FLOAT32)
+    assert found.error.max() < 1e-5 and found.position == 4
+
+
+def test_parts_are_integrated_gradients_of_experts_too() -> None:
+    """The paper's quadrature gives the same shares; an expert that was not chosen has none."""
+    model, tokens = tiny.bridge("mixtral"), tiny.tokens("mixtral", 5)
+    names = [f"1:{expert}:{neuron}" for expert in range(4) for neuron in (0, 9)]
+    exact, captum = (memories.token_parts(model, tokens, names, method=way) for way in ("exact", "captum"))
+    assert (exact.parts - captum.parts).abs().max() < 10 * CAPTUM * exact.parts.abs().max()
+    silent = exact.coefficient == 0
+    assert silent.sum() == 4 and not exact.parts[silent].any()
+
+
+def test_an_edit_is_the_remainder() -> None:
+    """What the caller's hook adds behind the norm belongs to no token; the sum stays the coefficient."""
+    model, tokens = tiny.bridge("gpt2", dtype=torch.float64), tiny.tokens("gpt2", 6)
+    hooks = [("blocks.1.ln2.hook_out", lambda tensor, hook: tensor + 1)]
+    clean, edited = (memories.token_parts(model, tokens, ALL, fwd_hooks=edits) for edits in ([], hooks))
+    assert not clean.remainder.any() and edited.remainder.abs().max() > 0.1
+    assert edited.error.max() < 1e-5
+    assert "bias" in set(edited.to_dataframe()["token"])
+
+
+def test_a_shortened_trigger_is_a_text_of_its_own() -> None:
+    """The coefficient without a token is that of the prefix written without it."""
+    model, corpus = tiny.bridge("llama"), [tiny.tokens("llama", n, seed=n) for n in (4, 7, 9, 1)]
+    triggers = memories.find_triggers(model, corpus, memories=["0:3", "2:5"], k=3)
+    table = memories.ablate(model, triggers, where=("first", "last", "random", "each"))
+    for row in table.itertuples():
+        trigger = triggers.of(row.memory)[row.rank - 1]
+        prefix = corpus[trigger.sequence][: trigger.position + 1].tolist()
+        del prefix[row.removed]
+        with torch.no_grad():
+            cache = model.run_with_cache(torch.tensor(prefix)[None])[1]
+        layer, neuron = map(int, row.memory.split(":"))
+        assert row.without == pytest.approx(
+            float(cache[f"blocks.{layer}.mlp.hook_post"][0, -1, neuron]), rel=1e-3, abs=1e-5
+        )
+        assert row.change == pytest.approx(row.without / row.coefficient - 1)
+    by_kind = table.groupby("where")
+    assert (by_kind.get_group("first")["removed"] == 0).all()
+    last = by_kind.get_group("last")
+    assert (last["removed"] == last["tokens"] - 1).all()
+    assert len(by_kind.get_group("each")) == last["tokens"].sum()
+    assert (table["tokens"] > 1).all()
+
+
+def test_ablation_needs_a_causal_model() -> None:
+    """A prefix of an encoder's text is another text; other removals do not exist."""
+    bert, gpt2 = tiny.bridge("bert"), tiny.bridge("gpt2")
+    texts = [tiny.tokens("bert", 5)]
+    with pytest.raises(InputError, match="has read the text after"):
+        memories.ablate(bert, memories.find_triggers(bert, texts, memories="0:1"))
+    triggers = memories.find_triggers(gpt2, texts, memories="0:1")
+    with pytest.raises(InputError, match="expected some of first, last, random, each"):
+        memories.ablate(gpt2, triggers, where=("middle",))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param(f, marks=() if f in FORMS else pytest.mark.slow) for f in tiny.ALL_FAMILIES]
+)
+def test_a_knocked_out_memory_is_missing_from_the_feed_forward(family: str) -> None:
+    """The output changes by `(to - m_i) v_i` of each memory at the positions named, and nowhere else."""
+    try:
+        model, tokens = tiny.bridge(family), tiny.tokens(family, 6)
+        before, record = feed_forward(model, tokens)
+    except (FFBlockError, ValueError) as error:
+        pytest.skip(f"not in this TransformerLens: {error}")
+    if record.routing is not None:
+        with pytest.raises(UnsupportedModelError, match="no HookPoint carries the activations of single experts"):
+            memories.knock_out(model, "1:0:3")
+        return
+    to = {MemoryName(1, 3): 0.0, MemoryName(1, 40): 2.5}
+    after, _ = feed_forward(model, tokens, memories.knock_out(model, list(to), to=to, positions=[2, -1]))
+    own, values = coefficients(record), neuron_values(record.block)
+    expected = torch.zeros_like(before)
+    for position in (2, 5):
+        for name, value in to.items():
+            expected[position] += (value - own[position, name.neuron]) * values[name.neuron]
+    torch.testing.assert_close(after - before, expected, rtol=1e-3, atol=1e-4)
+
+
+@torch.no_grad()
+def test_effects_are_clean_minus_knocked_out() -> None:
+    """At each trigger's last token: the value's top logit, the next token's log-probability, the divergence."""
+    model, corpus = tiny.bridge("gpt2"), [tiny.tokens("gpt2", n, seed=n) for n in (4, 7, 9)]
+    triggers = memories.find_triggers(model, corpus, memories=["0:3", "2:5"], k=2)
+    values = memories.value_tokens(model, memories=["0:3", "2:5"], k=1)
+    table = memories.knock_out_effects(model, triggers, values)
+    assert len(table) == sum(len(triggers.of(name)) for name in ("0:3", "2:5"))
+    for row in table.itertuples():
+        trigger = triggers.of(row.memory)[row.rank - 1]
+        text = corpus[trigger.sequence]
+        prefix = text[: trigger.position + 1][None]
+        clean = model(prefix)[0, -1].double()
+        edited = model.run_with_hooks(prefix, fwd_hooks=memories.knock_out(model, row.memory, positions=-1))[
+            0, -1
+        ].double()
+        top = int(values.top(row.memory)[0])
+        difference = (clean - clean.mean()) - (edited - edited.mean())
+        assert row.top_logit == pytest.approx(float(difference[top]), rel=1e-3, abs=1e-5)
+        p, q = clean.log_softmax(-1), edited.log_softmax(-1)
+        assert row.kl == pytest.approx(float((p.exp() * (p - q)).sum()), rel=1e-2, abs=1e-6)
+        if trigger.next_token is None:
+            assert np.isnan(row.next_log_probability)
+        else:
+            token = int(text[trigger.position + 1])
+            assert row.next_log_probability == pytest.approx(float(p[token] - q[token]), rel=1e-3, abs=1e-5)
+
+
+def test_means_are_over_all_tokens_of_text() -> None:
+    """The mean of every coefficient that a slow loop collects; a memory set to its means by name."""
+    model, corpus = tiny.bridge("llama"), [tiny.tokens("llama", n, seed=n) for n in (4, 7, 1)]
+    means = memories.mean_coefficients(model, corpus, ["0:3", "1:7"], skip_first=1)
+    with torch.no_grad():
+        caches = [model.run_with_cache(text[None])[1] for text in corpus]
+    for name, mean in means.items():
+        own = torch.cat([cache[f"blocks.{name.layer}.mlp.hook_post"][0, 1:, name.neuron] for cache in caches])
+        assert mean == pytest.approx(float(own.mean()), rel=1e-4)
+    with pytest.raises(InputError, match="no value for memory 1:8"):
+        memories.knock_out(model, ["0:3", "1:8"], to=means)

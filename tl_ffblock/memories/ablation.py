@@ -1,0 +1,138 @@
+"""What a memory's coefficient becomes when a token of its trigger is removed (Geva et al. 2021, section 3.3)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.runs import open_run
+from tl_ffblock.errors import InputError
+from tl_ffblock.layer.neurons import coefficients
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.memories.names import select_memories
+from tl_ffblock.memories.triggers import Triggers, can_be_triggers
+
+if TYPE_CHECKING:
+    import pandas
+
+Removed: TypeAlias = Literal["first", "last", "random", "each"]
+
+_AT_ONCE = 16
+"""Shortened prefixes that run together."""
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """A trigger without one of its tokens."""
+
+    row: int
+    """Of the memory."""
+    rank: int
+    where: Removed
+    removed: int
+    """Position of the token that is left out."""
+    ids: Int[np.ndarray, " pos"]
+
+
+def ablate(
+    model: Any,
+    triggers: Triggers,
+    *,
+    where: Sequence[Removed] = ("first", "last", "random"),
+    ranks: int | None = None,
+    seed: int = 0,
+) -> "pandas.DataFrame":
+    """Remove tokens of triggers and read the coefficient at the last token that is left.
+
+    Marks such as <bos> are not removed. A trigger of one token has no row.
+
+    Args:
+        model: The model that the triggers are of.
+        triggers: From `find_triggers`, of a causal model.
+        where: The first token, the last (the trigger token itself), a random one, or each in its turn.
+        ranks: Triggers of each memory, best first; None means all.
+        seed: Of the random tokens.
+
+    Returns:
+        One row a trigger and removal: memory, layer, rank, where, removed (position), tokens (of the prefix), coefficient,
+        without (the coefficient after it), change (`without / coefficient - 1`).
+
+    Raises:
+        InputError: for triggers of an encoder, which has read more than the prefix, or another kind of removal.
+    """
+    import pandas as pd
+
+    known = identify(model)
+    if not triggers.causal:
+        raise InputError("an encoder has read the text after a trigger, too: its prefix alone is another text.")
+    if not where or not set(where) <= set(get_args(Removed)):
+        raise InputError(f"where={tuple(where)}: expected some of {', '.join(get_args(Removed))}.")
+    shortened = list(_shortened(known, triggers, where, ranks, np.random.default_rng(seed)))
+    rows = []
+    for short, without in zip(shortened, _coefficients_of(known, triggers, shortened), strict=True):
+        name, before = triggers.memories[short.row], float(triggers.coefficient[short.row, short.rank])
+        rows.append(
+            dict(
+                memory=str(name),
+                layer=name.layer,
+                rank=short.rank + 1,
+                where=short.where,
+                removed=short.removed,
+                tokens=len(short.ids) + 1,
+                coefficient=before,
+                without=without,
+                change=without / before - 1,
+            )
+        )
+    columns = ["memory", "layer", "rank", "where", "removed", "tokens", "coefficient", "without", "change"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _shortened(
+    model: Model, triggers: Triggers, where: Sequence[Removed], ranks: int | None, random: np.random.Generator
+) -> Iterator[Shortened]:
+    """Every shortened trigger."""
+    for row, rank in zip(*np.nonzero(triggers.sequence[:, :ranks] >= 0), strict=True):
+        prefix = triggers.prefix(int(row), int(rank))
+        removable = np.flatnonzero(can_be_triggers(model, prefix, 0))
+        drawn = int(
+            random.choice(removable)
+        )  # drawn whatever is asked for, so that the same seed draws the same tokens
+        if len(prefix) < 2:
+            continue
+        places: dict[Removed, Sequence[int]] = {
+            "first": removable[:1].tolist(),
+            "last": [len(prefix) - 1],
+            "random": [drawn],
+            "each": removable.tolist(),
+        }
+        for kind in where:
+            for place in places[kind]:
+                yield Shortened(int(row), int(rank), kind, place, np.delete(prefix, place))
+
+
+def _coefficients_of(model: Model, triggers: Triggers, shortened: Sequence[Shortened]) -> list[float]:
+    """The coefficient of each one's memory at its last token, equally long ones run together."""
+    cells = select_memories(model, triggers.memories)
+    values = [float("nan")] * len(shortened)
+    by_length: dict[int, list[int]] = {}
+    for number, short in enumerate(shortened):
+        by_length.setdefault(len(short.ids), []).append(number)
+    for numbers in by_length.values():
+        for start in range(0, len(numbers), _AT_ONCE):
+            chosen = numbers[start : start + _AT_ONCE]
+            tokens = torch.stack([torch.as_tensor(shortened[number].ids, dtype=torch.long) for number in chosen])
+            layers = sorted({cells.names[shortened[number].row].layer for number in chosen})
+
+            def receive(records: Mapping[int, LayerRecord], chosen: Sequence[int] = chosen) -> None:
+                for index, record in records.items():
+                    row = shortened[chosen[index]].row
+                    if cells.names[row].layer == record.layer:
+                        values[chosen[index]] = float(coefficients(record)[0, int(cells.numbers[row])])
+
+            open_run(model, tokens, layers=layers, queries=-1).deliver(receive)
+    return values

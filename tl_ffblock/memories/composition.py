@@ -1,0 +1,73 @@
+"""How memories make up a layer's output, and what that does to the residual (Geva et al. 2021, sections 5.1 and 5.2).
+
+Composition: a layer's output is a sum over memories; does the token that it promotes most belong to one of them?
+Refinement: the residual has a top token already; what does the feed-forward's output make of it?
+"""
+
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tl_ffblock.errors import InputError
+
+ActiveRule: TypeAlias = Literal["positive", "mass"]
+"""Which memories count as active: "positive" those with `m_i > 0`, the paper's rule, in which ReLU's zeros are silent;
+"mass" the smallest set with 90 % of `sum_i |m_i| ||v_i||`, for activations that are never silent (GELU, gated)."""
+MASS = 0.9
+OUTCOMES = ("residual", "feed-forward", "agreement", "composition")
+"""Whose top token the sum's is: the residual's alone, the feed-forward's alone, of both, or of neither (a compromise)."""
+
+
+def active(
+    coefficients: Float[Tensor, "*lead neuron"], lengths: Float[Tensor, " neuron"], rule: ActiveRule
+) -> Bool[Tensor, "*lead neuron"]:
+    """Which memories take part in a layer's output.
+
+    Args:
+        coefficients: `m_i`.
+        lengths: `||v_i||`.
+        rule: See `ActiveRule`.
+
+    Raises:
+        InputError: for another rule.
+    """
+    if rule not in get_args(ActiveRule):
+        raise InputError(f"rule={rule!r}: expected one of {', '.join(get_args(ActiveRule))}.")
+    if rule == "positive":
+        return (coefficients > 0) & (lengths > 0)
+    sizes, order = (coefficients.abs() * lengths).sort(dim=-1, descending=True, stable=True)
+    before = sizes.cumsum(dim=-1) - sizes
+    wanted = (before < MASS * sizes.sum(dim=-1, keepdim=True)) & (sizes > 0)
+    return torch.zeros_like(wanted).scatter(-1, order, wanted)
+
+
+def zero_agreement(
+    coefficients: Float[Tensor, "*lead neuron"],
+    chosen: Bool[Tensor, "*lead neuron"],
+    tops: Int[Tensor, "side neuron"],
+    token: Int[Tensor, "*lead"],
+) -> Bool[Tensor, "*lead"]:
+    """Whether no active memory promotes a token most: the layer says something that none of its memories says.
+
+    A memory of negative coefficient writes `-|m| v`, so its top token is that of `-v`.
+
+    Args:
+        coefficients: `m_i`.
+        chosen: The active ones.
+        tops: Top token of every `v_i`, and of every `-v_i`, in the direction's reading, where no size changes it.
+        token: The layer's: the paper's text has the top token of the feed-forward's output, its program that of the output
+            plus the residual.
+    """
+    says = torch.where(coefficients > 0, tops[0], tops[1])
+    return ~((says == token[..., None]) & chosen).any(dim=-1)
+
+
+def outcomes(
+    residual: Int[np.ndarray, "*lead"], feed_forward: Int[np.ndarray, "*lead"], output: Int[np.ndarray, "*lead"]
+) -> Int[np.ndarray, "*lead"]:
+    """For each case the number of its outcome in `OUTCOMES`, of three top tokens."""
+    of_residual, of_feed_forward = output == residual, output == feed_forward
+    return np.select([of_residual & of_feed_forward, of_residual, of_feed_forward], [2, 0, 1], default=3)

@@ -101,6 +101,16 @@ def test_a_view_can_be_kept(build: Builder, tmp_path: Path) -> None:
     assert "shown in a notebook" in repr(view)
 
 
+def test_a_notebook_keeps_a_still_picture_beside_the_frame(build: Builder) -> None:
+    """Readers that show no frames find a PNG of before, after and difference, or of a lone map."""
+    pytest.importorskip("matplotlib")
+    for maps, widest in ((build(5), 600), (build(5, scopes=("Atb",)), 300)):
+        bundle = maps.show()._repr_mimebundle_()
+        picture = base64.b64decode(bundle["image/png"])
+        assert picture[:8] == b"\x89PNG\r\n\x1a\n" and int.from_bytes(picture[16:20], "big") > widest
+        assert "<iframe" in bundle["text/html"] and "image/png" not in build(3).token_maps().show()._repr_mimebundle_()
+
+
 def test_a_frame_needs_a_height() -> None:
     """A height that is no height is an InputError."""
     with pytest.raises(InputError, match="height=0"):

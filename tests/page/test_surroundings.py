@@ -55,6 +55,8 @@ def test_high_contrast_keeps_colours_and_choices(build: Builder, show: Shower) -
         "new Set(Array.from(document.querySelectorAll('.chip'), (chip) => getComputedStyle(chip).backgroundColor)).size"
     )
     assert screen.page.evaluate(colours) > 2
+    covers = "Array.from(document.querySelectorAll('.panel > svg, .biography > svg'), (drawing) => getComputedStyle(drawing).backgroundColor)"
+    assert set(screen.page.evaluate(covers)) == {"rgba(0, 0, 0, 0)"}  # the cells' canvas lies below
 
 
 def test_a_notebook_frame_grows_with_its_page_and_tells_the_selection(build: Builder, show: Shower) -> None:

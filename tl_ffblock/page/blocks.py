@@ -93,6 +93,8 @@ class PageTrack:
     values: Mapping[str, Float[Tensor, " layer"]]
     """The numbers by channel."""
     signed: bool = False
+    stretched: bool = False
+    """Whether colours begin at the smallest number and not at zero."""
 
     def payload(self) -> dict[str, Any]:
         """As JSON can hold it; a column's `ref` is null where it has none."""
@@ -124,6 +126,8 @@ class MapsBlock:
     """Of heads: the scope whose maps they add up to."""
     signed: bool = False
     """Whether values can be negative; then there are no shares."""
+    cells: Literal["others", "none"] = "others"
+    """What cells are shown as when the page opens: shares of what a row takes from the others, or the values."""
     coarse: bool = False
     """Whether two digits are enough, in half the space: for many heads of long texts."""
     kind: str = field(default="maps", init=False)
@@ -145,7 +149,7 @@ class MapsBlock:
                 )
         values = pack_reachable({c.name: self.values[c.name] for c in self.channels}, cells, coarse=self.coarse)
         columns = {name: {c: pack(rows) for c, rows in table.items()} for name, table in self.columns.items()}
-        labels = ("kind", "title", "short", "unit", "meaning", "axis", "of", "signed")
+        labels = ("kind", "title", "short", "unit", "meaning", "axis", "of", "signed", "cells")
         json = {label: getattr(self, label) for label in labels} | {
             "channels": [asdict(channel) for channel in self.channels],
             "tracks": [track.payload() for track in self.tracks],

@@ -29,6 +29,8 @@ DRAWING = (
     "pairs_view",
     "circuitsvis_view",
     "controls",
+    "heads_view",
+    "grid_view",
     "exports",
     "page",
 )

@@ -1,5 +1,6 @@
 """A page inside a notebook cell."""
 
+import base64
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -29,6 +30,8 @@ class PageView:
     height: int = 820
     """Pixels of the frame before the page says how high it is."""
     title: str = "contribution maps"
+    still: bytes | None = None
+    """A PNG for readers that show no frames, as a PDF of the notebook; None where there is none."""
 
     def save(self, path: str | Path) -> Path:
         """Write the page to a file."""
@@ -38,11 +41,18 @@ class PageView:
     def _repr_html_(self) -> str:
         return _FRAME.substitute(title=escape(self.title), page=escape(self.html), height=int(self.height), most=MOST)
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """What notebooks store: the frame, a still picture, a line of text; each reader takes the richest it can show."""
+        bundle = {"text/html": self._repr_html_(), "text/plain": repr(self)}
+        if self.still is not None:
+            bundle["image/png"] = base64.b64encode(self.still).decode("ascii")
+        return bundle
+
     def __repr__(self) -> str:
         return f"{self.title}: a page of {len(self.html) / 1e6:.2f} MB, shown in a notebook; .save(path) writes it"
 
 
-def iframe(html: str, height: int = 820, title: str = "contribution maps") -> PageView:
+def iframe(html: str, height: int = 820, title: str = "contribution maps", still: bytes | None = None) -> PageView:
     """The page in a sandboxed frame of its own, apart from the notebook's style and scripts, as high as its content.
 
     Raises:
@@ -50,4 +60,4 @@ def iframe(html: str, height: int = 820, title: str = "contribution maps") -> Pa
     """
     if height <= 0:
         raise InputError(f"height={height!r}: expected a positive number of pixels.")
-    return PageView(html, height, title)
+    return PageView(html, height, title, still)

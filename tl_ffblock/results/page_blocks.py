@@ -178,6 +178,7 @@ def token_maps_block(maps: ChannelMaps) -> MapsBlock:
         ),
         axis="head",
         signed=maps.signed,
+        cells="none" if weights or maps.signed else "others",
         coarse=len(maps.tokens) > FINE_TOKENS and len(maps.channels) > 1,
     )
 
@@ -192,7 +193,8 @@ def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries
     columns = tuple(
         TrackColumn(n, None, n.removeprefix("head "), f"share that comes from other tokens, {n}") for n in values
     )
-    return PageTrack("from others", "Dark: much comes from other tokens (mean share of a row).", columns, shared)
+    note = "Dark: more comes from other tokens than elsewhere (mean share of a row)."
+    return PageTrack("from others", note, columns, shared, stretched=True)
 
 
 def _change(values: ScopeTable, before: str, after: str, cells: Bool[Tensor, "query key"]) -> Float[Tensor, " layer"]:

@@ -1,5 +1,7 @@
 """What every result of contributions can do to be seen: a page, a notebook cell, CircuitsVis, a figure of Matplotlib."""
 
+import importlib.util
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
-from tl_ffblock.page import PageView, component_page, iframe, page
+from tl_ffblock.page import PageData, PageView, component_page, iframe, page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.map_figure import map_figure
-from tl_ffblock.results.page_blocks import ChannelMaps
+from tl_ffblock.results.page_blocks import ChannelMaps, steps_of
 from tl_ffblock.results.page_data import Result, page_data
 from tl_ffblock.results.tokens import visible
 
@@ -68,6 +70,8 @@ class ShownMaps:
     ) -> PageView:
         """The page in a notebook cell, inside a frame of its own; options as in `to_html`, CircuitsVis left out.
 
+        Where Matplotlib is installed a still picture of the opening view lies beside it, for readers without frames.
+
         Args:
             layer: As in `to_html`.
             scope: As in `to_html`.
@@ -79,7 +83,7 @@ class ShownMaps:
             InputError: as `to_html`, and if `height` is not positive.
         """
         data = page_data({"run": self}, layer=layer, scope=scope, query=query, beside=_listed(beside))
-        return iframe(page(data), height=height)
+        return iframe(page(data), height=height, still=_still(self, data))
 
     def to_circuitsvis(
         self: Result, scope: str, layer: int, *, kind: Literal["pattern", "heads"] = "pattern", height: int = 640
@@ -145,6 +149,16 @@ class ShownMaps:
         if missing:
             raise ScopeKeyError(f"no scope {missing[0]!r} here; there are {', '.join(self.values)}")
         return map_figure(self, layer_number(layer, self.layers), scope, against, width)
+
+
+def _still(maps: Result, data: PageData) -> bytes | None:
+    """The opening view as a PNG; None without Matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return None
+    steps = steps_of(maps.order, maps.values, maps.signed)
+    picture = io.BytesIO()
+    map_figure(maps, data.start.layer, data.start.scope, steps[data.start.scope][1], None).savefig(picture, dpi=110)
+    return picture.getvalue()
 
 
 def _listed(beside: Beside) -> tuple[ChannelMaps, ...]:

@@ -38,7 +38,7 @@ async function drawWithCircuitsVis(scene, host) {
 /** A button that draws the maps of now; another selection takes them away. */
 function offerCircuitsVis(scene, host) {
   delete host.dataset.drawn;
-  if (!hasCircuitsVis(scene.data)) { host.replaceChildren(); return; }
+  if (!hasCircuitsVis(scene.data) || scene.selection.view !== "maps") { host.replaceChildren(); return; }
   const button = element("button", { type: "button", textContent: "Draw with CircuitsVis" });
   button.addEventListener("click", () => drawWithCircuitsVis(scene, host));
   host.replaceChildren(button);

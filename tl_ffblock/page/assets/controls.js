@@ -93,6 +93,7 @@ function markControls(scene) {
   byId("whole").hidden = selection.zoom === "";
   byId("each-label").hidden = scene.maps.length === 1;
   byId("cells-group").hidden = data.block(selection.scope).signed;
+  byId("cells").querySelector("[value=none]").textContent = data.block(selection.scope).short;
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;
 }
 

@@ -1,6 +1,7 @@
 /* What is seen, as files: SVG with vector cells, PNG, CSV; and words to copy. */
 
-const FIGURE_SIZES = { column: [326, 0], page: [672, 0], slide: [1280, 720] };
+/* Width of the file in pixels (96 an inch), width it is laid out at (type of 12 becomes 7 points on paper), height. */
+const FIGURE_SIZES = { column: [326, 420, 0], page: [672, 900, 0], slide: [1280, 1280, 720] };
 
 function save(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
@@ -10,14 +11,16 @@ function save(blob, name) {
 }
 
 function wrapped(content, size, width, x, y, attributes) {
-  return wrapText(content, size, width).map((line, index) => text(line, x, y + index * size * 1.3, { "font-size": size, ...attributes }));
+  return wrapText(content, size * (attributes["font-weight"] ? 1.2 : 1), width).map((line, index) => text(line, x, y + index * size * 1.3, { "font-size": size, ...attributes }));
 }
 
 /** The maps in the size asked for, with a headline above and the sentence, model, layer and versions below. */
 function figureSvg(bench) {
-  const [asked, tall] = FIGURE_SIZES[byId("figure-size").value] || [0, 0];
-  const width = asked || Math.max(640, bench.width);
-  const scene = { ...bench.scene, palette: paletteOf("light"), exporting: true, ratio: 4 };
+  const size = byId("figure-size").value;
+  const onScreen = Math.max(640, bench.width);
+  const [shown, width, tall] = FIGURE_SIZES[size] || [onScreen, onScreen, 0];
+  const side = size === "page" || size === "slide" ? panelsOf(bench.scene).length : 0;
+  const scene = { ...bench.scene, palette: paletteOf("light"), exporting: true, ratio: 4, perLine: side, tall: tall && tall - 330 };
   const layout = layoutOf(scene, width - 16);
   const { ink, grey, paper } = scene.palette;
   const head = wrapped(headlineOf(scene), 14, width - 16, 0, 12, { "font-weight": 600, fill: ink });
@@ -26,7 +29,7 @@ function figureSvg(bench) {
   const foot = wrapped(words, 9, width - 16, 0, top + layout.height + 8, { fill: grey });
   const panels = layout.frames.map((frame) => svg("g", { transform: `translate(${frame.x} ${frame.y + top})` }, [...cellsForFile(scene, frame), ...furniture(scene, frame)]));
   const height = Math.max(top + layout.height + foot.length * 11.7 + 8, tall - 16);
-  return svg("svg", { xmlns: SVG, width: width, height: height + 16, viewBox: `-8 -8 ${width} ${height + 16}`, "font-family": FONT }, [
+  return svg("svg", { xmlns: SVG, width: shown, height: ((height + 16) * shown) / width, viewBox: `-8 -8 ${width} ${height + 16}`, "font-family": FONT }, [
     hatchPattern(scene.palette), rectangle(-8, -8, width, height + 16, paper), ...head, ...panels, ...foot,
   ]);
 }

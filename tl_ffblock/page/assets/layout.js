@@ -43,7 +43,8 @@ function chooseLines(scene, count, width, full, strips) {
 
 function cellSize(scene, room) {
   const [nRows, nColumns] = [scene.window[1] - scene.window[0] + 1, scene.window[3] - scene.window[2] + 1];
-  const wide = Math.max(40 / nColumns, Math.min(CELL.largest, CELL.across / nColumns, room / nColumns));
+  const tallest = scene.tall ? scene.tall / nRows : CELL.largest;
+  const wide = Math.max(40 / nColumns, Math.min(CELL.largest, tallest, CELL.across / nColumns, room / nColumns));
   const width = wide >= 6 ? Math.floor(wide) : wide;
   return { width, height: Math.max(Math.min(width, CELL.across / nRows), Math.min(22, width, (nColumns * width) / nRows)) };
 }
@@ -53,7 +54,7 @@ function layoutOf(scene, width) {
   const maps = panelsOf(scene);
   const full = Math.max(...maps.map((map) => labelWidth(scene, map.labels, Math.min(LABEL.row, width / 4))));
   const strips = scene.strips.length * (STRIP.gap + STRIP.width) + 8;
-  const perLine = chooseLines(scene, maps.length, width, full, strips);
+  const perLine = scene.perLine || chooseLines(scene, maps.length, width, full, strips);
   const margins = leftMargins(scene, maps.length, perLine, full, width);
   const cell = cellSize(scene, cellsWidth(width, perLine, margins, strips));
   const top = TITLE_HEIGHT + LABEL.axis + Math.max(...maps.map((map) => labelWidth(scene, shownLabels(scene, map), LABEL.column)));
@@ -62,7 +63,7 @@ function layoutOf(scene, width) {
   const frames = maps.map((map, index) => ({
     map, cell, top, across, down, left: margins[index],
     fullLabels: margins[index] > LABEL.axis + indexWidth(scene),
-    width: Math.min(width, Math.max(margins[index] + across + strips, 250)),
+    width: Math.min(width, Math.max(margins[index] + across + strips, perLine > 1 && scene.perLine ? 0 : 250)),
   }));
   return arrange(scene, frames, perLine);
 }

@@ -1,6 +1,17 @@
 /* The workbench: one set of data, one selection, every view drawn from both. */
 
-const VIEWS = [{ name: "maps", label: "Maps", there: () => true, draw: mapsView }];
+const hasHeads = (data) => blocksOf(data, "head").length > 0;
+
+/** Each view: whether a page has what it needs, which maps have to be unpacked for it, and its drawing. */
+const VIEWS = [
+  { name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView },
+  { name: "heads", label: "Heads", there: hasHeads, keys: (data, selection) => { const keys = headKeysOf(data, selection); return shownHeads(data, selection).map((index) => keys[index]); }, draw: headsView },
+  { name: "all", label: "All heads", there: hasHeads, keys: headKeysOf, draw: gridView },
+];
+
+function viewNow(data, selection) {
+  return VIEWS.find(({ name, there }) => name === selection.view && there(data)) || VIEWS[0];
+}
 
 const FRAMED_PAGE = window.parent !== window;
 
@@ -26,6 +37,7 @@ function drawHeader(data) {
 async function ready(data, selection) {
   await data.load(selection.run, selection.scope);
   if (selection.ref) await data.load(selection.refRun, selection.ref);
+  for (const key of viewNow(data, selection).keys(data, selection)) await data.load(selection.run, key);
 }
 
 /** Unpacks the heads of the scope that is shown, for the card; whether that was still to do and there are any. */
@@ -48,34 +60,46 @@ function sceneNow() {
 
 function drawViews(scene, go) {
   const { selection, data } = scene;
-  const view = VIEWS.find(({ name, there }) => name === selection.view && there(data)) || VIEWS[0];
+  const view = viewNow(data, selection);
   for (const tab of byId("views").children) tab.setAttribute("aria-selected", String(tab.dataset.view === view.name));
   byId("views").hidden = VIEWS.filter(({ there }) => there(data)).length < 2;
   workbench.width = byId("figure").clientWidth;
   byId("figure").replaceChildren(view.draw(scene, go, workbench.width));
-  const withLayers = data.layers.length > 1 && view.name === "maps";
-  byId("biography").replaceChildren(...(withLayers ? [element("h3", { textContent: biographyTitle(scene) }), biographyView(scene, go, workbench.width)] : []));
 }
 
-function drawAll() {
+/** Draws everything; the first time the maps are painted before the rest is made. */
+async function drawAll() {
   const scene = sceneNow();
   workbench.scene = scene;
   markControls(scene);
   drawSentence(scene, workbench.go, byId("sentence"));
   byId("meaning").textContent = meaningOf(scene);
   byId("headline").textContent = headlineOf(scene);
+  keepFocus(byId("figure"), () => drawViews(scene, workbench.go));
+  if (!performance.getEntriesByName("first-picture").length) {
+    performance.mark("first-picture");
+    await new Promise((resolve) => setTimeout(resolve));
+    if (workbench.scene !== scene) return;
+  }
+  drawBesides(scene);
+  document.body.dataset.state = "drawn";
+  tellHeight();
+}
+
+/** The places beside the maps. */
+function drawBesides(scene) {
+  const { data } = scene;
+  const told = viewNow(data, scene.selection).name === "maps" && data.layers.length > 1;
+  byId("biography").replaceChildren(...(told ? [element("h3", { textContent: biographyTitle(scene) }), biographyView(scene, workbench.go, workbench.width)] : []));
   const lying = window.innerWidth < 1100;
   keepFocus(byId("overview"), () => byId("overview").replaceChildren(whereView(scene, workbench.go, byId("overview").clientWidth, lying)));
+  byId("where-title").textContent = scene.data.block(scene.selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps";
   byId("where-note").textContent = whereNote(scene);
-  keepFocus(byId("figure"), () => drawViews(scene, workbench.go));
   offerCircuitsVis(scene, byId("circuitsvis-place"));
   drawCard(scene, workbench.go, byId("card"));
   drawPairs(scene, workbench.go, byId("pair-list"));
   loadHeads(scene).then((there) => { if (there && workbench.scene === scene) drawCard(scene, workbench.go, byId("card")); });
   if (!byId("figure-tools").hidden) byId("caption").textContent = captionOf(scene);
-  document.body.dataset.state = "drawn";
-  if (!performance.getEntriesByName("first-picture").length) performance.mark("first-picture");
-  tellHeight();
 }
 
 /** Draws; the panel that had the focus, or its successor, has it again. */
@@ -94,8 +118,9 @@ function schedule() {
   workbench.pending = true;
   requestAnimationFrame(async () => {
     workbench.pending = false;
-    await ready(workbench.data, workbench.selection);
-    if (byId("figure").clientWidth > 0) drawAll();
+    const { selection } = workbench;
+    await ready(workbench.data, selection);
+    if (selection === workbench.selection && byId("figure").clientWidth > 0) drawAll();
   });
 }
 

@@ -54,10 +54,9 @@ function usualRef(data, scope, run, refRun) {
 /** Where the page opens. */
 function openingSelection(data) {
   const { scope, layer, to, from, run, refRun, view } = data.start;
-  const signed = data.block(scope).signed;
   return {
     run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads: "", block: "",
-    cells: signed ? "none" : data.words.length > 1 ? "others" : "row",
+    cells: data.block(scope).signed ? "none" : data.words.length > 1 ? data.block(scope).cells : "row",
     range: data.words.length >= MANY_TOKENS ? "percentile" : "off-diagonal",
     root: 0, each: 0, words: 0, hide: "", panel: "", zoom: "", sort: "change", pairs: "all", mass: 100, find: "", thumbs: 0,
   };

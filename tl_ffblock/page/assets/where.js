@@ -63,10 +63,16 @@ function whereLabels(scene, columns, grid) {
   return [...layers, ...steps, ...headings];
 }
 
-function whereCell(scene, column, layerIndex, place, [wide, high], most) {
+/** Where a track's colours begin and end. */
+function trackRange(track) {
+  const numbers = Object.values(track.values).flat().filter((value) => value !== null);
+  return [track.stretched ? Math.min(...numbers) : 0, largest(numbers.map(Math.abs))];
+}
+
+function whereCell(scene, column, layerIndex, place, [wide, high], [least, most]) {
   const { palette, data } = scene;
   const value = column.track.values[column.channel][layerIndex];
-  const colour = value === null ? palette.outRgb : colourOf(palette, value, most, column.track.signed ? "signed" : "contribution", 1);
+  const colour = value === null ? palette.outRgb : colourOf(palette, value - least, most - least, column.track.signed ? "signed" : "contribution", column.track.stretched ? 0 : 1);
   const shape = rectangle(place[0], place[1], wide - 1, high - 1, rgbToHex(colour));
   shape.append(svg("title", {}, [`layer ${data.layers[layerIndex]}, ${column.words}: ${value === null ? "undefined" : formatNumber(value)}`]));
   shape.dataset.layer = data.layers[layerIndex];
@@ -87,7 +93,8 @@ function thumbnail(scene, column, layerIndex, [x, y], [wide, high]) {
 }
 
 /** Draws thumbnails a few at a time, so that nothing waits for them; stops when the drawing is replaced. */
-async function fillThumbnails(scene, host, columns, grid) {
+async function fillThumbnails(scene, host, every, grid) {
+  const columns = every.filter(({ group }) => group === 0);
   for (const column of new Set(columns.map(({ key }) => key))) await scene.data.load(scene.selection.run, column);
   const places = scene.data.layers.flatMap((_, layer) => columns.map((column, index) => [column, layer, grid.place(layer, index)]));
   const step = () => {
@@ -120,8 +127,8 @@ function whereView(scene, go, width, lying) {
   const { data, selection, palette } = scene;
   const columns = whereColumns(scene);
   const grid = whereGrid(scene, columns, width, lying);
-  const most = tracksOf(scene).map((track) => largest(Object.values(track.values).flat().map((value) => Math.abs(value ?? 0))));
-  const shapes = data.layers.flatMap((_, layer) => columns.map((column, index) => whereCell(scene, column, layer, grid.place(layer, index), grid.cell, most[column.group])));
+  const ranges = tracksOf(scene).map(trackRange);
+  const shapes = data.layers.flatMap((_, layer) => columns.map((column, index) => whereCell(scene, column, layer, grid.place(layer, index), grid.cell, ranges[column.group])));
   const chosen = columns.flatMap((column, index) => {
     if (!isChosenColumn(scene, column)) return [];
     const [x, y] = grid.place(data.layers.indexOf(selection.layer), index);

@@ -1,0 +1,101 @@
+"""Views of heads: lines between tokens, and every layer and head as a small map."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from tests.page.screen import Builder, Screen, Shower
+from tl_ffblock.results.token_maps import TokenMaps
+
+pytestmark = pytest.mark.browser
+INK = """() => { const canvas = document.querySelector('.lines canvas');
+    const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    let inked = 0; for (let at = 3; at < image.length; at += 4) inked += image[at] > 60; return inked; }"""
+
+
+def planted_heads(n: int, layers: int, heads: int, tokens: tuple[str, ...] | None = None) -> TokenMaps:
+    """Head k of every layer looks k positions back, and at nothing else."""
+    values = torch.zeros(layers, heads, n, n)
+    for head in range(heads):
+        rows = torch.arange(n)
+        values[:, head, rows, (rows - head).clamp(min=0)] = 1.0
+    return TokenMaps(
+        values=values,
+        tokens=tokens or tuple(f"t{i}" for i in range(n)),
+        layers=tuple(range(layers)),
+        channels=tuple(f"head {head}" for head in range(heads)),
+        queries=tuple(range(n)),
+        causal=True,
+        model="planted",
+        kind="attention",
+    )
+
+
+def opened(show: Shower, maps: TokenMaps, address: str, width: int = 1000) -> Screen:
+    """The page of token maps at an address."""
+    screen = show(html=maps.to_html(), address=address, width=width)
+    screen.settle()
+    return screen
+
+
+def test_lines_are_the_attention_of_the_chosen_heads(show: Shower) -> None:
+    """Fewer heads, less ink; a token's label selects it; hostile tokens are text; nothing sticks out on a phone."""
+    tokens = ("<img src=x onerror=window.x=1>", *(f"t{i}" for i in range(1, 8)))
+    screen = opened(show, planted_heads(8, 2, 3, tokens), "#view=heads&layer=1")
+    assert screen.page.locator(".line-token").count() == 16
+    everyone = screen.page.evaluate(INK)
+    screen.page.locator("button.head").nth(1).click(modifiers=["Shift"])
+    screen.settle()
+    alone = screen.page.evaluate(INK)
+    assert 0 < alone < everyone
+    assert screen.page.evaluate("location.hash").endswith("heads=1")
+    screen.page.locator(".line-token").nth(5).click()
+    screen.settle()
+    assert screen.page.locator(".chip[aria-selected=true] bdi").inner_text() == "t5"
+    screen.page.set_viewport_size({"width": 360, "height": 800})
+    screen.page.wait_for_timeout(200)
+    screen.settle()
+    assert screen.overflow() <= 0 and screen.page.evaluate("window.x") is None
+    assert screen.problems == []
+
+
+def test_all_heads_are_small_maps_that_open(show: Shower) -> None:
+    """One cell a layer and head, all painted, each different from its neighbour; a click opens the map at its number."""
+    screen = opened(show, planted_heads(9, 3, 4), "#view=all")
+    screen.page.locator(".grid-cell canvas").nth(11).wait_for()
+    pictures = screen.page.evaluate("Array.from(document.querySelectorAll('.grid-cell canvas'), (c) => c.toDataURL())")
+    assert len(pictures) == 12 and len(set(pictures[:4])) == 4 and pictures[0] == pictures[4]
+    screen.page.locator(".grid-cell").nth(6).click()
+    screen.settle()
+    assert (screen.selection()["layer"], screen.selection()["scope"]) == ("1", "head 2")
+    tip = screen.hover("only", 7, 5, (9, 9))
+    assert tip["numbers"]["weight"] == ["1"]
+    assert screen.problems == []
+
+
+def test_twelve_by_twelve_heads_of_a_long_text_stay_small(show: Shower) -> None:
+    """144 heads at 128 tokens: below 4 MB, and lines of all twelve heads of a layer are there."""
+    maps = planted_heads(128, 12, 12)
+    noisy = dataclasses.replace(maps, values=(maps.values + 0.2 * torch.rand_like(maps.values)).tril())
+    assert len(noisy.to_html()) < 4e6
+    screen = opened(show, noisy, "#view=heads&layer=11", width=1400)
+    assert screen.page.locator(".line-token").count() == 256 and screen.page.evaluate(INK) > 1000
+    assert screen.problems == []
+
+
+def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower) -> None:
+    """A result with heads shows their lines; the block can be chosen; without heads there are no such views."""
+    from tl_ffblock.results.scope_table import HeadTable
+
+    maps = build(5)
+    heads = {scope: torch.stack([values, 0.5 * values], 1) for scope, values in maps.values.items()}
+    screen = show(dataclasses.replace(maps, heads=HeadTable(heads, maps.layers, ("head 0", "residual"))))
+    screen.page.locator("#views button").nth(1).click()
+    screen.settle()
+    screen.page.locator("#figure select").select_option("Atb by head")
+    screen.settle()
+    assert screen.page.evaluate(INK) > 0
+    assert screen.page.locator(".bar-line").first.inner_text().startswith("head 0")
+    assert show(build(5)).page.locator("#views").is_hidden()
+    assert screen.problems == []

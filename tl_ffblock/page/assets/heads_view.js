@@ -1,0 +1,146 @@
+/* View: lines between tokens, one colour a head; to the left who takes, to the right where from. */
+
+/* Okabe and Ito (2008): told apart by colour-blind readers; after eight they begin again. */
+const HEAD_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#b8a800"];
+const LINES = { row: 20, smallest: 11, gap: 190, label: 150, faintest: 0.04 };
+
+/** The block of heads that is shown: the one chosen, else that of the scope, else the first. */
+function headBlock(data, selection) {
+  const blocks = blocksOf(data, "head");
+  const scope = data.channels.get(selection.scope);
+  return blocks.find(([name]) => name === selection.block) || blocks.find(([name, block]) => block.of === scope.name || name === scope.blockName) || blocks[0];
+}
+
+function headKeysOf(data, selection) {
+  const [name, block] = headBlock(data, selection);
+  return block.channels.map((channel) => channelKey(data, name, channel.name));
+}
+
+/** Indices of the heads whose lines are drawn; none named means all. */
+function shownHeads(data, selection) {
+  const [, block] = headBlock(data, selection);
+  const named = selection.heads.split(".").filter(Boolean).map(Number).filter((index) => index < block.channels.length);
+  return named.length ? named : block.channels.map((_, index) => index);
+}
+
+function headMap(scene, key) {
+  const { data, selection, axes, hidden } = scene;
+  const raw = data.matrix(selection.run, key, selection.layer);
+  return taken(axes, selection.words ? mapOfWords(axes, raw, data.words.length) : raw, hidden, false);
+}
+
+function toggledHeads(scene, index, alone) {
+  const shown = shownHeads(scene.data, scene.selection);
+  if (alone) return shown.length === 1 && shown[0] === index ? "" : String(index);
+  const next = shown.includes(index) ? shown.filter((head) => head !== index) : [...shown, index].sort((a, b) => a - b);
+  return next.length ? next.join(".") : String(index);
+}
+
+function headButtons(scene, go) {
+  const { data, selection } = scene;
+  const [, block] = headBlock(data, selection);
+  const shown = shownHeads(data, selection);
+  const buttons = block.channels.map((channel, index) => {
+    const on = shown.includes(index);
+    const button = element("button", { type: "button", className: "head", textContent: channel.name.replace(/^head /, ""), title: `${channel.name}: click shows or hides, shift-click shows it alone` });
+    button.setAttribute("aria-pressed", String(on));
+    button.style.borderBottom = `4px solid ${HEAD_COLOURS[index % HEAD_COLOURS.length]}`;
+    button.addEventListener("click", (event) => go({ heads: toggledHeads(scene, index, event.shiftKey) }));
+    return button;
+  });
+  const everyone = element("button", { type: "button", textContent: "all" });
+  everyone.addEventListener("click", () => go({ heads: "" }));
+  return element("div", { className: "toggles" }, [blockChoice(scene, go), element("span", { className: "note", textContent: "heads" }), ...buttons, everyone]);
+}
+
+/** The list of blocks of heads; alone it is a word. */
+function blockChoice(scene, go) {
+  const { data, selection } = scene;
+  const [now] = headBlock(data, selection);
+  const select = element("select", {}, blocksOf(data, "head").map(([name, block]) => option(name, block.title)));
+  select.autocomplete = "off";
+  select.value = now;
+  select.setAttribute("aria-label", "maps by head");
+  select.addEventListener("change", () => go({ block: select.value }));
+  return select;
+}
+
+/** All lines worth drawing: [row, column, share of the strongest, head]; the strongest are drawn last. */
+function headLines(scene) {
+  const { data, selection, axes } = scene;
+  const keys = headKeysOf(data, selection);
+  const maps = shownHeads(data, selection).map((index) => [index, headMap(scene, keys[index])]);
+  const limit = largest(maps.flatMap(([, cells]) => largest(cells.map(Math.abs)))) || 1;
+  const lines = [];
+  for (const [index, cells] of maps) {
+    cells.forEach((value, at) => {
+      const share = Math.abs(value) / limit;
+      if (share >= LINES.faintest) lines.push([Math.floor(at / axes.nColumns), at % axes.nColumns, share, index]);
+    });
+  }
+  return { limit, lines: lines.sort((a, b) => a[2] - b[2]) };
+}
+
+/** Paints the lines; those of the token that is read or selected stand out. */
+function paintLines(scene, canvas, place, lines, target) {
+  const context = canvas.getContext("2d");
+  context.setTransform(scene.ratio, 0, 0, scene.ratio, 0, 0);
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  const { selection, row, column } = scene;
+  const focus = target || (selection.read === "row" ? { row } : { column });
+  const belongs = ([r, c]) => (focus.row === undefined || focus.row === r) && (focus.column === undefined || focus.column === c);
+  for (const passing of [false, true]) {
+    for (const line of lines) {
+      if (belongs(line) !== passing) continue;
+      context.globalAlpha = passing ? Math.min(1, 0.15 + line[2]) : 0.3 * line[2];
+      context.strokeStyle = HEAD_COLOURS[line[3] % HEAD_COLOURS.length];
+      context.lineWidth = passing ? 2 : 1;
+      context.beginPath();
+      context.moveTo(place.left, place.y(line[0]));
+      context.bezierCurveTo(place.left + 70, place.y(line[0]), place.right - 70, place.yColumn(line[1]), place.right, place.yColumn(line[1]));
+      context.stroke();
+    }
+  }
+}
+
+function lineLabels(scene, place, height, go) {
+  const { axes, palette, maps, row, column } = scene;
+  const labels = maps[maps.length - 1].labels;
+  const size = Math.min(13, height);
+  const named = (content, x, y, anchor, selected, target) => {
+    const node = text(fitText(content, size, LINES.label - 26), x, y + size * 0.35, { "text-anchor": anchor, "font-size": size, fill: palette.ink, "font-weight": selected ? 700 : 400, class: "line-token" });
+    node.addEventListener("pointerenter", () => scene.hover(target));
+    node.addEventListener("click", () => go(target.row === undefined ? { from: axes.columns[target.column].position, read: "column" } : { to: axes.rows[target.row].position, read: "row" }));
+    return node;
+  };
+  const number = (value, x, y, anchor) => text(value, x, y + 3.5, { "text-anchor": anchor, "font-size": 9, fill: palette.grey });
+  return [
+    ...axes.rows.flatMap(({ position }, r) => [named(labels[axes.own[r]], place.left - 26, place.y(r), "end", r === row, { row: r }), number(position, place.left - 5, place.y(r), "end")]),
+    ...axes.columns.flatMap(({ position }, c) => [named(labels[c], place.right + 26, place.yColumn(c), "start", c === column, { column: c }), number(position, place.right + 5, place.yColumn(c), "start")]),
+  ];
+}
+
+function headsView(scene, go, width) {
+  const { axes, palette } = scene;
+  const height = Math.max(LINES.smallest, Math.min(LINES.row, 1400 / axes.nColumns));
+  const label = Math.min(LINES.label, Math.max(70, (width - 90) / 3));
+  const right = Math.min(width - label, label + Math.max(LINES.gap, Math.min(520, 0.55 * width)));
+  const first = 26;
+  const yColumn = (column) => first + (column + 0.5) * height;
+  const place = { left: label, right, yColumn, y: (row) => yColumn(axes.own[row]) };
+  const tall = first + axes.nColumns * height + 8;
+  const { limit, lines } = headLines(scene);
+  const canvas = element("canvas", { width: Math.round((right + label) * scene.ratio), height: Math.round(tall * scene.ratio) });
+  Object.assign(canvas.style, { position: "absolute", left: 0, top: 0, width: `${right + label}px`, height: `${tall}px` });
+  const heading = { "font-size": 11, fill: palette.grey };
+  const drawing = svg("svg", { width: right + label, height: tall }, [
+    text("to (destination, query)", place.left, 14, { ...heading, "text-anchor": "end" }), text("from (source, key)", place.right, 14, heading),
+    ...lineLabels(scene, place, height, go),
+  ]);
+  drawing.addEventListener("pointerleave", () => scene.hover(null));
+  const host = element("div", { className: "lines" }, [canvas, drawing]);
+  scene.marked.push((target) => paintLines(scene, canvas, place, lines, target));
+  paintLines(scene, canvas, place, lines, null);
+  const note = `Width and strength of a line: ${headBlock(scene.data, scene.selection)[1].unit}, up to ${formatRough(limit, false)}; below ${formatPercent(LINES.faintest)} of that none is drawn. Point at a token for its lines, click selects it.`;
+  return element("div", {}, [headButtons(scene, go), host, element("p", { className: "note", textContent: note })]);
+}

@@ -2,6 +2,7 @@
 
 attribute.py    the public call
 attribution.py  its labelled result
+signed_maps.py  layer maps with a sign and a target
 shares.py       a backward pass becomes the shares of each sequence
 targets.py      what is attributed
 certificate.py  how well it sums up, and when it is refused

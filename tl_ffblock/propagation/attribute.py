@@ -6,6 +6,7 @@ up is refused.
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypedDict, Unpack, get_args, overload
 
 from jaxtyping import Integer, Shaped
@@ -18,6 +19,7 @@ from tl_ffblock.errors import InputError, ProcessedWeightsWarning
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.shares import KEEPS, PARTS, Part, Shares
+from tl_ffblock.propagation.signed_maps import PREFIX, signed_maps
 from tl_ffblock.propagation.targets import Target, seeds
 from tl_ffblock.signatures import spelled_out
 
@@ -35,6 +37,9 @@ class AttributeOptions(TypedDict, total=False):
     """Largest relative error accepted; None means 1e-4 for float32 models, 1e-6 for float64, more for half precision."""
 
 
+USUAL: tuple[Part, ...] = ("heads", "edges", "neurons")
+"""Parts that come with the backward pass."""
+
 _DEFAULTS: dict[str, Any] = {"attention_mask": None, "token_type_ids": None, "fwd_hooks": (), "rtol": None}
 
 
@@ -45,7 +50,7 @@ def attribute(
     target: Target,
     *,
     rules: RuleName = "path",
-    of: Sequence[Part] | Part = PARTS,
+    of: Sequence[Part] | Part = USUAL,
     **options: Unpack[AttributeOptions],
 ) -> Attribution: ...
 @overload
@@ -55,7 +60,7 @@ def attribute(
     target: Target,
     *,
     rules: RuleName = "path",
-    of: Sequence[Part] | Part = PARTS,
+    of: Sequence[Part] | Part = USUAL,
     **options: Unpack[AttributeOptions],
 ) -> list[Attribution]: ...
 @overload
@@ -65,7 +70,7 @@ def attribute(
     target: Target,
     *,
     rules: RuleName = "path",
-    of: Sequence[Part] | Part = PARTS,
+    of: Sequence[Part] | Part = USUAL,
     **options: Unpack[AttributeOptions],
 ) -> Any: ...
 @spelled_out(AttributeOptions, _DEFAULTS)
@@ -75,7 +80,7 @@ def attribute(
     target: Target,
     *,
     rules: RuleName = "path",
-    of: Sequence[Part] | Part = PARTS,
+    of: Sequence[Part] | Part = USUAL,
     **options: Unpack[AttributeOptions],
 ) -> Attribution | list[Attribution]:
     """Which tokens, heads, neurons and biases made a logit: the target shared out through all layers, signed, in its units.
@@ -95,7 +100,8 @@ def attribute(
             out to first order; the rest is `Attribution.nonlinear`.
         rules: "path", "patching" or "gradient".
         of: Parts beside tokens, residual stream and biases: "heads" [layer head pos], "edges" [layer head query key],
-            "neurons" [pos d_mlp] of each layer.
+            "neurons" [pos d_mlp] of each layer, and "maps", the layer maps of `contribution_maps` with a sign: what every
+            contribution carries to the target (`rules="path"`; one more forward pass and a walk through each layer a scope).
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
         token_type_ids: The segment of each token, for BERT.
         fwd_hooks: Hooks for this run, as in `run_with_hooks`.
@@ -111,21 +117,30 @@ def attribute(
         CompletenessError: if local forms miss the model's tensors, or shares the target where rules are complete.
     """
     chosen, parts = read_rules(rules), _read_parts(of)
+    if "maps" in parts and not chosen.complete:
+        raise InputError(f'of="maps" with rules={rules!r}: layer maps are linear, so are only those of rules="path".')
     run = open_attribution_run(model, prompts, **options)
     difference = difference_of_logits(run.model, chosen.name)
     keeps = frozenset(name for part in parts for name in KEEPS[part])
     results: dict[int, Attribution] = {}
+    by_stream: dict[int, Tensor] = {}
     batches = list(batches_to_trace(run))
     with Progress(run.model.name, len(batches), "batch") as progress, with_gradients():
         for batch in batches:
             traced = trace(run, batch, chosen, keeps)
             begin = seeds(run, traced, target)
             back = traced.backward(begin.tensor, begin.gradient)
-            for number, result in Shares(run, chosen, traced, back, begin, parts).results(difference):
+            shares = Shares(run, chosen, traced, back, begin, parts)
+            for index, (number, result) in enumerate(shares.results(difference)):
                 assert result.certificate is not None, "every result of a run has one"
                 result.certificate.refuse(run.model.name, chosen.name)
                 results[number] = result
+                if "maps" in parts:
+                    by_stream[number] = shares.by_stream(index)
             progress.step()
+    for number, maps in signed_maps(run, by_stream, run.settings.rtol).items() if "maps" in parts else ():
+        named = {PREFIX + scope: cells for scope, cells in maps.items()}
+        results[number] = replace(results[number], parts={**results[number].parts, **named})
     return results[0] if run.single else [results[number] for number in range(len(run.sequences))]
 
 

@@ -14,6 +14,7 @@ from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.propagation.certificate import Certificate, relative
 from tl_ffblock.propagation.saving import read_fields, write_fields
+from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tokens import joined, shortened, visible
 
 if TYPE_CHECKING:
@@ -104,6 +105,20 @@ class Attribution:
             LayerError: if there is no such layer.
         """
         return self._part(f"neurons.{layer_number(layer, self.n_layers)}", "neurons")
+
+    @property
+    def maps(self) -> ScopeTable:
+        """What each contribution of a layer map carries to the target, signed: `maps["AtbLnFf", 9]` is `Float[query key]`.
+
+        Cells of a scope sum to what flows there, without its bias part.
+
+        Raises:
+            ScopeKeyError: if they were not asked for.
+        """
+        held = {name.removeprefix("maps."): cells for name, cells in self.parts.items() if name.startswith("maps.")}
+        if not held:
+            raise ScopeKeyError('no maps here: ask with of=("maps", ...).')
+        return ScopeTable(held, range(self.n_layers))
 
     def _part(self, name: str, asked: str) -> Tensor:
         if name not in self.parts:

@@ -24,6 +24,7 @@ def write_fields(path: Path, fields: dict[str, Any]) -> Path:
     tensors: dict[str, Tensor] = {name: value for name, value in fields.items() if isinstance(value, Tensor)}
     tensors |= {_PART + name: tensor for name, tensor in fields["parts"].items()}
     labels = {name: value for name, value in fields.items() if name not in tensors and name != "parts"}
+    labels["part_names"] = list(fields["parts"])
     certificate: Certificate | None = labels["certificate"]
     if certificate is not None:
         tensors[_CERTIFIED] = certificate.boundaries
@@ -42,9 +43,9 @@ def read_fields(path: Path) -> dict[str, Any]:
     """
     labels, tensors = FORMAT.read(path)
     certified = tensors.pop(_CERTIFIED, None)
-    parts = {name.removeprefix(_PART): tensors.pop(name) for name in [*tensors] if name.startswith(_PART)}
-    fields = labels | tensors | {"parts": parts}
     try:
+        parts = {name: tensors.pop(_PART + name) for name in labels.pop("part_names")}
+        fields = labels | tensors | {"parts": parts}
         for name in ("labels", "bias_names", "bias_layers"):
             fields[name] = tuple(fields[name])
         if fields["certificate"] is not None and certified is not None:

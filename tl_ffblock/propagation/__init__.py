@@ -8,6 +8,7 @@ targets.py      what is attributed
 certificate.py  how well it sums up, and when it is refused
 continuation.py every token of a continuation, to all before it
 patching.py     what another run's tensors would do, estimated
+graph.py        an attribution as a graph that conserves
 saving.py       a result as a file
 """
 
@@ -15,11 +16,13 @@ from tl_ffblock.propagation.attribute import attribute
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.certificate import Certificate
 from tl_ffblock.propagation.continuation import ContinuationAttribution, attribute_continuation
+from tl_ffblock.propagation.graph import AttributionGraph
 from tl_ffblock.propagation.patching import PatchingEstimates, attribution_patching
 from tl_ffblock.propagation.targets import Direction, direction
 
 __all__ = [
     "Attribution",
+    "AttributionGraph",
     "Certificate",
     "ContinuationAttribution",
     "Direction",

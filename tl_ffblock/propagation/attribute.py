@@ -101,7 +101,7 @@ def attribute(
         rules: "path", "patching" or "gradient".
         of: Parts beside tokens, residual stream and biases: "heads" [layer head pos], "edges" [layer head query key],
             "neurons" [pos d_mlp] of each layer, and "maps", the layer maps of `contribution_maps` with a sign: what every
-            contribution carries to the target (`rules="path"`; one more forward pass and a walk through each layer a scope).
+            contribution carries to the target (`rules="path"`; one more forward pass and a walk through each layer a scope), and "graph", for `Attribution.graph`.
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
         token_type_ids: The segment of each token, for BERT.
         fwd_hooks: Hooks for this run, as in `run_with_hooks`.

@@ -13,6 +13,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.propagation.certificate import Certificate, relative
+from tl_ffblock.propagation.graph import AttributionGraph, flows_of, graph_of
 from tl_ffblock.propagation.saving import read_fields, write_fields
 from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tokens import joined, shortened, visible
@@ -119,6 +120,19 @@ class Attribution:
         if not held:
             raise ScopeKeyError('no maps here: ask with of=("maps", ...).')
         return ScopeTable(held, range(self.n_layers))
+
+    def graph(self, keep: float = 0.9) -> AttributionGraph:
+        """The attribution as a graph of tokens, heads, feed-forwards and the residual stream, in which flows are conserved.
+
+        Args:
+            keep: The part of the sum of all edges' sizes that is shown, largest first; the others lead through one node, "rest".
+
+        Raises:
+            ScopeKeyError: if it was not asked for with `of=("graph", ...)`.
+            InputError: for rules that are not complete, or another `keep`.
+        """
+        edges = self._part("graph.edges", "graph")
+        return graph_of(flows_of(self, edges, self.parts["graph.mlps"]), keep, 1e-4)
 
     def _part(self, name: str, asked: str) -> Tensor:
         if name not in self.parts:

@@ -13,11 +13,12 @@ from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.slopes import Rules
 from tl_ffblock.bridge.tape import Kind
 from tl_ffblock.bridge.traced import Backward, Traced
+from tl_ffblock.bridge.weights import read_block
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.certificate import Certificate, relative
 from tl_ffblock.propagation.targets import Seeds
 
-Part: TypeAlias = Literal["heads", "edges", "neurons", "maps"]
+Part: TypeAlias = Literal["heads", "edges", "neurons", "maps", "graph"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """What can be asked for beside tokens, positions, biases and the residual stream."""
 KEEPS: dict[Part, tuple[str, ...]] = {
@@ -25,6 +26,7 @@ KEEPS: dict[Part, tuple[str, ...]] = {
     "edges": ("z", "value", "pattern"),
     "neurons": ("post",),
     "maps": ("residual",),
+    "graph": ("z", "value", "pattern", "mlp_out"),
 }
 """Which tensors of a layer each of them needs."""
 
@@ -97,18 +99,36 @@ class Shares:
                 if ("post", layer) in kept:
                     shares = (kept["post", layer].detach() * self.back.kept["post", layer]).reshape(*size, -1)
                     yield f"neurons.{layer}", self._cut(shares, index)
-        if "heads" in self.of or "edges" in self.of:
+        if {"heads", "edges", "graph"} & set(self.of):
             of_layers = [(kept["z", layer].detach() * self.back.kept["z", layer]).sum(dim=-1) for layer in layers]
             yield "heads", torch.stack([self._cut(shares, index).T for shares in of_layers])
         if "edges" in self.of:
             yield "edges", torch.stack([self._edges(layer, index) for layer in layers])
 
-    def _edges(self, layer: int, index: int) -> Float[Tensor, "head query key"]:
-        """`P_ij <v_j, df/dz_i>`, the derivative by a head's values: summed over keys the head's own share."""
+        if "graph" in self.of:
+            yield "graph.edges", torch.stack([self._edges(layer, index, of_tokens=True) for layer in layers])
+            yield "graph.mlps", torch.stack([self._mlp(layer, index) for layer in layers])
+
+    def _mlp(self, layer: int, index: int) -> Float[Tensor, " pos"]:
+        """Share of what a feed-forward writes."""
+        name, size = ("mlp_out", layer), self.traced.tape.size
+        if name not in self.back.kept:
+            length = len(self.run.sequences[self.traced.batch.numbers[index]].tokens)
+            return torch.zeros(length, dtype=self.run.settings.dtype)
+        shares = self.traced.tape.kept[name].detach() * self.back.kept[name]
+        return self._cut(shares.reshape(*size, -1).sum(dim=-1), index)
+
+    def _edges(self, layer: int, index: int, *, of_tokens: bool = False) -> Float[Tensor, "head query key"]:
+        """`P_ij <v_j, df/dz_i>`, the derivative by a head's values: summed over keys the head's own share.
+
+        With `of_tokens` without the part of v that no token brings: its bias, and the shift of the norm before.
+        """
         kept = self.traced.tape.kept
         gradient = self._cut(self.back.kept["z", layer], index)
         value = self._cut(kept["value", layer], index)
         value = value.repeat_interleave(gradient.shape[1] // value.shape[1], dim=1)
+        if of_tokens:
+            value = value - read_block(self.run.model, layer, value.dtype).value_constant.to(value)
         pattern = kept["pattern", layer].detach()[index].to(gradient)
         real = self.traced.batch.real(index)
         if real is not None:

@@ -1,0 +1,66 @@
+"""Kirchhoff: what flows into a node and its own bias flow out of it, however many edges are kept."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests import tiny
+
+Models = Callable[..., Any]
+N = 5
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "phi", "olmo2", "qwen2_moe"])
+@pytest.mark.parametrize("keep", [1.0, 0.9, 0.3])
+def test_flows_are_conserved_at_every_node(
+    ffb: ModuleType, model_of_any: Models, difference: Any, family: str, keep: float
+) -> None:
+    """The rest among them; tokens give what they brought, the target takes what there is."""
+    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
+    result = ffb.attribute(model, tokens, difference, of="graph")
+    graph = result.graph(keep)
+    flow, kinds = graph.imbalance(), np.array([node[0] for node in graph.nodes])
+    size = float(np.abs(graph.share).max())
+    inner = ~np.isin(kinds, ["token", "target"])
+    assert np.abs(flow[inner]).max(initial=0) < 1e-9 * size
+    assert float(flow[kinds == "target"].sum()) == pytest.approx(result.value, abs=1e-6 * size)
+    entering = (result.tokens + result.positions + result.token_types).numpy()
+    np.testing.assert_allclose(-flow[kinds == "token"], entering, atol=1e-9 * size)
+    total = sum(result.biases.values())
+    assert float(graph.own.sum()) == pytest.approx(total, abs=1e-6 * size)
+    assert graph.kept >= keep - 1e-9
+    assert ("rest" in kinds) == (keep < 1)
+
+
+def test_edges_are_the_attributions(ffb: ModuleType, model_of_any: Models, difference: Any) -> None:
+    """Heads give their share, and take what tokens bring; largest edges are kept first."""
+    model, tokens = model_of_any("llama", dtype=torch.float64), tiny.tokens("llama", N)
+    result = ffb.attribute(model, tokens, difference, of=("edges", "graph"))
+    graph = result.graph(1.0)
+    frame = graph.to_dataframe()
+    heads = frame[(frame.source_kind == "head") & (frame.source_layer == 1) & (frame.source_head == 2)]
+    got = dict(zip(heads.source_position, heads.share, strict=True))
+    for position, share in enumerate(result.heads[1, 2].tolist()):
+        assert got.get(position, 0.0) == pytest.approx(share)
+    shown = result.graph(0.5)
+    rest = shown.nodes.index(("rest", -1, -1, -1))
+    kept = np.abs(shown.share[(shown.source != rest) & (shown.target != rest)])
+    assert kept.min() >= np.sort(np.abs(graph.share))[-len(kept)] - 1e-12
+    networkx = graph.to_networkx()
+    assert networkx.number_of_edges() == len(graph.share)
+
+
+def test_graphs_that_cannot_be_are_refused(ffb: ModuleType, model_of: Models, difference: Any) -> None:
+    """Other rules, nothing asked for, nothing kept."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
+    with pytest.raises(ffb.errors.ScopeKeyError, match="ask with of=\\('graph'"):
+        ffb.attribute(model, tokens, difference).graph()
+    with pytest.raises(ffb.errors.InputError, match="which only rules='path' does"):
+        ffb.attribute(model, tokens, difference, of="graph", rules="patching").graph()
+    with pytest.raises(ffb.errors.InputError, match="keep=0"):
+        ffb.attribute(model, tokens, difference, of="graph").graph(0)

@@ -158,3 +158,37 @@ def test_attention_is_one_more_scope_and_heads_stand_in_the_card(build: Builder,
     alone.settle()
     assert "weight the row's token gives" in alone.page.locator("#meaning").inner_text()
     assert alone.problems == [] and screen.problems == []
+
+
+def test_an_average_shows_its_mean_between_its_ends(build: Builder, show: Shower) -> None:
+    """Mean, low and high are runs of one page, any two beside each other; labels of all prompts stand at a position."""
+    from tl_ffblock.results.average import average
+
+    prompts = [
+        build(n, tokens=tokens, causal=False)
+        for n, tokens in ((4, ("she", "is", "a", "b")), (4, ("he", "is", "a", "b")))
+    ]
+    prompts[1]["Atb"][:] = 3 * prompts[1]["Atb"]
+    mean = average(prompts)
+    screen = show(html=mean.to_html(channel="Atb", layer=1))
+    screen.settle()
+    screen.choose(cells="none", ref_run=1, ref="Atb")
+    shown = screen.hover("difference", 2, 1, (4, 4))["numbers"]["value"]
+    expected = [float(t[1, mean.channels.index("Atb"), 2, 1]) for t in (mean.interval.low, mean.mean)]
+    assert [float(text) for text in shown[:2]] == pytest.approx(expected, rel=6e-3)
+    assert screen.page.locator(".chip bdi").first.inner_text() == "she|he"
+    assert screen.problems == []
+
+
+def test_a_page_opens_in_the_view_asked_for(build: Builder, show: Shower) -> None:
+    """`view="heads"` opens with lines, and only where there are heads."""
+    maps = build(4)
+    heads = TokenMaps(
+        maps.token_maps().values[:, :2], maps.tokens, maps.layers, ("head 0", "head 1"), maps.queries, True
+    )
+    screen = show(html=heads.to_html(view="heads"))
+    screen.settle()
+    assert screen.page.locator(".lines canvas").count() == 1
+    plain = show(html=maps.token_maps().to_html(view="heads"))
+    plain.settle()
+    assert plain.page.locator(".lines").count() == 0 and plain.page.locator(".panel").count() == 1

@@ -117,7 +117,7 @@ class MapsBlock:
     values: Mapping[str, Float[Tensor, "layer query key"]]
     """Maps by channel."""
     columns: Mapping[str, Mapping[str, Float[Tensor, "layer query"]]] = field(default_factory=dict)
-    """Further numbers of each row, by name and channel: "bias", "remainder"; "completeness" is not drawn but told."""
+    """Further numbers of each row, by name and channel: "bias", "remainder"."""
     tracks: tuple[PageTrack, ...] = ()
     """The overview of layers."""
     axis: Literal["scope", "head"] = "scope"

@@ -18,9 +18,11 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import NamedPositions, aligned, spans
+from tl_ffblock.page import page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
 from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import joined
 
@@ -136,6 +138,27 @@ class AverageMaps:
         text = self.to_dataframe(by_prompt=by_prompt).to_csv(index=False)
         write_atomically(Path(path), text.encode("utf-8"))
         return Path(path)
+
+    def to_html(
+        self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, channel: str | None = None
+    ) -> str:
+        """One page of the mean and of both ends of its interval, any two beside each other; written to `path` when given.
+
+        Args:
+            path: File to write, if any.
+            layer: Layer to open at, negative ones from the end; None means the first.
+            channel: Channel to open at; None means the first.
+
+        Raises:
+            InputError: if layer or channel are not there, or the folder of `path` does not exist.
+        """
+        mean = self.token_maps()
+        ends = {"mean": self.mean, "low": self.interval.low, "high": self.interval.high}
+        runs = {name: replace(mean, values=values) for name, values in ends.items()}
+        html = page(token_maps_page(runs, layer=layer, channel=channel, labels=self.labels))
+        if path is not None:
+            write_atomically(Path(path), html.encode("utf-8"))
+        return html
 
     def __repr__(self) -> str:
         return "\n".join(

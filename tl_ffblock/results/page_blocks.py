@@ -176,7 +176,7 @@ def token_maps_block(maps: ChannelMaps) -> MapsBlock:
         tracks=(
             size_track(values, {n: n for n in maps.channels}) if maps.signed else others_track(values, maps.queries),
         ),
-        axis="head",
+        axis="head" if any(name.startswith("head ") for name in maps.channels) else "scope",
         signed=maps.signed,
         cells="none" if weights or maps.signed else "others",
         coarse=len(maps.tokens) > FINE_TOKENS and len(maps.channels) > 1,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -26,6 +26,8 @@ from tl_ffblock.results.page_blocks import (
 from tl_ffblock.results.ranks import shares
 from tl_ffblock.results.scope_table import HeadTable, ScopeTable
 from tl_ffblock.results.tokens import special_positions, visible, word_numbers
+
+View: TypeAlias = Literal["maps", "heads", "all"]
 
 
 @runtime_checkable
@@ -69,6 +71,7 @@ def page_data(
     scope: str | None = None,
     query: int | str | None = None,
     compare: tuple[str, str] | None = None,
+    view: View = "maps",
     beside: Sequence[ChannelMaps] = (),
 ) -> PageData:
     """Labels, measures and numbers of one run or several, and where their page opens.
@@ -79,6 +82,7 @@ def page_data(
         scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
         query: Destination to open at, a position or a token; None means the one that changed most.
         compare: The run to open with and the one to compare it with; None means the first alone.
+        view: "maps", or of results with heads "heads" (lines) or "all" (every layer and head).
         beside: Further maps of the same tokens and layers, such as attention patterns; of one run only.
 
     Raises:
@@ -104,33 +108,48 @@ def page_data(
             first.queries, first.layers, first.causal, word_numbers(first.tokens), special_positions(first.tokens)
         ),
         runs=tuple(_run(name, result, preferred, beside) for name, result in runs.items()),
-        start=PageStart(layer, scope, to, from_, run, ref_run),
+        start=PageStart(layer, scope, to, from_, run, ref_run, view),
         certificate=_worst(results),
         provenance={"order": first.order, **first.provenance},
     )
 
 
-def token_maps_page(maps: ChannelMaps, *, layer: int | None = None, channel: str | None = None) -> PageData:
-    """The page of any token maps, which opens at a layer (None: the first) and a channel (None: the first).
+def token_maps_page(
+    runs: Mapping[str, ChannelMaps],
+    *,
+    layer: int | None = None,
+    channel: str | None = None,
+    view: View = "maps",
+    labels: Sequence[str] | None = None,
+) -> PageData:
+    """The page of any token maps of the same positions, one run or several.
+
+    Args:
+        runs: Maps by name; the page opens at the first.
+        layer: Layer to open at, negative ones from the end; None means the first.
+        channel: Channel to open at; None means the first.
+        view: "maps", or of heads "heads" (lines) or "all" (every layer and head).
+        labels: What stands at each position; None means the tokens.
 
     Raises:
-        InputError: if layer or channel are not there.
+        InputError: if layer or channel are not there, or the runs do not fit each other.
     """
+    maps = next(iter(runs.values()))
     if channel is not None and channel not in maps.channels:
         raise InputError(f"channel={channel!r}: these maps hold {', '.join(maps.channels)}.")
     name = channel or maps.channels[0]
     number = maps.layers[0] if layer is None else layer_number(layer, maps.layers, "in these maps")
     shown = maps.values[maps.layers.index(number), maps.channels.index(name)]
     to, from_ = _largest_cell(shown, maps.tokens, maps.queries, maps.causal)
-    labels = tuple(visible(token) for token in maps.tokens)
+    shown_labels = tuple(visible(token) for token in labels or maps.tokens)
     return PageData(
         model=maps.model,
         heading=maps.kind,
         text=PageText(
             maps.queries, maps.layers, maps.causal, word_numbers(maps.tokens), special_positions(maps.tokens)
         ),
-        runs=(PageRun("run", labels, {maps.kind: token_maps_block(maps)}),),
-        start=PageStart(number, name, to, from_),
+        runs=tuple(PageRun(run, shown_labels, {maps.kind: token_maps_block(m)}) for run, m in runs.items()),
+        start=PageStart(number, name, to, from_, view=view),
         certificate=None,
         provenance={},
     )
@@ -140,8 +159,8 @@ def _run(name: str, maps: Result, preferred: Sequence[str], beside: Sequence[Cha
     """The blocks of one run: contributions by scope, by head, and what stands beside them."""
     steps = steps_of(maps.order, maps.values, maps.signed)
     cells = maps.reachable()
-    edited = any(bool(torch.count_nonzero(rows)) for rows in maps.remainder.values())
-    columns = {"bias": maps.bias, "completeness": maps.completeness} | ({"remainder": maps.remainder} if edited else {})
+    tables = {"bias": maps.bias, "remainder": maps.remainder}
+    columns = {n: t for n, t in tables.items() if any(bool(torch.count_nonzero(rows)) for rows in t.values())}
     changes = step_changes(maps.values, steps, cells)
     tracks = step_tracks(maps.values, steps, changes, cells)
     if not tracks:

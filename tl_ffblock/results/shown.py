@@ -13,7 +13,7 @@ from tl_ffblock.page import PageData, PageView, component_page, iframe, page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.map_figure import map_figure
 from tl_ffblock.results.page_blocks import ChannelMaps, steps_of
-from tl_ffblock.results.page_data import Result, page_data
+from tl_ffblock.results.page_data import Result, View, page_data
 from tl_ffblock.results.tokens import visible
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class ShownMaps:
         layer: int | None = None,
         scope: str | None = None,
         query: int | str | None = None,
+        view: View = "maps",
         beside: Beside = (),
     ) -> str:
         """One self-contained page of the run; written to `path` when given.
@@ -46,6 +47,7 @@ class ShownMaps:
             layer: Layer to open at, negative ones from the end; None means the one the step changed most.
             scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
             query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.
+            view: "maps", or of maps made with heads "heads" (lines between tokens) or "all" (every layer and head).
             beside: Maps of the same text to compare with, such as those of `attention_maps`.
 
         Raises:
@@ -53,7 +55,7 @@ class ShownMaps:
                 exist.
             ModuleNotFoundError: if CircuitsVis is not installed and the text is short enough for it.
         """
-        data = page_data({"run": self}, layer=layer, scope=scope, query=query, beside=_listed(beside))
+        data = page_data({"run": self}, layer=layer, scope=scope, query=query, view=view, beside=_listed(beside))
         html = page(data, circuitsvis=True)
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
@@ -65,6 +67,7 @@ class ShownMaps:
         layer: int | None = None,
         scope: str | None = None,
         query: int | str | None = None,
+        view: View = "maps",
         beside: Beside = (),
         height: int = 820,
     ) -> PageView:
@@ -76,13 +79,14 @@ class ShownMaps:
             layer: As in `to_html`.
             scope: As in `to_html`.
             query: As in `to_html`.
+            view: As in `to_html`.
             beside: As in `to_html`.
             height: Pixels of the frame until the page says how high it is, and where notebooks run no scripts.
 
         Raises:
             InputError: as `to_html`, and if `height` is not positive.
         """
-        data = page_data({"run": self}, layer=layer, scope=scope, query=query, beside=_listed(beside))
+        data = page_data({"run": self}, layer=layer, scope=scope, query=query, view=view, beside=_listed(beside))
         return iframe(page(data), height=height, still=_still(self, data))
 
     def to_circuitsvis(

@@ -19,7 +19,7 @@ from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.page import PageView, iframe, page
 from tl_ffblock.results.files import write_atomically
-from tl_ffblock.results.page_data import token_maps_page
+from tl_ffblock.results.page_data import View, token_maps_page
 from tl_ffblock.results.tokens import shortened
 
 if TYPE_CHECKING:
@@ -116,7 +116,12 @@ class TokenMaps:
         )
 
     def to_html(
-        self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, channel: str | None = None
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        layer: int | None = None,
+        channel: str | None = None,
+        view: View = "maps",
     ) -> str:
         """One self-contained page of the maps; written to `path` when given.
 
@@ -124,18 +129,21 @@ class TokenMaps:
             path: File to write, if any.
             layer: Layer to open at, negative ones from the end; None means the first.
             channel: Channel to open at; None means the first.
+            view: "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head).
 
         Raises:
             InputError: if layer or channel are not there, or the folder of `path` does not exist.
         """
-        html = page(token_maps_page(self, layer=layer, channel=channel))
+        html = page(token_maps_page({"run": self}, layer=layer, channel=channel, view=view))
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
 
-    def show(self, *, layer: int | None = None, channel: str | None = None, height: int = 820) -> PageView:
+    def show(
+        self, *, layer: int | None = None, channel: str | None = None, view: View = "maps", height: int = 820
+    ) -> PageView:
         """The page in a notebook cell, inside a frame of its own; options as in `to_html`."""
-        return iframe(self.to_html(layer=layer, channel=channel), height=height, title=self.kind)
+        return iframe(self.to_html(layer=layer, channel=channel, view=view), height=height, title=self.kind)
 
     def __repr__(self) -> str:
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"

@@ -2,7 +2,9 @@
 
 /** Bytes of a deflated base64 text. */
 async function inflate(base64) {
-  const packed = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const written = atob(base64);
+  const packed = new Uint8Array(written.length);
+  for (let i = 0; i < written.length; i++) packed[i] = written.charCodeAt(i);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }

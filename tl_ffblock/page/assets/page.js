@@ -35,9 +35,9 @@ function drawHeader(data) {
 
 /** What is needed for the selection, unpacked. */
 async function ready(data, selection) {
-  await data.load(selection.run, selection.scope);
-  if (selection.ref) await data.load(selection.refRun, selection.ref);
-  for (const key of viewNow(data, selection).keys(data, selection)) await data.load(selection.run, key);
+  const keys = [selection.scope, ...viewNow(data, selection).keys(data, selection)].map((key) => [selection.run, key]);
+  if (selection.ref) keys.push([selection.refRun, selection.ref]);
+  await Promise.all(keys.map(([run, key]) => data.load(run, key)));
 }
 
 /** Unpacks the heads of the scope that is shown, for the card; whether that was still to do and there are any. */

@@ -5,15 +5,13 @@ function mapOf(scene, run, key, role) {
   const pooled = (cells) => (selection.words ? mapOfWords(axes, cells, data.words.length) : cells);
   const rows = (numbers) => numbers && (selection.words ? rowsOfWords(axes, numbers) : numbers);
   const raw = pooled(data.matrix(run, key, selection.layer));
-  const named = Object.keys(data.block(key).columns).filter((name) => name !== "completeness");
+  const named = Object.keys(data.block(key).columns);
   const columns = Object.fromEntries(named.map((name) => [name, rows(data.column(run, key, name, selection.layer))]));
   if (selection.cells === "others") columns.own = ownShares(axes, raw, hidden);
-  const completeness = data.column(run, key, "completeness", selection.layer);
   return {
     role, key, run, raw, columns,
     cells: sharesOf(axes, raw, hidden, selection.cells),
     scale: data.block(key).signed ? "signed" : "contribution",
-    error: completeness && largest(completeness),
     labels: axes.labels(data.runs[run].tokens),
   };
 }
@@ -26,7 +24,6 @@ function differenceOf(before, after) {
     cells: minus(after.cells, before.cells),
     columns: Object.fromEntries(shared.map((name) => [name, minus(after.columns[name], before.columns[name])])),
     scale: "signed",
-    error: null,
     labels: jointLabels(before.labels, after.labels),
   };
 }

@@ -40,6 +40,7 @@ function spread(data, numbers) {
 function openData(payload) {
   const data = { ...payload };
   data.channels = channelsOf(data);
+  const coming = new Map();
   const codes = new Map();
   const numbers = new Map();
   const tableOf = (run, key, name) => {
@@ -47,13 +48,17 @@ function openData(payload) {
     const block = data.runs[run].blocks[channel.blockName];
     return name === "values" ? block.values[channel.name] : block.columns[name] && block.columns[name][channel.name];
   };
-  const unpack = async (run, key, name) => {
-    const place = [run, key, name].join("\n");
-    if (codes.has(place)) return codes.get(place);
+  const decode = async (run, key, name, place) => {
     const packed = tableOf(run, key, name);
     const before = packed.reference && channelKey(data, data.channels.get(key).blockName, packed.reference);
-    codes.set(place, codesOf(await inflate(packed.packed), packed, before ? await unpack(run, before, name) : null));
+    const [bytes, reference] = await Promise.all([inflate(packed.packed), before ? unpack(run, before, name) : null]);
+    codes.set(place, codesOf(bytes, packed, reference));
     return codes.get(place);
+  };
+  const unpack = (run, key, name) => {
+    const place = [run, key, name].join("\n");
+    if (!coming.has(place)) coming.set(place, decode(run, key, name, place));
+    return coming.get(place);
   };
   const read = (run, key, name, layer) => {
     const index = data.layers.indexOf(layer);
@@ -65,9 +70,9 @@ function openData(payload) {
     }
     return numbers.get(place);
   };
-  data.load = async (run, key) => {
+  data.load = (run, key) => {
     const block = data.runs[run].blocks[data.channels.get(key).blockName];
-    for (const name of ["values", ...Object.keys(block.columns)]) await unpack(run, key, name);
+    return Promise.all(["values", ...Object.keys(block.columns)].map((name) => unpack(run, key, name)));
   };
   data.loaded = (run, key) => codes.has([run, key, "values"].join("\n"));
   data.matrix = (run, key, layer) => read(run, key, "values", layer);

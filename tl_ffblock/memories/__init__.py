@@ -21,10 +21,12 @@ values.py      the tokens that a memory writes, and agreement with its triggers
 composition.py which memories are active, and whose top token a layer's output has
 parts.py       a coefficient as a sum over source tokens
 ablation.py    coefficients of shortened triggers
+card.py        all that is known of one memory, as plain data
 knock_out.py   memories set to zero, their mean or a value, and what that does
 """
 
 from tl_ffblock.memories.ablation import ablate
+from tl_ffblock.memories.card import CardTrigger, CardValue, MemoryCard, memory_card
 from tl_ffblock.memories.composition import OUTCOMES, active, outcomes, zero_agreement
 from tl_ffblock.memories.knock_out import knock_out, knock_out_effects, mean_coefficients
 from tl_ffblock.memories.names import MemoryName
@@ -34,7 +36,10 @@ from tl_ffblock.memories.values import ValueTokens, agreement, value_tokens
 
 __all__ = [
     "OUTCOMES",
+    "CardTrigger",
+    "CardValue",
     "CoefficientParts",
+    "MemoryCard",
     "MemoryName",
     "Trigger",
     "Triggers",
@@ -46,6 +51,7 @@ __all__ = [
     "knock_out",
     "knock_out_effects",
     "mean_coefficients",
+    "memory_card",
     "outcomes",
     "token_parts",
     "value_tokens",

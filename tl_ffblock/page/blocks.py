@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -43,6 +43,7 @@ class BlockPayload:
     """Largest relative error of its numbers."""
 
 
+@runtime_checkable
 class PageBlock(Protocol):
     """What a page can show beside its text. `kind` names the form, which a view of the page's scripts reads."""
 

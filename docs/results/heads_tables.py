@@ -13,7 +13,7 @@ from docs.markdown import number, percent, table
 
 HERE = Path(__file__).resolve().parent
 MODELS = {"heads-minilm": "MiniLM", "heads-smollm2": "SmolLM2"}
-COPIED = ("heads_statistics", "heads_no_op", "heads_best", "heads_offsets", "heads_plane")
+COPIED = ("heads_statistics", "heads_no_op", "heads_best", "heads_offsets", "heads_plane", "probes_attachment")
 SCOPES = {
     "heads-minilm": ("Atb", "AtbFf", "AtbFfResLn"),
     "heads-smollm2": ("Atb", "AtbLnFf", "AtbLnFfRes"),
@@ -117,6 +117,21 @@ def differences() -> str:
     return table(head, rows)
 
 
+def attachment() -> str:
+    """Unlabelled attachment of the probes on MiniLM."""
+    rows = []
+    for row in stored("heads-minilm", "probes_attachment").to_dict("records"):
+        maps = "" if pd.isna(row["maps"]) else _kind("heads-minilm", str(row["maps"]))
+        interval = _interval(row, "attachment")
+        against = (
+            ""
+            if pd.isna(row["minus_attention"]) or str(row["maps"]) == "attention"
+            else _interval(row, "minus_attention", "+")
+        )
+        rows.append([str(row["probe"]), maps, interval, against])
+    return table(["probe", "maps", "attachment", "minus attention by the same probe"], rows)
+
+
 def copy(run: str, folder: str) -> None:
     """A run's tables, rounded to four digits."""
     (HERE / folder).mkdir(exist_ok=True)
@@ -158,6 +173,11 @@ def _mark(row: "pd.Series[float]") -> str:
     return " −" if row["minus_attention_high"] < 0 else ""
 
 
+def _interval(row: dict[str, float], name: str, sign: str = "-") -> str:
+    value, low, high = (number(100 * row[f"{name}{end}"], 1, sign) for end in ("", "_low", "_high"))
+    return f"{value} [{low}, {high}]"
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "heads-samples": samples,
     "heads-behaviours": behaviours,
@@ -165,6 +185,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "heads-differences": differences,
     "heads-relations-minilm": lambda: relations("heads-minilm"),
     "heads-relations-smollm2": lambda: relations("heads-smollm2"),
+    "heads-probes": attachment,
 }
 
 if __name__ == "__main__":

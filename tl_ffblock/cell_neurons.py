@@ -13,12 +13,12 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Texts, Tokens, open_run
-from tl_ffblock.contributions import certify
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.layer.neuron_shares import RowNeurons, feed_scope, neuron_name, neurons_of_row
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
+from tl_ffblock.map_tables import certify
 from tl_ffblock.results.neuron_table import NeuronShares
 from tl_ffblock.signatures import spelled_out
 

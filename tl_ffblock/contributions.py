@@ -7,27 +7,15 @@ tables while the layer is forgotten, or as all vectors of one layer. What does n
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from tl_ffblock._version import __version__
-from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Run, Texts, Tokens, open_run
-from tl_ffblock.bridge.weights import is_processed
-from tl_ffblock.errors import CompletenessError, InputError
-from tl_ffblock.head_tables import HeadTables, heads_of_run
-from tl_ffblock.layer.fast.buffers import Buffers
-from tl_ffblock.layer.fast.norms import LayerNorms, norms_of_sequences
+from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Texts, Tokens, open_run
+from tl_ffblock.errors import InputError
 from tl_ffblock.layer.heads import AskedHeads, with_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.layer.scopes import select_scopes
-from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import Decomposition, decompose_record
+from tl_ffblock.map_tables import MapTables, certify, heads_of_run
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import TABLES, ScopeTable
 from tl_ffblock.signatures import spelled_out
 
 
@@ -120,10 +108,9 @@ def contribution_maps(
     """
     run = open_run(model, input, layers=layers, queries=queries, **options)
     with Progress(run.model.name, len(run.batches) * len(run.layers), "layer") as progress:
-        tables = MapTables(run, scopes, progress)
-        head_tables = HeadTables(run, tables.scopes, heads, tables)
-        run.deliver(head_tables)
-    results = head_tables.added_to(tables.results())
+        tables = MapTables(run, scopes, heads, progress)
+        run.deliver(tables)
+    results = tables.results()
     return results[0] if run.single else results
 
 
@@ -202,98 +189,3 @@ def decompose(
 
     run.deliver(receive)
     return results[0] if run.single else [results[number] for number in range(len(run.sequences))]
-
-
-def certify(
-    model: Model, record: LayerRecord, completeness: Mapping[str, Float[Tensor, " query"]], settings: Settings
-) -> None:
-    """Refuse a layer whose parts do not sum to the model's tensor.
-
-    Args:
-        model: For the error's text.
-        record: The layer's record, of the rows that were decomposed.
-        completeness: Relative completeness error by scope.
-        settings: The tolerance.
-
-    Raises:
-        CompletenessError: naming layer, scope, query and error.
-    """
-    for scope, errors in completeness.items():
-        worst = int(errors.argmax())
-        error = float(errors[worst])
-        if not error <= settings.rtol:
-            raise CompletenessError(
-                f"{model.name}, layer {record.layer}, scope {scope}: parts and bias miss the model's own tensor by "
-                f"{error:.1e} of its norm at query {int(record.queries[worst])} (tolerance {settings.rtol:.0e}). "
-                "No map is made. Half-precision or very large activations may need a higher rtol or a float32 model."
-            )
-
-
-class MapTables:
-    """Receives records, turns them into norms, and norms into the tables of results.
-
-    The tables hold all layers from the first on: nothing is held twice.
-    """
-
-    def __init__(self, run: Run, scopes: Sequence[str] | str | None, progress: Progress | None = None) -> None:
-        self.run = run
-        self.scopes = select_scopes(run.model.family.order, scopes)
-        self._progress = progress
-        self._buffers = Buffers()
-        self._tables: list[dict[str, dict[str, Tensor]]] = [{name: {} for name in TABLES} for _ in run.sequences]
-
-    def __call__(self, records: Mapping[int, LayerRecord]) -> None:
-        """One layer: its norms are certified and kept, the records are not."""
-        run = self.run
-        of_all = norms_of_sequences(
-            list(records.values()), run.settings, self.scopes, buffers=self._buffers, products=run.model.memory.products
-        )
-        for (number, record), norms in zip(records.items(), of_all, strict=True):
-            certify(run.model, record, norms.completeness, run.settings)
-            self._keep(number, record.layer, norms)
-        if self._progress is not None:
-            self._progress.step()
-
-    def _keep(self, number: int, layer: int, norms: LayerNorms) -> None:
-        row, order = self.run.layers.index(layer), self.run.sequences[number].order
-        for name, tables in self._tables[number].items():
-            for scope, table in getattr(norms, name).items():
-                rows = table.cpu()[order]
-                if scope not in tables:
-                    tables[scope] = rows.new_empty(len(self.run.layers), *rows.shape)
-                tables[scope][row] = rows
-
-    def results(self) -> list[ContributionMaps]:
-        """One result a sequence, in the order of the input."""
-        return [self._result(number) for number in range(len(self.run.sequences))]
-
-    def _result(self, number: int) -> ContributionMaps:
-        run, sequence = self.run, self.run.sequences[number]
-        tables: dict[str, Any] = {name: ScopeTable(self._tables[number][name], run.layers) for name in TABLES}
-        return ContributionMaps(
-            tokens=sequence.labels,
-            layers=run.layers,
-            order=run.model.family.order,
-            queries=sequence.queries,
-            causal=run.model.family.causal,
-            model=run.model.name,
-            provenance=_provenance(run.model, run.settings),
-            **tables,
-        )
-
-
-def _provenance(model: Model, settings: Settings) -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {
-        "tl_ffblock": __version__,
-        "transformer_lens": version("transformer-lens"),
-        "torch": str(torch.__version__),
-        "api": model.api,
-        "family": model.family.name,
-        "weights": "processed" if is_processed(model) else "raw",
-        "precision": settings.precision,
-        "method": settings.method if settings.method == "exact" else f"captum, {settings.n_steps} steps",
-        "value_bias": settings.value_bias,
-        "rtol": f"{settings.rtol:g}",
-    }

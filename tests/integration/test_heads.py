@@ -35,14 +35,20 @@ def test_some_heads_are_those_of_all(family: str, model_of: Models) -> None:
         torch.testing.assert_close(part.heads(scope).norm(dim=-1), some.heads[scope, -1][1:], **BATCH_FLOAT64)
 
 
-def test_heads_of_a_list_are_those_of_each_text_alone(model_of: Models) -> None:
-    """A padded batch gives every sequence its own heads."""
-    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", 5)
-    batch = torch.stack([tokens, torch.cat([tokens[:3], torch.zeros(2, dtype=torch.long)])])
-    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-    several = contribution_maps(model, batch, attention_mask=mask, heads=[1])
-    for maps, alone in zip(several, (tokens, tokens[:3]), strict=True):
-        expected = contribution_maps(model, alone, heads=[1])
+@pytest.mark.parametrize("queries", [None, -1])
+@pytest.mark.parametrize("second", [3, 5], ids=["padded", "equally long"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gpt_neox", "mixtral"])
+def test_heads_of_a_batch_are_those_of_each_sequence_alone(
+    model_of: Models, family: str, second: int, queries: int | None
+) -> None:
+    """A batch, padded or worked on together, gives every sequence its own heads and its own residual."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, 5)
+    flipped = torch.cat([tokens[:second].flip(0), torch.zeros(5 - second, dtype=torch.long)])
+    batch, mask = torch.stack([tokens, flipped]), torch.ones(2, 5, dtype=torch.long)
+    mask[1, second:] = 0
+    several = contribution_maps(model, batch, attention_mask=mask, heads=[1], queries=queries)
+    for maps, alone in zip(several, (tokens, flipped[:second]), strict=True):
+        expected = contribution_maps(model, alone, heads=[1], queries=queries)
         for scope in maps.scopes:
             torch.testing.assert_close(maps.heads[scope], expected.heads[scope], **BATCH_FLOAT64)
 

@@ -153,7 +153,8 @@ def test_sequences_together_are_sequences_alone(
 ) -> None:
     """Sequences of a layer, those of equal length worked on together, give the norms of each alone, in the order given."""
     from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers
-    from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_sequences
+    from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_stack
+    from tl_ffblock.layer.fast.stacks import stacks
     from tl_ffblock.layer.settings import Settings
 
     records = [make_record(n=n, seed=seed, dtype=dtype, **layer) for seed, n in enumerate(SIZES)]
@@ -164,13 +165,18 @@ def test_sequences_together_are_sequences_alone(
     sizes = {"sequence_bytes": bytes_of_two} if room == "two together" else {}
     settings = Settings(chunk_bytes=1 if room == "a pair at a time" else None)
     scopes = tuple(records[0].whole)
-    together = norms_of_sequences(records, settings, scopes, buffers=Buffers(dataclasses.replace(ON_CPU, **sizes)))
-    for record, norms in zip(records, together, strict=True):
-        alone = contribution_norms(record, Settings(), scopes)
-        for scope in scopes:
-            _same_rows(norms.values[scope], alone.values[scope], ROADS[dtype])
-            _same_rows(norms.bias[scope][:, None], alone.bias[scope][:, None], ROADS[dtype])
-            torch.testing.assert_close(norms.completeness[scope], alone.completeness[scope], rtol=1e-4, atol=1e-5)
+    buffers, numbers = Buffers(dataclasses.replace(ON_CPU, **sizes)), []
+    for stack in stacks(dict(enumerate(records)), buffers, settings):
+        norms = norms_of_stack(stack, settings, scopes, buffers, HeadProducts())
+        numbers += stack.numbers
+        for index, number in enumerate(stack.numbers):
+            alone = contribution_norms(records[number], Settings(), scopes)
+            for scope in scopes:
+                _same_rows(norms.values[scope][index], alone.values[scope], ROADS[dtype])
+                _same_rows(norms.bias[scope][index][:, None], alone.bias[scope][:, None], ROADS[dtype])
+                completeness = norms.completeness[scope][index]
+                torch.testing.assert_close(completeness, alone.completeness[scope], rtol=1e-4, atol=1e-5)
+    assert sorted(numbers) == list(range(len(SIZES)))
 
 
 def test_a_buffer_is_filled_anew_for_another_owner() -> None:
@@ -258,3 +264,33 @@ def _same_rows(found: Tensor, expected: Tensor, tolerance: float) -> None:
     assert found.shape == expected.shape
     error = (found - expected).abs() / expected.amax(dim=-1, keepdim=True).clamp(min=1e-30)
     assert error.max() < tolerance
+
+
+@pytest.mark.parametrize("kilobytes", [1, 4, 64])
+def test_stacks_fit_the_budget(make_record: Callable[..., Any], kilobytes: int) -> None:
+    """The coefficients of sequences in one stack occupy no more than they may, unless one sequence alone does."""
+    from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers
+    from tl_ffblock.layer.fast.stacks import stacks
+    from tl_ffblock.layer.settings import Settings
+
+    first = make_record()
+    records = {number: dataclasses.replace(make_record(seed=number), block=first.block) for number in range(30)}
+    buffers = Buffers(dataclasses.replace(ON_CPU, sequence_bytes=kilobytes * 2**10))
+    sizes = [stack.n_sequences for stack in stacks(records, buffers, Settings())]
+    of_one = first.pre.numel() * first.pre.element_size()
+    assert sum(sizes) == 30 and all(size == 1 or size * of_one <= kilobytes * 2**10 for size in sizes)
+    assert max(sizes) == min(30, max(1, kilobytes * 2**10 // of_one))
+
+
+def test_tables_are_put_together_whichever_sequences_came_together() -> None:
+    """Layers whose sequences come in other groups than the next layer's give the same tables as sequences one by one."""
+    from tl_ffblock.layer_tables import LayerTables
+
+    numbers = {(layer, sequence): torch.rand(2, 3) for layer in (4, 5, 7) for sequence in range(3)}
+    tables = LayerTables([4, 5, 7])
+    for layer, groups in {4: [(0, 1, 2)], 5: [(2,), (0, 1)], 7: [(0, 1), (2,)]}.items():
+        for group in groups:
+            tables.keep(layer, group, {"table": torch.stack([numbers[layer, sequence] for sequence in group])})
+    for sequence in range(3):
+        expected = torch.stack([numbers[layer, sequence] for layer in (4, 5, 7)])
+        assert torch.equal(tables.of_sequence(sequence)["table"], expected)

@@ -5,9 +5,9 @@
 
 1. `open_run` answers everything that can be known before the model runs: which model, settings, layers,
    sequences, queries. What cannot be used is refused here.
-2. `deliver` runs the model batch by batch, or reads a cache, and takes each layer's record apart into one
-   a sequence, of real tokens and the queries asked for. A record of NaN, or one that contradicts the
-   model's weights, is refused before any receiver sees it.
+2. `deliver` runs the model batch by batch, or reads a cache, and hands over each layer's record as one a
+   sequence, of real tokens and the queries asked for, which is cut out of the batch when it is looked at. A record
+   of NaN, or one that contradicts the model's weights, is refused before any receiver sees it.
 3. The records are forgotten unless the receiver keeps them, so memory holds one layer. When nobody else
    listens to the model, a forward pass ends with the last layer asked for.
 """
@@ -32,6 +32,7 @@ from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions, settings_of
 from tl_ffblock.bridge.taps import is_listened_to
 from tl_ffblock.errors import InputError
+from tl_ffblock.layer.batches import BatchRecords
 from tl_ffblock.layer.positions import Positions, positions
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
@@ -128,11 +129,11 @@ class Run:
 
         @torch.no_grad()
         def handle(record: LayerRecord) -> None:
-            records = dict(self._apart(record, batch))
+            sequences = [self.sequences[number] for number in batch.numbers]
+            real = [batch.real(index) for index in range(len(sequences))]
+            records = BatchRecords(record, batch.numbers, real, [sequence.ascending for sequence in sequences])
             if check:
-                for sequence_record in records.values():
-                    _refuse_nan(self.model, sequence_record)
-                    check_once(self.model, sequence_record, self.settings.rtol)
+                self._check(records)
             receiver(records)
 
         if self.cache is not None:
@@ -179,18 +180,15 @@ class Run:
         equally_many = len({len(asked) for asked in rows}) == 1
         return torch.stack(rows) if equally_many else None
 
-    def _apart(self, record: LayerRecord, batch: Batch) -> Iterable[tuple[int, LayerRecord]]:
-        """A batch's record as one a sequence: of real tokens, and of the queries asked for."""
-        for index, number in enumerate(batch.numbers):
-            whole = record.sequence(index, batch.real(index))
-            asked = self.sequences[number].ascending
-            rows = whole.rows(torch.isin(whole.queries, torch.tensor(asked, device=whole.queries.device)))
-            if len(rows.queries) != len(asked):
-                raise InputError(
-                    f"cache: layer {record.layer} was captured at queries {record.queries[index].tolist()}; asked for are "
-                    f"{asked}. Capture them too, or leave cache out."
-                )
-            yield number, rows
+    def _check(self, records: BatchRecords) -> None:
+        """Refuse NaN, and what contradicts the model's weights: of padding, where anything may be, nothing is asked."""
+        for record in [records.batch] if records.alike else records.values():
+            _refuse_nan(self.model, record)
+        if records.alike and records.batch.layer in self.model.memory.checked:
+            check_once(self.model, records.batch, self.settings.rtol)
+            return
+        for record in records.values():
+            check_once(self.model, record, self.settings.rtol)
 
 
 class _NothingMoreToRead(Exception):  # noqa: N818 - no error

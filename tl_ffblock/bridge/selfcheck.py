@@ -24,6 +24,8 @@ _CAUSAL = "pattern is zero after the query"
 def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
     """Check a layer's identities on a sequence's record, unless they were or a callback edits the block.
 
+    Where they were, the record may be a batch's.
+
     Raises:
         IdentityError: naming layer and identity.
         UnsupportedModelError: the same, for an architecture outside the table of families.
@@ -123,7 +125,6 @@ def _error(found: Tensor, expected: Tensor) -> float:
 
 @torch.no_grad()
 def _error_after_query(record: LayerRecord) -> float:
-    later = torch.arange(record.resid_pre.shape[0], device=record.queries.device) > record.queries[:, None]
-    return max(
-        float((head * later).abs().max()) for head in record.pattern
-    )  # by head: one [query key] matrix at a time
+    later = torch.arange(record.pattern.shape[-1], device=record.queries.device) > record.queries[..., None]
+    # By head, lest as much memory as all patterns is needed once more.
+    return max(float((head * later.to(head.device)).abs().max()) for head in record.pattern.unbind(dim=-3))

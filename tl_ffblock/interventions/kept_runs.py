@@ -12,13 +12,13 @@ from torch import Tensor
 from tl_ffblock.bridge.inputs import at_model
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Layers, MapOptions, Texts, Tokens, kept_records, open_run
-from tl_ffblock.contributions import certify
 from tl_ffblock.errors import InputError, LayerError
 from tl_ffblock.interventions.edit_points import number_of
 from tl_ffblock.layer.heads import of_heads
 from tl_ffblock.layer.positions import spans
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.vectors import Decomposition, LayerWalk, decompose_record, walk
+from tl_ffblock.map_tables import certify
 
 Prompts: TypeAlias = str | Texts | Tokens | list[Integer[Tensor, " _pos"]]
 """A text, texts, token ids [pos] or [batch, pos], or a list of token ids [pos] of any lengths."""

@@ -25,7 +25,9 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.fast.buffers import Buffers
-from tl_ffblock.layer.fast.norms import contribution_norms
+from tl_ffblock.layer.fast.norms import NormsThroughHeads
+from tl_ffblock.layer.fast.products import HeadProducts
+from tl_ffblock.layer.fast.stacks import Stack
 from tl_ffblock.layer.parts import Parts, residual
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT
@@ -111,33 +113,37 @@ def of_heads(record: LayerRecord, heads: Sequence[int]) -> LayerRecord:
 
 
 def head_norms(
-    record: LayerRecord,
+    stack: Stack,
     settings: Settings,
     scopes: Sequence[str],
     heads: Sequence[int],
     *,
     buffers: Buffers | None = None,
-) -> dict[str, Float[Tensor, "channel query key"]]:
+    products: HeadProducts | None = None,
+) -> dict[str, Float[Tensor, "sequence channel query key"]]:
     """The norms of the parts through each head, then of what the residual brings, by scope.
 
-    Each head goes through the fast road like a layer of its own, in the same memory.
+    Each head goes through the fast road like a layer of its own, in the same memory, with the coefficients of
+    Integrated Gradients and the products of weights of all.
 
     Args:
-        record: One layer of one sequence; its queries ascend.
+        stack: One layer of some sequences; their queries ascend.
         settings: How the decomposition is made; not by captum.
         scopes: Scopes of the block's order.
         heads: Numbers of the heads.
         buffers: Memory to work in; None takes new memory.
+        products: Products of the weights that were made before; None makes them anew.
     """
-    buffers = buffers or Buffers()
-    n_queries, n_keys = record.pattern.shape[1:]
-    norms = {scope: record.resid_pre.new_zeros(len(heads) + 1, n_queries, n_keys) for scope in scopes}
+    record, n_sequences = stack.record, stack.n_sequences
+    through = NormsThroughHeads(stack, settings, tuple(scopes), buffers or Buffers(), products or HeadProducts())
+    n_queries, n_keys = len(record.queries) // n_sequences, record.pattern.shape[-1]
+    norms = {scope: record.resid_pre.new_zeros(n_sequences, len(heads) + 1, n_queries, n_keys) for scope in scopes}
     for channel, head in enumerate(heads):
-        through_head = contribution_norms(of_heads(record, [head]), settings, tuple(scopes), buffers=buffers)
-        for scope, table in through_head.values.items():
-            norms[scope][channel] = table
+        for scope, table in through.norms(replace(stack, record=of_heads(record, [head])), head).items():
+            norms[scope][:, channel] = table.view(n_sequences, n_queries, n_keys)
+    own_keys = record.queries.view(n_sequences, n_queries)[0]
     for scope, vector in _residual_vectors(record, settings, scopes).items():
-        norms[scope][-1, range(n_queries), record.queries] = vector.norm(dim=-1)
+        norms[scope][:, -1, range(n_queries), own_keys] = vector.norm(dim=-1).view(n_sequences, n_queries)
     return norms
 
 

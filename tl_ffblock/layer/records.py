@@ -236,6 +236,21 @@ class LayerRecord:
         changed["queries"] = (torch.stack([record.queries for record in records]) + offsets[:, None]).flatten()
         return replace(first, **changed)
 
+    def flattened(self, sequences: slice) -> "LayerRecord":
+        """Some sequences of a batch as `below_each_other` would lay them, all their rows and keys."""
+        weights, n_keys = self.block.attention.w_o, self.resid_pre.shape[1]
+
+        def take(tensor: Tensor, axes: Sequence[str]) -> Tensor:
+            chosen = tensor[sequences].to(weights if tensor.is_floating_point() else weights.device)
+            if axes[0] == "head":
+                return chosen.transpose(0, 1).flatten(1, 2)
+            return chosen.flatten(0, 1)
+
+        flat = self._changed(take)
+        n_sequences = len(flat.resid_pre) // n_keys
+        first_keys = n_keys * torch.arange(n_sequences, device=flat.queries.device)
+        return replace(flat, queries=flat.queries + first_keys.repeat_interleave(self.queries.shape[1]))
+
     def rows(self, chosen: slice | Bool[Tensor, " query"] | Int[Tensor, " chosen"]) -> "LayerRecord":
         """The same sequence with some of its queries only."""
         return self._cut({"query": chosen})

@@ -21,6 +21,7 @@ from tl_ffblock.corpus.observation import Observation
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.study import ModelFacts
 from tl_ffblock.errors import InputError
+from tl_ffblock.layer.fast.stacks import Stack
 from tl_ffblock.layer.heads import head_names, head_norms
 from tl_ffblock.layer.scopes import STEPS, Add, Feed
 from tl_ffblock.results.token_maps import TokenMaps
@@ -79,8 +80,8 @@ def compared_maps(observed: Observation, facts: ModelFacts, *, by_head: bool) ->
     n_heads = len(records[0].pattern)
     if by_head:
         settings = settings_of(observed.model, {})
-        norms = [head_norms(record, settings, scopes, range(n_heads)) for record in records]
-        tables += [torch.stack([layer[scope][:n_heads] for layer in norms]) for scope in scopes]
+        norms = [head_norms(Stack((0,), record), settings, scopes, range(n_heads)) for record in records]
+        tables += [torch.stack([layer[scope][0, :n_heads] for layer in norms]) for scope in scopes]
     values = torch.cat([table.detach().float().cpu() for table in tables], dim=1)
     names = tuple(map(str, channels_of(facts, n_heads, by_head=by_head)))
     return replace(whole, values=values, channels=names, kind="compared maps")

@@ -39,7 +39,7 @@ class Budget:
         bytes_a_key = record.block.attention.w_o.shape[0] * bytes_a_row
         bytes_a_pair = bytes_a_row + 2 * ff.w_in.shape[0] * number
         fitting = (
-            self.sequence_bytes // (len(record.queries) * bytes_a_row),
+            self.sequence_bytes // (record.queries.shape[-1] * bytes_a_row),
             self.group_bytes // bytes_a_key,
             (chunk_bytes or self.row_bytes) // bytes_a_pair,
         )

@@ -8,14 +8,21 @@ the head sum's scale and the router's weight.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.fast.head_sums import HeadSum, ReachablePairs, Tile
-from tl_ffblock.layer.fast.products import HeadProducts, InputMatrix, ProductKey, product_pays, worth_keeping
+from tl_ffblock.layer.fast.products import (
+    HeadProducts,
+    InputMatrix,
+    ProductKey,
+    ProductsOfHeads,
+    product_pays,
+    worth_keeping,
+)
 from tl_ffblock.layer.records import FeedForward
 from tl_ffblock.layer.scopes import NormName
 
@@ -29,6 +36,8 @@ class FeedForwardInput:
     """As a sum of parts."""
     x: Float[Tensor, "query d_model"]
     """As the real run had it."""
+    paths: dict[int, PathCoefficients] = field(default_factory=dict)
+    """The coefficients of Integrated Gradients by number of the expert, where they were made before."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ class _Served:
     """None: a dense feed-forward, of which every query takes all."""
 
 
-def experts_of(given: FeedForwardInput, products: HeadProducts) -> list[Expert]:
+def experts_of(given: FeedForwardInput, products: HeadProducts | ProductsOfHeads) -> list[Expert]:
     """The layer's feed-forward, or those of its experts that any query was sent to."""
     record = given.pairs.record
     ff, routing = record.block.feed_forward, record.routing
@@ -96,10 +105,15 @@ def experts_of(given: FeedForwardInput, products: HeadProducts) -> list[Expert]:
     return [_expert(given, ff.experts[expert.number], expert, products) for expert in served]
 
 
-def _expert(given: FeedForwardInput, ff: FeedForward, served: _Served, products: HeadProducts) -> Expert:
+def _expert(
+    given: FeedForwardInput, ff: FeedForward, served: _Served, products: HeadProducts | ProductsOfHeads
+) -> Expert:
     head_sum = given.head_sum
     assert head_sum.scale is not None
-    coefficients = ff.activation.coefficients(*given.pairs.record.pre_activations(ff, given.x))
+    if served.number not in given.paths:
+        pre_activations = given.pairs.record.pre_activations(ff, given.x)
+        given.paths[served.number] = ff.activation.coefficients(*pre_activations)
+    coefficients = given.paths[served.number]
     # Without a gate r is of W_in's pre-activation; with one there are two, B(a) u of W_gate's and A(a) of W_in's.
     matrices: list[tuple[InputMatrix, Tensor, Tensor]]
     if ff.w_gate is None:
@@ -133,7 +147,10 @@ def _expert(given: FeedForwardInput, ff: FeedForward, served: _Served, products:
 
 
 def _head_product(
-    given: FeedForwardInput, key: ProductKey, w: Float[Tensor, "d_model d_mlp"], products: HeadProducts
+    given: FeedForwardInput,
+    key: ProductKey,
+    w: Float[Tensor, "d_model d_mlp"],
+    products: HeadProducts | ProductsOfHeads,
 ) -> Float[Tensor, "head d_head d_mlp"] | None:
     """The heads' output matrices and W in one, where that is less work than every head's vector through W."""
     block = given.pairs.record.block

@@ -12,7 +12,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.records import AttentionWeights, LayerRecord
 
 _KEYS_IN_FLOAT64 = 32
 """Source tokens whose Gram matrices are made at a time: float64 doubles what their vectors occupy."""
@@ -61,7 +61,10 @@ def as_one_head(
     alpha = rearrange(record.pattern, "head sequence key -> (sequence key) head 1")
     attention = record.block.attention
     w_o = rearrange(attention.w_o, "head e d -> 1 (head e) d")
-    block = replace(record.block, attention=replace(attention, w_o=w_o))
+    # Weighted values of all heads are no product of the input with one matrix: what would make them is zero.
+    zero = w_o.new_zeros(())
+    w_v, b_v = zero.expand(1, w_o.shape[2], w_o.shape[1]), zero.expand(1, w_o.shape[1])
+    block = replace(record.block, attention=AttentionWeights(w_o, attention.b_o, w_v, b_v))
     return replace(record, block=block, pattern=torch.ones_like(record.pattern[:1])), (values * alpha).flatten(1)[
         :, None
     ]

@@ -8,7 +8,7 @@ the product, a source token j needs its heads' vectors `B[h,j] = lin(v[h,j] W_O[
     with      n_heads * d_head  * d_mlp = d_model * d_mlp        (as n_heads * d_head = d_model)
     making A  n_heads * d_head  * d_model * d_mlp = d_model^2 * d_mlp, once
 
-So making it pays from `n_keys * (n_heads - 1) = d_model` source tokens on (`product_pays`). What is kept is
+So making it pays from `n_keys * (d_model - d_head) = d_head * d_model` source tokens on (`product_pays`), of one head as of all. What is kept is
 checked against the weights at every use and made again when they changed.
 """
 
@@ -93,6 +93,32 @@ class HeadProducts:
         return sum(kept.product.nbytes for kept in self._kept.values())
 
 
+@dataclass(frozen=True)
+class ProductsOfHeads:
+    """A layer's head products, of some heads: those of all are made, or taken from what is kept, once."""
+
+    all_heads: HeadProducts
+    w_o: Float[Tensor, "head d_head d_model"]
+    """The output matrices of all heads."""
+    heads: tuple[int, ...] = ()
+    """Whose products are wanted."""
+    _made: dict[ProductKey, Tensor] = field(default_factory=dict)
+
+    def product(
+        self,
+        key: ProductKey,
+        w_o: Float[Tensor, "some_head d_head d_model"],
+        norms: Sequence[Norm],
+        w: Float[Tensor, "d_model d_mlp"],
+        *,
+        keep: bool,
+    ) -> Float[Tensor, "some_head d_head d_mlp"]:
+        """As in `HeadProducts`; `w_o` are the output matrices of the heads wanted."""
+        if key not in self._made:
+            self._made[key] = self.all_heads.product(key, self.w_o, norms, w, keep=keep)
+        return self._made[key][list(self.heads)]
+
+
 def worth_keeping(n_pairs: int, d_model: int) -> bool:
     """Whether a call has so few pairs that making a product again next time would be felt."""
     return n_pairs < _ROWS_A_MODEL_WIDTH * d_model
@@ -100,8 +126,8 @@ def worth_keeping(n_pairs: int, d_model: int) -> bool:
 
 def product_pays(n_keys: int, w_o: Float[Tensor, "head d_head d_model"], *, keep: bool) -> bool:
     """Whether so many source tokens are less work with the product, its making included."""
-    n_heads, _, d_model = w_o.shape
-    return n_keys * (n_heads - 1) >= (d_model // _CALLS_EXPECTED if keep else d_model)
+    _, d_head, d_model = w_o.shape
+    return n_keys * (d_model - d_head) >= d_head * d_model // (_CALLS_EXPECTED if keep else 1)
 
 
 def linear_parts(norms: Sequence[Norm], vectors: Float[Tensor, "*lead d_model"]) -> Float[Tensor, "*lead d_model"]:

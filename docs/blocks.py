@@ -17,6 +17,7 @@ from docs.results import causal_tables, findings, heads_tables
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": cost.BLOCKS,
+    "docs/speed.md": cost.PROMPT_BLOCKS,
     "tl_ffblock/README.md": rooms.BLOCKS,
     "docs/transformer_lens.md": hook_names.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,

@@ -1,4 +1,4 @@
-"""The block of the README on cost, from the run stored in docs/speed.json."""
+"""The blocks on cost, from the runs stored in docs/speed.json and docs/prompts.json."""
 
 import json
 from pathlib import Path
@@ -45,4 +45,35 @@ def cost() -> str:
     return f"{table(('model', 'tokens', 'forward pass', 'maps'), rows)}\n\n{sentence}"
 
 
+PROMPTS = STORED.with_name("prompts.json")
+"""The run of benchmarks/prompts.py."""
+WAYS = ("all rows", "last row", "one prompt alone", "a loop over prompts", "every vector made", "captum")
+"""Its figures, all in forward passes."""
+PROMPT_MODELS = {"smollm2": "SmolLM2-135M-Instruct", "gpt2": "GPT-2 small in size, random weights"}
+
+
+def prompts() -> str:
+    """What short prompts cost, in forward passes, with the least and most of the rounds where there are any."""
+    results = json.loads(PROMPTS.read_text())
+    models = results["models"]
+
+    def cell(way: str, figures: dict[str, Any]) -> str:
+        if way not in figures:
+            return "not run"
+        if way not in figures["least_and_most"]:
+            return f"{figures[way]:.0f}"
+        least, most = figures["least_and_most"][way]
+        return f"{figures[way]:.1f} ({least:.1f} to {most:.1f})"
+
+    rows = [(way, *(cell(way, figures) for figures in models.values())) for way in WAYS]
+    head = ("in forward passes", *(PROMPT_MODELS[name] for name in models))
+    lengths = " to ".join(str(length) for length in next(iter(models.values()))["lengths"])
+    where = (
+        f"100 prompts of {lengths} tokens, one thread, {results['rounds']} rounds; {results['machine']} ({results['flags']}), "
+        f"torch {results['torch']}, {results['date']}."
+    )
+    return f"{where}\n\n{table(head, rows)}"
+
+
 BLOCKS = {"cost": cost}
+PROMPT_BLOCKS = {"prompts": prompts}

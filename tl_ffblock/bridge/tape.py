@@ -71,7 +71,7 @@ class Tape:
         """Puts a dial on a bias that is in what passes; None where there is none."""
         if bias is None or not bool(bias.any()):
             return None
-        known = bias.detach()
+        known = bias.detach().flatten()
 
         def change(y: Tensor) -> Tensor:
             return added(y, self.dial(place, y), known.to(y.device))

@@ -41,7 +41,7 @@ def with_gradients() -> Iterator[None]:
 class Backward:
     """What came back of one backward pass; zero where a target does not depend on it."""
 
-    dials: dict[Place, Float[Tensor, "batch pos"]]
+    dials: dict[Place, Float[Tensor, "*target batch pos"]]
     """Shares, by what brings them; of several targets at once [target batch pos]."""
     kept: dict[tuple[str, int], Tensor]
     """Derivatives by tensors inside layers, by name and layer."""

@@ -27,7 +27,7 @@ def scaled(x: Float[Tensor, "..."], dial: Float[Tensor, "batch pos"]) -> Float[T
 
 
 def added(
-    y: Float[Tensor, "..."], dial: Float[Tensor, "batch pos"], bias: Float[Tensor, " width"]
+    y: Float[Tensor, "..."], dial: Float[Tensor, "*position"], bias: Float[Tensor, " width"]
 ) -> Float[Tensor, "..."]:
     """`y` with a dial on a bias that is in it; y is [batch pos width], or laid out so in memory."""
     return _Added.apply(y, dial, bias.to(y))  # type: ignore[no-untyped-call]

@@ -48,7 +48,7 @@ class Attribution:
     """Share of each position's embedding; 0 where the model has none (rotary, ALiBi)."""
     token_types: Float[Tensor, " pos"]
     """Share of each position's segment embedding; 0 where the model has none."""
-    residual: Float[Tensor, "layer pos"]
+    residual: Float[Tensor, "boundary pos"]
     """What reaches the target through the residual stream at each position: at each layer's input, and at the end."""
     bias_names: tuple[str, ...]
     bias_layers: tuple[int, ...]

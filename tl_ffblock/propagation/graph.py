@@ -88,7 +88,7 @@ class Flows:
 
     entering: Float[Tensor, " pos"]
     """Tokens with their positions and segments."""
-    stream: Float[Tensor, "layer pos"]
+    stream: Float[Tensor, "boundary pos"]
     edges: Float[Tensor, "layer head query key"]
     """Without what values bring that no token does."""
     heads: Float[Tensor, "layer head pos"]

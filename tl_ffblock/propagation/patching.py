@@ -41,7 +41,7 @@ class PatchingEstimates:
     """The target in the clean run."""
     corrupted: float
     """The target in the corrupted run."""
-    residual: Float[Tensor, "layer pos"]
+    residual: Float[Tensor, "boundary pos"]
     """The residual stream at each layer's input and at the end."""
     heads: Float[Tensor, "layer head pos"]
     """What each head gives before its output matrix."""

@@ -135,7 +135,7 @@ class Shares:
             pattern = pattern[:, real][:, :, real]
         return pattern * einsum(gradient, value, "query head e, key head e -> head query key")
 
-    def by_stream(self, index: int) -> Float[Tensor, "layer pos d_model"]:
+    def by_stream(self, index: int) -> Float[Tensor, "boundary pos d_model"]:
         """One sequence's derivatives of the target by the residual stream; to be had with "maps"."""
         layers = range(self.run.model.n_layers + 1)
         return torch.stack([self._cut(self.back.kept["residual", layer], index) for layer in layers])

@@ -22,7 +22,7 @@ PREFIX = "maps."
 
 
 def signed_maps(
-    run: Run, derivatives: Mapping[int, Float[Tensor, "layer pos d_model"]], rtol: float
+    run: Run, derivatives: Mapping[int, Float[Tensor, "boundary pos d_model"]], rtol: float
 ) -> dict[int, dict[str, Float[Tensor, "layer query key"]]]:
     """Maps of every scope up to each layer's output, by sequence.
 

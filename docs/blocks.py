@@ -24,7 +24,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/results/causal_validation.md": causal_tables.BLOCKS,
     "docs/results/heads.md": heads_tables.BLOCKS,
 }
-_BLOCK = re.compile(r"(<!-- block: (\S+) -->\n\n).*?(\n\n<!-- end of block -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- block: (\S+) -->\n)(?:(?!<!-- block: ).)*?(\n<!-- end of block -->)", re.DOTALL)
 
 
 def names(text: str) -> list[str]:
@@ -34,7 +34,7 @@ def names(text: str) -> list[str]:
 
 def rendered(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
     """The page with all its blocks as they have to be now."""
-    return _BLOCK.sub(lambda match: match[1] + blocks[match[2]]() + match[3], text)
+    return _BLOCK.sub(lambda match: f"{match[1]}\n{blocks[match[2]]()}\n{match[3]}", text)
 
 
 def main() -> None:

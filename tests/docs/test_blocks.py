@@ -34,3 +34,12 @@ def test_a_changed_figure_is_seen() -> None:
     assert blocks.rendered(changed, blocks.PAGES[page]) == text
     reworded = text.replace("# Does a map say", "# Can a map say")
     assert blocks.rendered(reworded, blocks.PAGES[page]) == reworded
+
+
+def test_an_empty_block_is_filled_and_swallows_nothing() -> None:
+    """A marker that was just written takes its block; the text and the block behind it stay."""
+    page = "<!-- block: first -->\n\n<!-- end of block -->\n\ntext\n\n<!-- block: second -->\n\nold\n\n<!-- end of block -->\n"
+    filled = "<!-- block: first -->\n\n1\n\n<!-- end of block -->\n\ntext\n\n<!-- block: second -->\n\n2\n\n<!-- end of block -->\n"
+    texts = {"first": lambda: "1", "second": lambda: "2"}
+    assert blocks.rendered(page, texts) == filled
+    assert blocks.rendered(filled, texts) == filled

@@ -20,7 +20,7 @@ def tokenise(loaded: Callable[[str], Any]) -> Callable[..., Any]:
 
     def make(text: str, family: str = "bert", number: int = 0, groups: Any = (), **fields: Any) -> Any:
         tokenise = Tokeniser(identify(loaded(family)), Config("m", "d", "o", **{"mask_fraction": 0.0, **fields}))
-        return tokenise(CorpusText(text, "here", "article", None, groups, number))
+        return tokenise(CorpusText(text, "here", "article", None, groups, number=number))
 
     return make
 

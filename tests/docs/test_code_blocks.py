@@ -18,7 +18,7 @@ PROMPTS = (
     "When Mary and John went to the store, Mary gave a drink to",
     "After Tom and Anna had dinner, Tom handed the bill to",
 )
-RUN_HERE = {"patching.md", "transformer_lens.md", "models.md", "experiments.md"}
+RUN_HERE = {"attribution.md", "patching.md", "transformer_lens.md", "models.md", "experiments.md"}
 
 
 def blocks(page: str) -> list[str]:
@@ -60,6 +60,14 @@ def test_patching_does_what_it_says(tmp_path: Path) -> None:
     torch.testing.assert_close(page["by_hand"].flatten(), cells, rtol=1e-3, atol=1e-3)
     assert (cells - sweep.baseline).abs().max() > 1e-5
     assert set(page["result"].columns["layer"]) == {5, 15, 25}
+
+
+@pytest.mark.usefixtures("as_smollm2")
+def test_attribution_does_what_it_says() -> None:
+    """The result of the page's first lines sums to the logit difference, and its certificate is complete."""
+    result = run("attribution.md", {})["result"]
+    assert result.certificate.complete
+    assert result.total() == pytest.approx(result.value, abs=1e-4)
 
 
 @pytest.mark.usefixtures("as_smollm2")

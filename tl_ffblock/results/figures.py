@@ -151,8 +151,9 @@ def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3)
         panel.set_title(title, fontsize=7.5)
         panel.xaxis.get_major_locator().set_params(integer=True)
     grid.flat[0].set_ylim(bottom=0)  # last, for it ends the scaling of all
-    for panel in grid[-1]:
+    for panel in grid.flat[max(0, len(panels) - columns) : len(panels)]:  # the lowest of each column
         panel.set_xlabel("layer")
+        panel.tick_params(labelbottom=True)
     for panel in grid[:, 0]:
         panel.set_ylabel(ylabel)
     return figure

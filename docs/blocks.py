@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": cost.BLOCKS,
     "docs/speed.md": cost.PROMPT_BLOCKS,
+    "docs/attribution.md": cost.ATTRIBUTION_BLOCKS,
     "tl_ffblock/README.md": rooms.BLOCKS,
     "docs/transformer_lens.md": hook_names.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,

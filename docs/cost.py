@@ -1,4 +1,4 @@
-"""The blocks on cost, from the runs stored in docs/speed.json and docs/prompts.json."""
+"""The blocks on cost, from the runs stored in docs/speed.json, docs/prompts.json and docs/attribution.json."""
 
 import json
 from pathlib import Path
@@ -75,5 +75,26 @@ def prompts() -> str:
     return f"{where}\n\n{table(head, rows)}"
 
 
+ATTRIBUTION = STORED.with_name("attribution.json")
+"""The run of benchmarks/propagation.py."""
+
+
+def attribution() -> str:
+    """What an attribution costs, in forward passes and memory."""
+    rows = json.loads(ATTRIBUTION.read_text())["rows"]
+    ways = tuple(rows[0]["passes"])
+    cells = [
+        (str(row["tokens"]), f"{row['forward_s']:.2f}", *(f"{row['passes'][way]:.1f}" for way in ways)) for row in rows
+    ]
+    memory = "\n".join(
+        f"Memory at {row['tokens']} tokens, all parts: {row['attribute_mb']:.0f} MB beside the weights; a forward and backward "
+        f"pass of a training step takes {row['backward_mb']:.0f} MB, the gradients of the parameters included."
+        for row in rows
+        if "attribute_mb" in row
+    )
+    return f"{table(('length', 'forward pass, CPU s', *ways), cells)}\n\n{memory}"
+
+
 BLOCKS = {"cost": cost}
 PROMPT_BLOCKS = {"prompts": prompts}
+ATTRIBUTION_BLOCKS = {"attribution": attribution}

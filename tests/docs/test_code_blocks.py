@@ -10,7 +10,9 @@ import torch
 
 import tests.tiny
 from tests import tiny
+from tests.docs.printed import same_print
 from tl_ffblock.bridge import families
+from tl_ffblock.bridge.shipped import SHIPPED
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PROMPTS = (
@@ -68,6 +70,16 @@ def test_attribution_does_what_it_says() -> None:
     result = run("attribution.md", {})["result"]
     assert result.certificate.complete
     assert result.total() == pytest.approx(result.value, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_attribution_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines below `print(result)` are those of the real model: the target, the largest shares, the certificate."""
+    if SHIPPED["smollm2"].folder() is None:
+        pytest.skip("smollm2 is not installed")
+    run("attribution.md", {})
+    shown = "\n".join(re.findall(r"(?m)^# (.*)$", blocks("attribution.md")[0]))
+    assert same_print(capsys.readouterr().out, shown)
 
 
 @pytest.mark.usefixtures("as_smollm2")

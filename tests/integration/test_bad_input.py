@@ -264,6 +264,17 @@ def test_weights_that_are_not_numbers(ffb: ModuleType, place: str, value: float)
         ffb.contribution_maps(model, TOKENS)
 
 
+@pytest.mark.parametrize("heads", [False, True])
+def test_norms_that_overflow_give_no_map(ffb: ModuleType, heads: bool) -> None:
+    """Tensors that float32 holds and whose norms it does not have an error of NaN at one scope alone: no map is made."""
+    model = tiny.bridge("gpt2")
+    with torch.no_grad():
+        model.blocks[0].mlp.W_out.mul_(1e25)
+    assert torch.isfinite(ffb.contribution_maps(model, TOKENS, layers=0, scopes="Atb")["Atb"]).all()
+    with pytest.raises(ffb.errors.CompletenessError, match="layer 0, scope AtbLnFf: .* by nan of its norm"):
+        ffb.contribution_maps(model, TOKENS, layers=0, heads=heads)
+
+
 def test_an_unsupported_architecture_is_refused_by_name(ffb: ModuleType) -> None:
     """With the reason, before any number appears."""
     model = tiny.bridge("gpt2")

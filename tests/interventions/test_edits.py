@@ -70,6 +70,16 @@ def test_a_knockout_is_a_masked_score(ffb: ModuleType, model_of: Models, any_fam
     torch.testing.assert_close(measured, by_hand(logits), **BY_HAND)
 
 
+def test_a_knockout_is_of_the_first_of_prompts_of_any_lengths(ffb: ModuleType, model_of: Models) -> None:
+    """As with a removal, the others do not count, whatever their lengths."""
+    model = model_of("gpt2", torch.float64)
+    several = ffb.Contributions(model, [tiny.tokens("gpt2", N), tiny.tokens("gpt2", N - 2)])
+    edit, alone = (knockout(run, 1, N - 1, 3) for run in (several, several.prompt(0)))
+    assert edit is not None and alone is not None
+    assert (edit.name, edit.query) == (alone.name, alone.query)
+    assert torch.equal(edit.vector, alone.vector)
+
+
 @pytest.mark.parametrize("any_family", ["gpt2", "llama", "gpt_oss"], indirect=True)
 def test_the_only_edge_of_a_row_can_be_cut_where_a_sink_is_left(
     ffb: ModuleType, model_of: Models, any_family: str

@@ -107,8 +107,7 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
         LayerError: if the model has no such layer.
         InputError: if there is no such position.
     """
-    length = contributions.shape[1]
-    query, key = _position(query, length, "query"), _position(key, length, "key")
+    query, key = (_position(at, contributions.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
     record = contributions.record(layer)
     alpha = record.pattern[:, query, key, None]
     if bool((alpha > 1 - NOTHING_LEFT).any()):

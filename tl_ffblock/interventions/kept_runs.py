@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar, Unpack
 
 import torch
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Float, Int, Integer, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import at_model
@@ -77,14 +77,12 @@ class KeptRuns:
     @property
     def tokens(self) -> Int[Tensor, "batch pos"]:
         """Token ids of prompts of equal length, on the model's device; errors are those of `shape`."""
-        self._refuse_unequal()
-        return torch.stack(self._tokens)
+        return self._of_all(self._tokens)
 
     @property
     def logits(self) -> Float[Tensor, "batch pos d_vocab"]:
         """What the model made of prompts of equal length; errors are those of `shape`."""
-        self._refuse_unequal()
-        return torch.stack(self._logits)
+        return self._of_all(self._logits)
 
     def labels(self, index: int = 0) -> tuple[str, ...]:
         """The tokens of one prompt as text."""
@@ -132,6 +130,11 @@ class KeptRuns:
         if head is None:
             certify(self.model, record, {scope: parts.error(record.whole[scope])}, self._settings)
         return parts.tokens[[rows.index(query) for query, _ in cells], [key for _, key in cells]]
+
+    def _of_all(self, tensors: Sequence[Shaped[Tensor, "pos ..."]]) -> Shaped[Tensor, "batch pos ..."]:
+        """One tensor of all prompts; of a single one it is a view, for its logits are large and often asked for."""
+        self._refuse_unequal()
+        return tensors[0][None] if len(tensors) == 1 else torch.stack([*tensors])
 
     def _refuse_unequal(self) -> None:
         if len(set(self.lengths)) > 1:

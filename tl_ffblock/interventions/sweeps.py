@@ -71,13 +71,13 @@ class _Sweep:
             if not self.runs.model.family.causal or key <= query
         ]
 
-    def edits(self, prompt: int, cells: Sequence[tuple[int, int]]) -> Iterator[Edit]:
-        """One edit a layer, head and cell, in this order."""
-        run, donor = self.runs.prompt(prompt), None if self.donor is None else self.donor.prompt(prompt)
+    def edits(self, prompt: int, run: Contributions, cells: Sequence[tuple[int, int]]) -> Iterator[list[Edit]]:
+        """One edit a cell, by layer and head, in this order: those of all layers would be as large as all their vectors."""
+        donor = None if self.donor is None else self.donor.prompt(prompt)
         at = [(self.queries.places[prompt][row], self.keys.places[prompt][column]) for row, column in cells]
         for layer in self.layers:
             for head in (None,) if self.heads is None else self.heads:
-                yield from changes(run, donor, layer, self.scope, at, head=head) if at else ()
+                yield changes(run, donor, layer, self.scope, at, head=head) if at else []
 
     def filled(self, cells: Sequence[tuple[int, int]], measured: Float[Tensor, " edit"]) -> Tensor:
         """Values in the order of the edits as a tensor [layer head query key], NaN elsewhere."""
@@ -166,14 +166,23 @@ def _read(sweep: _Sweep, metric: Metric, batch_size: int) -> tuple[Tensor, Tenso
         if isinstance(metric, PlainMetric) and len(runs) > 1:
             baselines = metric(sweep.runs.logits).reshape(-1).float().cpu()
             shared = [cell for cell in cells[0] if all(cell in of_prompt for of_prompt in cells)]
-            edits = [list(sweep.edits(number, shared)) for number in range(len(runs))]
-            measured = measure_together(runs, edits, metric, batch_size=batch_size, advance=progress.step)
+            edits = zip(*(sweep.edits(number, run, shared) for number, run in enumerate(runs)), strict=True)
+            measured = torch.cat(
+                [
+                    measure_together(runs, of_layer, metric, batch_size=batch_size, advance=progress.step)
+                    for of_layer in edits
+                ]
+            )
             return torch.stack([sweep.filled(shared, of_value) for of_value in measured.T]), baselines
         baselines = torch.tensor([measure_unedited(run, metric, prompt=number) for number, run in enumerate(runs)])
         values = []
         for number, run in enumerate(runs):
-            made = list(sweep.edits(number, cells[number]))
-            measured = measure_edits(run, made, metric, prompt=number, batch_size=batch_size, advance=progress.step)
+            measured = torch.cat(
+                [
+                    measure_edits(run, of_layer, metric, prompt=number, batch_size=batch_size, advance=progress.step)
+                    for of_layer in sweep.edits(number, run, cells[number])
+                ]
+            )
             values.append(sweep.filled(cells[number], measured))
     return torch.stack(values), baselines
 

@@ -157,4 +157,5 @@ class MapsBlock:
             "values": {name: table.payload for name, table in values.items()},
             "columns": {n: {c: rows.payload for c, rows in table.items()} for n, table in columns.items()},
         }
-        return BlockPayload(json, worst_precision(list(values.values())))
+        tables = [*values.values(), *(rows for table in columns.values() for rows in table.values())]
+        return BlockPayload(json, worst_precision(tables))

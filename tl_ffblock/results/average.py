@@ -56,6 +56,8 @@ class AverageMaps:
     """What the values are, in a reader's words."""
     signed: bool
     """True where values can be negative, as in a difference."""
+    causal: bool = False
+    """Whether keys behind a query exist in no prompt; by name that is no law of the columns' order, so False."""
     n_draws: int = N_DRAWS
     """Draws of the bootstrap over prompts."""
     seed: int = 0
@@ -74,7 +76,15 @@ class AverageMaps:
         """The means as maps whose tokens are the columns, for measures, figures and pages."""
         numbers = [self.keys.index(query) for query in self.queries]
         return TokenMaps(
-            self.mean, self.keys, self.layers, self.channels, tuple(numbers), False, self.model, self.signed, self.kind
+            values=self.mean,
+            tokens=self.keys,
+            layers=self.layers,
+            channels=self.channels,
+            queries=tuple(numbers),
+            causal=self.causal,
+            model=self.model,
+            signed=self.signed,
+            kind=self.kind,
         )
 
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
@@ -101,7 +111,8 @@ class AverageMaps:
             )
         labels = tuple(joined(pair, "→") for pair in zip(self.labels, other.labels, strict=True))
         model = joined([self.model, other.model], "→")
-        return replace(self, values=self.values - other.values, labels=labels, model=model, signed=True)
+        causal = self.causal or other.causal
+        return replace(self, values=self.values - other.values, labels=labels, model=model, signed=True, causal=causal)
 
     def to_dataframe(self, *, by_prompt: bool = False) -> "pandas.DataFrame":
         """Long form, cells that exist: layer, channel, query, key, their tokens, value (the mean), low, high, n.
@@ -208,6 +219,7 @@ def average(
         model=joined([result.model for result in several], "|"),
         kind=joined([result.kind for result in several], "|"),
         signed=any(result.signed for result in several),
+        causal=positions is None and first.causal,
         n_draws=n_draws,
         seed=seed,
     )

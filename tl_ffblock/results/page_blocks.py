@@ -43,6 +43,7 @@ class ChannelMaps(Protocol):
     def signed(self) -> bool: ...
     @property
     def kind(self) -> str: ...
+    def reachable(self) -> Bool[Tensor, "query key"]: ...
 
 
 Changes = Mapping[str, Float[Tensor, " layer"]]
@@ -121,9 +122,11 @@ def step_tracks(
     return tracks
 
 
-def size_track(values: Mapping[str, Float[Tensor, "layer query key"]], names: Mapping[str, str]) -> PageTrack:
-    """For signed maps: how large their cells are in the mean."""
-    sizes = {name: values[name].abs().mean(dim=(1, 2)) for name in names}
+def size_track(
+    values: Mapping[str, Float[Tensor, "layer query key"]], names: Mapping[str, str], cells: Bool[Tensor, "query key"]
+) -> PageTrack:
+    """For signed maps: how large those of their cells are in the mean that exist, reachable and not NaN."""
+    sizes = {name: values[name].cpu()[:, cells].double().abs().nanmean(dim=1) for name in names}
     columns = tuple(TrackColumn(n, None, n, f"mean size of a cell, {words}") for n, words in names.items())
     return PageTrack("size", "Dark: large cells in the mean.", columns, sizes)
 
@@ -174,7 +177,9 @@ def token_maps_block(maps: ChannelMaps) -> MapsBlock:
         channels=tuple(PageChannel(name, name) for name in maps.channels),
         values=values,
         tracks=(
-            size_track(values, {n: n for n in maps.channels}) if maps.signed else others_track(values, maps.queries),
+            size_track(values, {n: n for n in maps.channels}, maps.reachable())
+            if maps.signed
+            else others_track(values, maps.queries),
         ),
         axis="head" if any(name.startswith("head ") for name in maps.channels) else "scope",
         signed=maps.signed,
@@ -184,12 +189,16 @@ def token_maps_block(maps: ChannelMaps) -> MapsBlock:
 
 
 def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries: Sequence[int]) -> PageTrack:
-    """How much of the rows comes from other positions than their own, as a mean share."""
+    """How much of the rows comes from other positions than their own, as a mean share.
+
+    Cells that are NaN do not exist; a row of zeros has no shares.
+    """
     rows = torch.arange(len(queries))
-    shared = {
-        name: 1 - shares(maps, "row").cpu()[:, rows, list(queries)].double().mean(dim=1)
-        for name, maps in values.items()
-    }
+    shared = {}
+    for name, maps in values.items():
+        cells = maps.cpu().double().nan_to_num(0.0)
+        own = shares(cells, "row")[:, rows, list(queries)]
+        shared[name] = 1 - own.where(cells.sum(dim=-1) != 0, torch.nan).nanmean(dim=1)
     columns = tuple(
         TrackColumn(n, None, n.removeprefix("head "), f"share that comes from other tokens, {n}") for n in values
     )

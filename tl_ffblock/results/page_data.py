@@ -164,7 +164,7 @@ def _run(name: str, maps: Result, preferred: Sequence[str], beside: Sequence[Cha
     changes = step_changes(maps.values, steps, cells)
     tracks = step_tracks(maps.values, steps, changes, cells)
     if not tracks:
-        tracks = [size_track(maps.values, {scope: scope for scope in steps})]
+        tracks = [size_track(maps.values, {scope: scope for scope in steps}, cells)]
     sides = maps.provenance.get("difference", "first result minus second") if maps.signed else ""
     blocks: dict[str, PageBlock] = {
         "contributions": contribution_block(maps.values, columns, steps, tracks, sides=sides)

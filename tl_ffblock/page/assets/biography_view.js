@@ -25,14 +25,8 @@ function biographyFrame(scene, width) {
   const top = 26 + Math.ceil(Math.min(LABEL.column, Math.max(...shownLabels(scene, maps[0]).map((label) => textWidth(label.slice(0, 60), LABEL.size))))) + indexWidth(scene);
   const cell = { width: Math.max(1, Math.min(CELL.largest, (width - left - 12) / columns)), height: Math.max(9, Math.min(20, 420 / data.layers.length)) };
   const map = { cells: biographyOf(scene, scene.selection.run, scene.selection.scope), labels: maps[0].labels, scale: maps[maps.length > 1 ? 1 : 0].scale, across: axes.nColumns };
-  const away = Array.from(map.cells).filter((value, index) => !Number.isNaN(value) && index % axes.nColumns !== ownColumn(scene)).map(Math.abs).sort((a, b) => a - b);
-  map.limit = scene.selection.range === "percentile" ? away[Math.floor(0.99 * (away.length - 1))] || 0 : largest(away);
+  map.limit = biographyLimit(scene, map.cells);
   return { left, top, cell, across: columns * cell.width, down: data.layers.length * cell.height, map };
-}
-
-
-function ownColumn(scene) {
-  return scene.selection.read === "row" ? scene.axes.own[scene.row] : scene.column;
 }
 
 function layerLabels(scene, frame) {

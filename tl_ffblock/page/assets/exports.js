@@ -25,7 +25,7 @@ function figureSvg(bench) {
   const { ink, grey, paper } = scene.palette;
   const head = wrapped(headlineOf(scene), 14, width - 16, 0, 12, { "font-weight": 600, fill: ink });
   const top = head.length * 18.2 + 10;
-  const words = `${bench.data.model}: “${bench.data.runs[scene.selection.run].tokens.join(" ").slice(0, 600)}”, layer ${scene.selection.layer}. tl_ffblock ${bench.data.provenance.tl_ffblock || ""}`;
+  const words = `${bench.data.model}: “${sentenceText(bench.data, scene.selection.run, 600)}”, layer ${scene.selection.layer}. tl_ffblock ${bench.data.provenance.tl_ffblock || ""}`;
   const foot = wrapped(words, 9, width - 16, 0, top + layout.height + 8, { fill: grey });
   const panels = layout.frames.map((frame) => svg("g", { transform: `translate(${frame.x} ${frame.y + top})` }, [...cellsForFile(scene, frame), ...furniture(scene, frame)]));
   const height = Math.max(top + layout.height + foot.length * 11.7 + 8, tall - 16);

@@ -22,15 +22,18 @@ function darkScheme() {
 }
 
 function drawHeader(data) {
-  const words = data.runs[data.start.run].tokens;
-  document.title = `${words.join(" ").slice(0, 60)} · ${data.model}`;
-  byId("words-read").replaceChildren(element("bdi", { textContent: quotation(words.join(" ").replaceAll(" ·", " ").slice(0, 300)) }));
   const rows = data.queries.length < data.words.length ? `, ${data.queries.length} of them as destinations` : "";
   const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
   byId("facts").textContent = `${data.model} · ${data.heading} · ${plural(data.layers.length, "layer")} · ${plural(data.words.length, "token")}${rows}${data.causal ? " · each sees earlier tokens only" : ""}`;
   byId("certificate").textContent = certificateText(data);
   byId("drawn").textContent = `Numbers on this page are rounded, by at most ${formatRough(data.precision, true)} of themselves.`;
   byId("provenance").textContent = Object.entries(data.provenance).map(([name, value]) => `${name}: ${value}`).join(" · ");
+}
+
+/** The text that the run in sight has read, as heading and as the window's title. */
+function drawHeading({ data, selection }) {
+  document.title = `${sentenceText(data, selection.run, 60)} · ${data.model}`;
+  byId("words-read").replaceChildren(element("bdi", { textContent: quotation(sentenceText(data, selection.run, 300)) }));
 }
 
 /** What is needed for the selection, unpacked. */
@@ -71,6 +74,7 @@ function drawViews(scene, go) {
 async function drawAll() {
   const scene = sceneNow();
   workbench.scene = scene;
+  drawHeading(scene);
   markControls(scene);
   drawSentence(scene, workbench.go, byId("sentence"));
   byId("meaning").textContent = meaningOf(scene);

@@ -19,6 +19,11 @@ function channelWords(data, key) {
   return channel.label === channel.name ? key : `${channel.label} (${channel.name})`;
 }
 
+/** The text that a run has read, its first `most` letters, without the marks of white space before words. */
+function sentenceText(data, run, most) {
+  return data.runs[run].tokens.join(" ").replace(/(^| )·/g, "$1").slice(0, most);
+}
+
 function runName(data, run) {
   return data.runs.length > 1 ? data.runs[run].name : "";
 }
@@ -105,6 +110,16 @@ function subjectOf(scene) {
   return `Layer ${selection.layer}: from ${data.channels.get(selection.ref).name} to ${data.channels.get(selection.scope).name}`;
 }
 
+/** Why the selected cell has no number among those shown; of shares of the others the row's own cell has one beside them. */
+function absenceOf(scene, to, from) {
+  const { maps, axes, row, column, hidden, asShare } = scene;
+  const shown = maps[maps.length > 1 ? 1 : 0];
+  const own = column === axes.own[row] && !hidden.has(column) && shown.columns.own;
+  if (own) return `${to} gives itself ${formatPercent(own[row])}; this share is not among those of the others.`;
+  const why = hidden.has(column) ? `${from} is hidden` : "these maps have no such cell";
+  return `There is no ${asShare ? "share" : "number"} here of what ${to} takes from ${from}: ${why}.`;
+}
+
 /** The selection as a finding, its numbers included: what a figure's title says. */
 function headlineOf(scene) {
   const { maps, axes, row, column, asShare, selection } = scene;
@@ -114,7 +129,7 @@ function headlineOf(scene) {
   const [to, from] = [quotation(last.labels[axes.own[row]]), quotation(last.labels[column])];
   const values = maps.map((map) => map.cells[index]);
   if (!axes.reaches(row, column)) return `${to} cannot see ${from}, which comes later.`;
-  if (Number.isNaN(values[0])) return `${to} gives itself ${formatPercent(last.role === "difference" ? maps[1].columns.own[row] : last.columns.own[row])}; this share is not among those of the others.`;
+  if (values.some(Number.isNaN)) return absenceOf(scene, to, from);
   if (maps.length === 1) return `Layer ${selection.layer}, ${sideName(scene.data, selection.run, selection.scope)}: ${to} takes ${show(values[0])} from ${from}.`;
   const numbers = `${show(values[0])} → ${show(values[1])}`;
   const separate = selection.run !== selection.refRun || !isOwnStep(scene);
@@ -126,13 +141,12 @@ function headlineOf(scene) {
 /** Model, sentence, maps, layer, how numbers were made: what a reader of the figure alone has to know. */
 function captionOf(scene) {
   const { data, selection, maps } = scene;
-  const words = data.runs[selection.run].tokens.join(" ").replaceAll("·", "").slice(0, 300);
   const named = maps.filter((map) => map.role !== "difference").map((map) => channelWords(data, map.key)).join(" and ");
   const versions = ["tl_ffblock", "transformer_lens", "torch"].filter((name) => data.provenance[name]).map((name) => `${name} ${data.provenance[name]}`).join(", ");
   return [
     headlineOf(scene),
-    `${data.model} reading “${words}”, layer ${selection.layer}: ${data.block(selection.scope).title}, ${named}. ${meaningOf(scene)}`,
-    maps.length === 3 ? `Right: ${subtitleOf(scene, maps[2])}.` : "",
+    `${data.model} reading “${sentenceText(data, selection.run, 300)}”, layer ${selection.layer}: ${data.block(selection.scope).title}, ${named}. ${meaningOf(scene)}`,
+    panelsOf(scene).includes(maps[2]) ? `${titleOf(scene, maps[2])}: ${subtitleOf(scene, maps[2])}.` : "",
     data.certificate ? `Sums of parts equal the model's own tensors to ${formatError(data.certificate.error)}.` : "",
     versions ? `${versions}; method of Kobayashi et al. (2024).` : "",
   ].filter(Boolean).join(" ");

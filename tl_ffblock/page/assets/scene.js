@@ -80,6 +80,11 @@ function profileOf(scene, map) {
   return values;
 }
 
+/** The column of the token whose sources or destinations are read. */
+function ownColumn(scene) {
+  return scene.selection.read === "row" ? scene.axes.own[scene.row] : scene.column;
+}
+
 /** Where the sentence's scale ends: at the largest value of another token, so that a token's own does not drown the rest. */
 function profileLimit(scene) {
   const own = scene.selection.read === "row" ? scene.axes.own[scene.row] : scene.column;
@@ -106,4 +111,10 @@ function biographyOf(scene, run, key) {
     cells.set(profileOf(reduced, { cells: shown }), index * axes.nColumns);
   });
   return cells;
+}
+
+/** Where the colours of such a picture end: as those of a map whose rows' own column is the token's. */
+function biographyLimit(scene, cells) {
+  const { data, axes, selection } = scene;
+  return limitOf({ ...axes, own: data.layers.map(() => ownColumn(scene)) }, cells, selection.range);
 }

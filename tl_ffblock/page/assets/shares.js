@@ -18,13 +18,13 @@ function sharesOf(axes, cells, hidden, how) {
   return kept.map((value, index) => (sums[line(index)] > 0 ? value / sums[line(index)] : value));
 }
 
-/** What each row keeps for itself: its own cell as a share of the whole row. */
+/** What each row keeps for itself: its own cell as a share of the whole row; NaN where it is hidden. */
 function ownShares(axes, cells, hidden) {
   const kept = taken(axes, cells, hidden, false);
   return Float32Array.from(axes.own, (column, row) => {
     let total = 0;
     for (let c = 0; c < axes.nColumns; c++) total += kept[row * axes.nColumns + c] || 0;
-    return total > 0 ? cells[row * axes.nColumns + column] / total : NaN;
+    return total > 0 ? kept[row * axes.nColumns + column] / total : NaN;
   });
 }
 

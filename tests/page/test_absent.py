@@ -1,0 +1,196 @@
+"""Cells that are not there: hidden by the reader, or in no map at all. No number is made of them, and nothing stops."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from tests.page.node import needs_node, payload, run
+from tests.page.screen import Builder, Shower
+from tl_ffblock.page import PageTrack
+from tl_ffblock.results.average import AverageMaps, average
+from tl_ffblock.results.page_data import page_data, token_maps_page
+from tl_ffblock.results.token_maps import TokenMaps
+
+
+def tracks_of(maps: TokenMaps) -> PageTrack:
+    """The overview of a page of token maps."""
+    (block,) = token_maps_page({"run": maps}).runs[0].blocks.values()
+    (track,) = block.tracks  # type: ignore[attr-defined]
+    return track
+
+
+@pytest.fixture
+def mean_of_three(build: Builder) -> AverageMaps:
+    """The average of three causal results of four tokens, position by position."""
+    return average([build(4, layers=(0, 1)) * factor for factor in (1.0, 2.0, 3.0)])
+
+
+@needs_node
+@pytest.mark.parametrize("cells", ["others", "row", "column", "none"])
+@pytest.mark.parametrize("ref", ["", "AtbLn"])
+def test_a_hidden_column_has_a_headline(build: Builder, cells: str, ref: str) -> None:
+    """It says that the column is hidden, and never that the token gives itself what another gives."""
+    line = run(
+        'const scene = await scened({ cells: given.cells, ref: given.ref, scope: "AtbLnFf", hide: "first", from: 0, to: 3 }); return headlineOf(scene);',
+        payload=payload(build(4)),
+        cells=cells,
+        ref=ref,
+    )
+    noun = "number" if cells == "none" else "share"
+    assert line == f"There is no {noun} here of what “t3” takes from “t0”: “t0” is hidden."
+
+
+@needs_node
+def test_the_own_cell_has_its_headline_unless_it_is_hidden(build: Builder) -> None:
+    """Of shares of the others the own share is told; a hidden own cell is hidden."""
+    own, hidden = run(
+        """
+        const at = (hide, position) => scened({ ref: "", scope: "Atb", layer: 0, hide, from: position, to: position });
+        return [headlineOf(await at("", 2)), headlineOf(await at("first", 0))];
+        """,
+        payload=payload(build(4)),
+    )
+    assert own.startswith("“t2” gives itself ") and own.endswith("; this share is not among those of the others.")
+    assert hidden == "There is no share here of what “t0” takes from “t0”: “t0” is hidden."
+
+
+@needs_node
+def test_a_cell_that_no_prompt_has_has_a_headline(mean_of_three: AverageMaps) -> None:
+    """In an average by name a later key may be NaN: the sentence says that these maps have no such cell."""
+    named = dataclasses.replace(mean_of_three, causal=False).token_maps()
+    line = run(
+        "const scene = await scened({ from: 3, to: 1 }); return headlineOf(scene);",
+        payload=token_maps_page({"mean": named}).payload(),
+    )
+    assert line == "There is no share here of what “1” takes from “3”: these maps have no such cell."
+
+
+@needs_node
+def test_a_hidden_own_cell_has_no_own_share(build: Builder) -> None:
+    """The others' own shares are parts of what is kept of their rows, at most the whole."""
+    maps = build(5, causal=False)
+    own = run(
+        'const scene = await scened({ hide: "first", ref: "", scope: "Atb", layer: 0 }); return plain(scene.maps[0].columns.own);',
+        payload=payload(maps),
+    )
+    kept = maps["Atb", 0].numpy()[:, 1:]
+    assert own[0] is None
+    np.testing.assert_allclose(own[1:], np.diag(kept[1:]) / kept[1:].sum(1), rtol=1e-3)
+
+
+@needs_node
+@pytest.mark.parametrize("range_", ["percentile", "off-diagonal", "all"])
+def test_the_way_through_the_layers_is_scaled_as_a_map(build: Builder, range_: str) -> None:
+    """Mostly zeros leave a scale that ends at their largest; "all" takes in what the token gives itself."""
+    maps = build(200, layers=(0,), scopes=("Atb",), causal=False)
+    maps["Atb"][0, 7] = 0.0
+    maps["Atb"][0, 7, 3], maps["Atb"][0, 7, 7] = 5.0, 9.0
+    limit = run(
+        """
+        const scene = await scened({ cells: "none", range: given.range, to: 7 });
+        return biographyLimit(scene, biographyOf(scene, 0, "Atb"));
+        """,
+        payload=payload(maps),
+        range=range_,
+    )
+    assert limit == pytest.approx(9.0 if range_ == "all" else 5.0, rel=1e-3)
+
+
+@needs_node
+def test_a_caption_names_the_difference_where_it_is_shown(build: Builder) -> None:
+    """By its title and not by its place, which is another on a narrow page; enlarged maps stand alone."""
+    captions = run(
+        """
+        const captions = [];
+        for (const panel of ["", "before", "difference"]) captions.push(captionOf(await scened({ scope: "AtbLnFf", panel })));
+        return captions;
+        """,
+        payload=payload(build(4)),
+    )
+    assert [" Difference: AtbLnFf − AtbLn. " in caption for caption in captions] == [True, False, True]
+    assert not any("Right:" in caption for caption in captions)
+
+
+@needs_node
+def test_the_text_has_no_marks_of_white_space(build: Builder) -> None:
+    """One writing of it for headings, captions and files: a mark before a word goes, a dot inside one stays."""
+    text = run(
+        "const { data } = await open(); return sentenceText(data, 0, 12);",
+        payload=payload(build(4, tokens=(" He", " said", "a·b", " more"))),
+    )
+    assert text == "He said a·b "
+
+
+def test_an_average_by_position_is_causal_where_its_maps_are(build: Builder, mean_of_three: AverageMaps) -> None:
+    """What no prompt can have is out of reach and not missing; names have no such order."""
+    several = [build(4), build(4) * 2.0]
+    assert mean_of_three.token_maps().causal and mean_of_three.mean[..., 1, 2].isnan().all()
+    assert (mean_of_three - mean_of_three).token_maps().causal
+    assert not average([build(4, causal=False)] * 2).token_maps().causal
+    assert not average(several, {"first": 0, "last": -1}).token_maps().causal
+    assert token_maps_page({"mean": mean_of_three.token_maps()}).text.causal
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_overview_of_an_average_leaves_out_what_is_not_there(mean_of_three: AverageMaps, causal: bool) -> None:
+    """NaN cells count neither in shares nor in sizes: by position and by name the same numbers as of the maps themselves."""
+    mean = dataclasses.replace(mean_of_three, causal=causal).token_maps()
+    scope = mean.channels[0]
+    cells = mean[scope].numpy()
+    own = np.array([np.diag(layer) for layer in cells]) / np.nansum(cells, axis=2)
+    np.testing.assert_allclose(tracks_of(mean).values[scope], 1 - own.mean(axis=1), rtol=1e-12)
+    sizes = tracks_of(dataclasses.replace(mean, values=-mean.values, signed=True)).values[scope]
+    np.testing.assert_allclose(sizes, np.nanmean(cells, axis=(1, 2)), rtol=1e-12)
+
+
+def test_sizes_are_those_of_reachable_cells(build: Builder) -> None:
+    """The zeros of a causal map are no small differences."""
+    maps = build(4) * 3.0 - build(4)
+    (track,) = page_data({"run": maps}).runs[0].blocks["contributions"].tracks  # type: ignore[attr-defined]
+    expected = [2 * float(layer[maps.reachable()].double().mean()) for layer in build(4)["Atb"]]
+    assert track.values["Atb"].tolist() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_row_of_zeros_takes_from_nobody() -> None:
+    """It has no share of the others that could be averaged; maps of zeros have none at all."""
+    values = torch.zeros(2, 1, 2, 2)
+    values[0, 0, 1] = torch.tensor([1.0, 3.0])
+    maps = TokenMaps(values, ("a", "b"), (0, 1), ("head 0",), (0, 1), causal=True)
+    first, second = tracks_of(maps).values["head 0"].tolist()
+    assert first == 0.25 and np.isnan(second)
+
+
+def test_the_precision_told_is_that_of_every_table(build: Builder) -> None:
+    """Of a column with a wide range too, whose steps are coarser than those of the maps."""
+    maps = build(4)
+    told = page_data({"run": maps}).payload()["precision"]
+    maps.bias["Atb"][:] = 10.0 ** torch.linspace(-8, 0, 4)
+    wide = page_data({"run": maps}).payload()["precision"]
+    assert wide > 1.2 * told
+
+
+@pytest.mark.browser
+def test_a_page_goes_on_when_the_selected_column_is_hidden(build: Builder, show: Shower) -> None:
+    """With cells as shares of the row it is redrawn and says so."""
+    screen = show(build(5), address="#from=0&to=3&cells=row")
+    screen.page.locator("#hide-first").click()
+    screen.settle()
+    assert screen.page.locator("#headline").inner_text().endswith("“t0” is hidden.")
+    screen.choose(layer=1)
+    assert screen.problems == []
+
+
+@pytest.mark.browser
+def test_the_heading_is_of_the_run_in_sight(build: Builder, show: Shower) -> None:
+    """Heading and window title change with the run."""
+    from tl_ffblock.interventions.patched import PatchedMaps
+
+    runs = PatchedMaps(*(build(3, tokens=tuple(f" {name}{i}" for i in range(3))) for name in "abc"))
+    screen = show(html=runs.to_html(layer=0, scope="Atb"))
+    screen.settle()
+    for number, text in ((0, "a0 a1 a2"), (1, "b0 b1 b2")):
+        screen.choose(run=number)
+        assert screen.page.locator("h1").inner_text() == f"“{text}”"
+        assert screen.page.title() == f"{text} · tiny"

@@ -1,6 +1,7 @@
 """The report: one file, everything escaped, readable without a network."""
 
 import html
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,20 @@ def test_examples_say_how_many_of_their_tokens_were_masked(
     first = (finished.tables["masked"]["sequence"] == 0).sum()
     page = html.unescape(finished.outputs.report.read_text(encoding="utf-8"))
     assert first > 0 and f"({first} of its tokens read as [MASK])" in page
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_every_figure_has_its_caption(
+    family: str, config_of: Callable[..., Config], loaded: Callable[[str], Any]
+) -> None:
+    """Below each figure stand words about it and not the name of its file, and no two figures have the same."""
+    names = "contextualization,amplification,bypass,outliers,memories"
+    finished = run_studies(names, config_of(family=family, limit=4), model=loaded(family))
+    page = html.unescape(finished.outputs.report.read_text(encoding="utf-8"))
+    captions = re.findall(r'<figcaption>(.*?) \(<a href="figures/(.*?)\.svg">', page)
+    assert {name for _, name in captions} == {path.stem for path in finished.outputs.figures}
+    assert all(caption != name and caption.endswith(".") for caption, name in captions)
+    assert len({caption for caption, _ in captions}) == len(captions) == (11 if family == "bert" else 14)
 
 
 @pytest.mark.browser

@@ -90,7 +90,7 @@ def _section(study: Study, tables: Tables, figures: Mapping[str, tuple[Path, Pat
         "overview": [_table(name, table) for name, table in shown.items()],
         "figures": [
             {
-                "caption": study.captions.get(name.removeprefix(prefix).removesuffix("_reachable"), name),
+                "caption": study.captions.get(name.removeprefix(prefix), name),
                 "data": base64.b64encode(png.read_bytes()).decode(),
                 "svg": f"figures/{svg.name}",
             }

@@ -21,6 +21,11 @@ from tl_ffblock.layer.scopes import STEPS, Step
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.measures import Cells, contextualization_change
 
+_CHANGES = "Change of the map by each component alone: mean, standard error (thick) and standard deviation (thin)"
+_CUMULATIVE = "What is left of the feed-forward's change after the residual and the next norm"
+_REACHABLE = "over reachable cells"
+_ALL = "over all cells, structural zeros included"
+
 
 class Contextualization(MomentsStudy):
     """Changes of mixing by component and layer."""
@@ -28,8 +33,12 @@ class Contextualization(MomentsStudy):
     name = "contextualization"
     title = "How much each component changes the mixing of tokens"
     captions: ClassVar[Mapping[str, str]] = {
-        "changes": "Change of the map by each component alone: mean, standard error (thick) and standard deviation (thin).",
-        "cumulative": "What is left of the feed-forward's change after the residual and the next norm.",
+        "changes": f"{_CHANGES}.",
+        "cumulative": f"{_CUMULATIVE}.",
+        "changes_reachable": f"{_CHANGES}, {_REACHABLE}.",
+        "cumulative_reachable": f"{_CUMULATIVE}, {_REACHABLE}.",
+        "changes_all": f"{_CHANGES}, {_ALL}.",
+        "cumulative_all": f"{_CUMULATIVE}, {_ALL}.",
     }
 
     def scopes(self) -> tuple[str, ...]:
@@ -87,7 +96,7 @@ class Contextualization(MomentsStudy):
             changes = tables["changes"].query("cells == @kind")
             figures[f"changes{suffix}"] = draw.layer_panels(
                 {
-                    f"{component}, up to {after}": _spread(rows)
+                    f"{component}, up to {after}": draw.Spread.of(rows, "change")
                     for (after, component), rows in changes.groupby(["after", "component"], sort=False)
                 },
                 ylabel=f"change 1 − ρ{note}",
@@ -96,7 +105,7 @@ class Contextualization(MomentsStudy):
             cumulative = tables["cumulative"].query("cells == @kind and before == @base")
             figures[f"cumulative{suffix}"] = draw.layer_panels(
                 {
-                    f"{component}, up to {after}": _spread(rows)
+                    f"{component}, up to {after}": draw.Spread.of(rows, "change")
                     for (component, after), rows in cumulative.groupby(["component", "after"], sort=False)
                 },
                 ylabel=f"1 − ρ to {base}{note}",
@@ -148,7 +157,3 @@ class Contextualization(MomentsStudy):
 
     def _pairs(self) -> list[tuple[str, str]]:
         return list(dict.fromkeys([*self._single(), *self._cumulative()]))
-
-
-def _spread(rows: pd.DataFrame) -> draw.Spread:
-    return draw.Spread(rows["change"].to_numpy(), rows["deviation"].fillna(0).to_numpy(), int(rows["sequences"].max()))

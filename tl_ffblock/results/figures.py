@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -108,6 +109,11 @@ class Spread:
     """Standard deviation of the samples."""
     count: int
     """Samples."""
+
+    @classmethod
+    def of(cls, rows: "pd.DataFrame", mean: str) -> "Spread":
+        """Read the column `mean` of a table with a row a layer, its `deviation` (0 where there was one sample) and `sequences`."""
+        return cls(rows[mean].to_numpy(), rows["deviation"].fillna(0).to_numpy(), int(rows["sequences"].max()))
 
     @property
     def error(self) -> Float[np.ndarray, " layer"]:

@@ -201,11 +201,12 @@ class Amplification(Study):
         of_layers = shares[shares["pairs"].str.startswith("layer ")].dropna(subset="share")
         if of_layers.empty:
             return (f"No pair of tokens is amplified and occurs at least {OCCURRENCES[0]} times.",)
-        most = of_layers.loc[of_layers["share"].idxmax()]
-        base = shares.set_index(["pairs", "category"])["share"]["random", most["category"]]
+        of_all = shares[shares["pairs"] == "random"].set_index("category")["share"]
+        base = of_layers["category"].map(of_all)
+        most = of_layers.loc[(of_layers["share"] - base).idxmax()]
         return (
             f"The kind that stands out most is “{most['category']}” in {most['pairs']}: {most['share']:.0%} of its "
-            f"{most['number']} most amplified pairs, against {base:.0%} of all pairs.",
+            f"{most['number']} most amplified pairs, against {base[most.name]:.0%} of all pairs.",
         )
 
     def overview(self, tables: Tables) -> Tables:

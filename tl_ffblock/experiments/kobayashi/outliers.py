@@ -130,9 +130,7 @@ class Outliers(MomentsStudy):
         figures: Figures = {"correlation": over_layers, "scatter": _scatter(tables["dimensions"], correlation)}
         if "ignored" in tables:
             panels = {
-                str(variant): draw.Spread(
-                    rows["change"].to_numpy(), rows["deviation"].fillna(0).to_numpy(), int(rows["sequences"].max())
-                )
+                str(variant): draw.Spread.of(rows, "change")
                 for variant, rows in tables["ignored"].groupby("dimensions", sort=False)
             }
             figures["ignored"] = draw.layer_panels(panels, ylabel="change by FF, 1 − ρ")

@@ -52,6 +52,7 @@ def test_the_command_prints_and_writes_the_card(folder: Path, capsys: pytest.Cap
         (["305", "--corpus", "corpus.txt"], "expected LAYER:NEURON"),
         (["1:3", "--corpus", "nowhere.txt"], "there is no such file"),
         (["1:3", "--corpus", "corpus.txt", "--k", "0"], "expected 1 or more"),
+        (["1:3", "--corpus", "corpus.txt", "--skip-first", "-1"], "--skip-first -1: expected 0 or more"),
         (["1:3", "--corpus", "empty.txt"], "there is no text in it"),
     ],
 )

@@ -1,5 +1,6 @@
 """Which token turned a memory on, what is left without a token, and what the model does without the memory."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 from tests import tiny
 from tests.tolerances import CAPTUM, FLOAT32
-from tl_ffblock import decompose, memories
+from tl_ffblock import decompose, load_model, memories
 from tl_ffblock.bridge.runs import kept_records, open_run
 from tl_ffblock.errors import FFBlockError, InputError, UnsupportedModelError
 from tl_ffblock.layer.neurons import coefficients, neuron_values
@@ -84,6 +85,17 @@ def test_a_shortened_trigger_is_a_text_of_its_own() -> None:
     assert (table["tokens"] > 1).all()
 
 
+def test_a_trigger_of_one_word_has_no_row(tmp_path: Path) -> None:
+    """Without its word only the tokenizer's mark is left, which is no text; longer triggers have their rows."""
+    model = load_model(tiny.save_local("gpt2", tmp_path, ["cat sat on the mat ."]))
+    triggers = memories.find_triggers(model, ["cat", "cat sat", "sat on the mat"], layers=1, k=3)
+    table = memories.ablate(model, triggers, where=("first", "last", "random", "each"))
+    words = [trigger.position for name in triggers.memories for trigger in triggers.of(name)]  # <bos> is at 0
+    assert 1 in words and len(set(words)) > 2
+    assert len(table) == sum(3 + position for position in words if position > 1)
+    assert (table["tokens"] > 2).all() and (table["removed"] > 0).all()
+
+
 def test_ablation_needs_a_causal_model() -> None:
     """A prefix of an encoder's text is another text; other removals do not exist."""
     bert, gpt2 = tiny.bridge("bert"), tiny.bridge("gpt2")
@@ -145,6 +157,24 @@ def test_effects_are_clean_minus_knocked_out() -> None:
         else:
             token = int(text[trigger.position + 1])
             assert row.next_log_probability == pytest.approx(float(p[token] - q[token]), rel=1e-3, abs=1e-5)
+
+
+def test_effects_are_of_values_of_the_same_sign() -> None:
+    """What `v` promotes says nothing of a memory that writes `-v`, and values of other memories nothing at all."""
+    model, corpus = tiny.bridge("gpt2"), [tiny.tokens("gpt2", 6)]
+    triggers = memories.find_triggers(model, corpus, memories="0:3", sign="negative")
+    values = memories.value_tokens(model, memories="0:3", k=1)
+    for check in (memories.agreement, lambda *given: memories.knock_out_effects(model, *given)):
+        with pytest.raises(InputError, match="other memories or another sign"):
+            check(triggers, values)
+
+
+def test_tokens_to_skip_are_counted_from_the_start() -> None:
+    """A number below 0 would leave all tokens out but the last."""
+    model, corpus = tiny.bridge("gpt2"), [tiny.tokens("gpt2", 6)]
+    for call in (memories.mean_coefficients, memories.find_triggers):
+        with pytest.raises(InputError, match="skip_first=-1: expected 0 or more"):
+            call(model, corpus, memories="0:3", skip_first=-1)
 
 
 def test_means_are_over_all_tokens_of_text() -> None:

@@ -58,9 +58,9 @@ def command(options: argparse.Namespace) -> None:
     pieces = options.memory.split(":")
     if len(pieces) not in (2, 3) or not all(piece.isdecimal() for piece in pieces):
         raise InputError(f"{options.memory}: expected LAYER:NEURON such as 12:305, or LAYER:EXPERT:NEURON.")
-    for name in ("limit", "k"):
-        if getattr(options, name) < 1:
-            raise InputError(f"--{name} {getattr(options, name)}: expected 1 or more.")
+    for name, least in (("limit", 1), ("k", 1), ("skip_first", 0)):
+        if getattr(options, name) < least:
+            raise InputError(f"--{name.replace('_', '-')} {getattr(options, name)}: expected {least} or more.")
     check_writable([] if options.json is None else [options.json])
     texts = _texts(options)
     with working(f"loading {options.model}"):

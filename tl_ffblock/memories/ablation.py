@@ -102,7 +102,7 @@ def _shortened(
         drawn = int(
             random.choice(removable)
         )  # drawn whatever is asked for, so that the same seed draws the same tokens
-        if len(prefix) < 2:
+        if len(removable) < 2:
             continue
         places: dict[Removed, Sequence[int]] = {
             "first": removable[:1].tolist(),

@@ -18,8 +18,8 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import Memories, MemoryName, select_memories
-from tl_ffblock.memories.triggers import Text, Triggers, batches_of, can_be_triggers
-from tl_ffblock.memories.values import ValueTokens
+from tl_ffblock.memories.triggers import Text, Triggers, batches_of, can_be_triggers, check_skip_first
+from tl_ffblock.memories.values import ValueTokens, check_same_memories
 
 if TYPE_CHECKING:
     import pandas
@@ -72,8 +72,9 @@ def mean_coefficients(
         skip_first: Tokens at the start of every text that do not count.
 
     Raises:
-        InputError: for memories or texts that cannot be used.
+        InputError: for memories, texts or a number of tokens that cannot be used.
     """
+    check_skip_first(skip_first)
     known = identify(model)
     cells = select_memories(known, memories)
     sums, counted = np.zeros(len(cells.names)), np.zeros(len(cells.names))
@@ -103,7 +104,7 @@ def knock_out_effects(
     Args:
         model: A causal language model with dense feed-forwards.
         triggers: From `find_triggers`.
-        values: Of the same memories, from `value_tokens`; their top tokens are watched.
+        values: Of the same memories and sign, from `value_tokens`; their top tokens are watched.
         to: The new coefficient.
         ranks: Triggers of each memory, best first; None means all.
 
@@ -113,13 +114,12 @@ def knock_out_effects(
         (divergence of the prediction from the clean one, nats). Changes are clean minus knocked out: what the memory gives.
 
     Raises:
-        InputError: if triggers and values are of other memories, or of an encoder.
+        InputError: if triggers and values are of other memories or another sign, or of an encoder.
         UnsupportedModelError: for memories of experts.
     """
     import pandas as pd
 
-    if triggers.memories != values.memories or not triggers.causal:
-        raise InputError("triggers and values must be of the same memories of a causal model.")
+    check_same_memories(triggers, values)
     known, rows = identify(model), []
     following = triggers.next_ids
     for row, rank in zip(*np.nonzero(triggers.sequence[:, :ranks] >= 0), strict=True):

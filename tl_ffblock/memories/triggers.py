@@ -160,6 +160,7 @@ def find_triggers(
         InputError: for memories, texts or options that cannot be used.
         UnsupportedModelError: for models that are not decomposed.
     """
+    check_skip_first(skip_first)
     known = identify(model)
     if per not in get_args(Per) or sign not in get_args(Sign) or k < 1:
         raise InputError(
@@ -191,6 +192,16 @@ def can_be_triggers(model: Model, ids: Int[np.ndarray, " pos"], skip_first: int)
     allowed = ~np.isin(ids, special_ids(model))
     allowed[:skip_first] = False
     return allowed
+
+
+def check_skip_first(skip_first: int) -> None:
+    """Refuse a number of tokens below 0, which would be read from the end.
+
+    Raises:
+        InputError: for such a number.
+    """
+    if skip_first < 0:
+        raise InputError(f"skip_first={skip_first}: expected 0 or more tokens at the start of every text.")
 
 
 class _Search:

@@ -176,13 +176,7 @@ def agreement(triggers: Triggers, values: ValueTokens) -> "pandas.DataFrame":
     """
     import pandas as pd
 
-    if not triggers.causal:
-        raise InputError(
-            "an encoder has read the token after a trigger: agreement with it says nothing about a prediction."
-        )
-
-    if triggers.memories != values.memories or triggers.sign != values.sign:
-        raise InputError("triggers and values are of other memories or another sign; make both of the same.")
+    check_same_memories(triggers, values)
     followed, agrees = agreeing(triggers.next_ids, values.top_ids[:, 0])
     with np.errstate(invalid="ignore"):
         precision = agrees.sum(axis=1) / followed.sum(axis=1)
@@ -195,6 +189,20 @@ def agreement(triggers: Triggers, values: ValueTokens) -> "pandas.DataFrame":
             probability=values.probability,
         )
     )
+
+
+def check_same_memories(triggers: Triggers, values: ValueTokens) -> None:
+    """Refuse triggers whose next tokens say nothing about these values.
+
+    Raises:
+        InputError: if they are of other memories or another sign, or of an encoder.
+    """
+    if not triggers.causal:
+        raise InputError(
+            "an encoder has read the token after a trigger: agreement with it says nothing about a prediction."
+        )
+    if triggers.memories != values.memories or triggers.sign != values.sign:
+        raise InputError("triggers and values are of other memories or another sign; make both of the same.")
 
 
 def agreeing(

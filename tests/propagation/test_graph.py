@@ -1,5 +1,6 @@
 """Kirchhoff: what flows into a node and its own bias flow out of it, however many edges are kept."""
 
+import dataclasses
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -53,6 +54,20 @@ def test_edges_are_the_attributions(ffb: ModuleType, model_of_any: Models, diffe
     assert kept.min() >= np.sort(np.abs(graph.share))[-len(kept)] - 1e-12
     networkx = graph.to_networkx()
     assert networkx.number_of_edges() == len(graph.share)
+
+
+def test_a_graph_is_held_to_its_attributions_tolerance(ffb: ModuleType, model_of: Models, difference: Any) -> None:
+    """bfloat16 that was accepted has a graph; what float64 would not accept is refused."""
+    model, tokens = tiny.bridge("gpt2", dtype=torch.bfloat16), tiny.tokens("gpt2", N)
+    rough = ffb.attribute(model, tokens, difference, of="graph")
+    assert rough.certificate.rtol > 1e-4
+    assert rough.graph(1.0).kept == 1
+    exact = ffb.attribute(tiny.bridge("gpt2", dtype=torch.float64), tokens, difference, of="graph")
+    assert exact.certificate.rtol < 1e-5
+    shifted = exact.bias_shares.clone()
+    shifted[exact.bias_layers.index(1)] += 1e-5 * float(exact.residual[1].abs().sum()) / N
+    with pytest.raises(ffb.errors.CompletenessError, match="layer 1 bring themselves misses its named biases"):
+        dataclasses.replace(exact, bias_shares=shifted).graph()
 
 
 def test_graphs_that_cannot_be_are_refused(ffb: ModuleType, model_of: Models, difference: Any) -> None:

@@ -144,6 +144,20 @@ def test_nothing_is_left_after_errors(
     assert ffb.attribute(model, tokens, difference).certificate.logits == 0
 
 
+@pytest.mark.parametrize("door", ["attribute", "attribute_continuation", "attribution_patching"])
+def test_every_door_holds_the_local_forms(ffb: ModuleType, model: Any, tokens: Tensor, door: str) -> None:
+    """Each of the three refuses forms that miss the model's own tensors, whatever its rules sum up to."""
+    given = {
+        "attribute": (tokens, ffb.logit(7)),
+        "attribute_continuation": (tokens, [7, 8]),
+        "attribution_patching": (tokens, tokens.flip(0), ffb.logit(7)),
+    }[door]
+    call = getattr(ffb, door)
+    call(model, *given, rules="patching")
+    with pytest.raises(ffb.errors.CompletenessError, match="the local linear form of .* misses the model's own tensor"):
+        call(model, *given, rules="patching", rtol=1e-30)
+
+
 @pytest.mark.parametrize("frozen", [True, False])
 def test_parameters_that_are_frozen_change_nothing(
     ffb: ModuleType, model: Any, tokens: Tensor, difference: Any, frozen: bool

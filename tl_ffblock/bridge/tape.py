@@ -89,6 +89,10 @@ class Tape:
             self.gaps[site] = gap if site not in self.gaps else torch.maximum(gap, self.gaps[site])
         return carried(y, form.reshape(y.shape))
 
+    def gaps_of(self, index: int) -> dict[str, float]:
+        """By site: the largest distance of a local linear form in one sequence of the batch."""
+        return {site: float(gap[index]) for site, gap in self.gaps.items()}
+
 
 class Before:
     """Changes what enters a HookPoint, before any callback on it."""

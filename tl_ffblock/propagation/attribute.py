@@ -130,7 +130,7 @@ def attribute(
             traced = trace(run, batch, chosen, keeps)
             begin = seeds(run, traced, target)
             back = traced.backward(begin.tensor, begin.gradient)
-            shares = Shares(run, chosen, traced, back, begin, parts)
+            shares = Shares(run, traced, back, begin, parts)
             for index, (number, result) in enumerate(shares.results(difference)):
                 assert result.certificate is not None, "every result of a run has one"
                 result.certificate.refuse(run.model.name, chosen.name)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pandas
 
 _TENSORS = ("tokens", "positions", "token_types", "residual", "bias_shares")
+_RTOL_OF_COMBINED = 1e-4
+"""How well the flows of a difference or a mean must balance, which have no certificate."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -130,9 +132,11 @@ class Attribution:
         Raises:
             ScopeKeyError: if it was not asked for with `of=("graph", ...)`.
             InputError: for rules that are not complete, or another `keep`.
+            CompletenessError: if what nodes bring themselves misses the named biases by more than the certificate's tolerance.
         """
         edges = self._part("graph.edges", "graph")
-        return graph_of(flows_of(self, edges, self.parts["graph.mlps"]), keep, 1e-4)
+        rtol = self.certificate.rtol if self.certificate is not None else _RTOL_OF_COMBINED
+        return graph_of(flows_of(self, edges, self.parts["graph.mlps"]), keep, rtol)
 
     def _part(self, name: str, asked: str) -> Tensor:
         if name not in self.parts:

@@ -1,5 +1,6 @@
 """How well an attribution is what it says: numbers that are measured in every run, and refused where they are too large."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -38,12 +39,7 @@ class Certificate:
         Raises:
             CompletenessError: naming the error and its place.
         """
-        if not self.forms <= self.rtol:
-            raise CompletenessError(
-                f"{model}, rules={rules!r}: the local linear form of {self.worst_form} misses the model's own tensor by "
-                f"{self.forms:.1e} of its norm (tolerance {self.rtol:.0e}). No attribution is made. Was the model changed "
-                "inside it, by a hook or otherwise? Half precision may need a higher rtol."
-            )
+        refuse_forms({self.worst_form: self.forms}, self.rtol, model, rules)
         if not self.edges <= self.rtol:
             raise CompletenessError(
                 f"{model}: edges miss the shares of their heads by {self.edges:.1e} (tolerance {self.rtol:.0e}). Was a pattern "
@@ -65,6 +61,27 @@ class Certificate:
             f"Certificate: logits differ by {self.logits:.0e} · local forms {self.forms:.1e} ({self.worst_form or 'none'}) · "
             f"boundaries {float(self.boundaries.max()):.1e} · handed out {self.handed_out:.4%} ({kind})"
         )
+
+
+def refuse_forms(gaps: Mapping[str, float], rtol: float, model: str, rules: str) -> None:
+    """Refuse local linear forms that are not the model's own tensors.
+
+    Args:
+        gaps: By site the largest `|L - y| / |y|` of a sequence.
+        rtol: What is accepted.
+        model: Name of the model.
+        rules: Name of the rules.
+
+    Raises:
+        CompletenessError: naming the worst site.
+    """
+    for site, gap in sorted(gaps.items(), key=lambda item: -item[1]):
+        if not gap <= rtol:
+            raise CompletenessError(
+                f"{model}, rules={rules!r}: the local linear form of {site} misses the model's own tensor by {gap:.1e} of its "
+                f"norm (tolerance {rtol:.0e}). No attribution is made. Was the model changed inside it, by a hook or "
+                "otherwise? Half precision may need a higher rtol."
+            )
 
 
 def relative(miss: Tensor, size: Tensor) -> Tensor:

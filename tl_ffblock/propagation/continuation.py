@@ -12,11 +12,11 @@ from torch import Tensor
 
 from tl_ffblock.bridge.generation import continued, tokens_of
 from tl_ffblock.bridge.runs import Ids, Run
-from tl_ffblock.bridge.slopes import RuleName, Rules
+from tl_ffblock.bridge.slopes import RuleName
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
-from tl_ffblock.propagation.certificate import relative
+from tl_ffblock.propagation.certificate import refuse_forms, relative
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import visible
 
@@ -120,7 +120,7 @@ def attribute_continuation(
 
     Raises:
         InputError: for input that cannot be used, or not exactly one of `continuation` and `generate`.
-        CompletenessError: if shares miss a target where rules are complete.
+        CompletenessError: if local forms miss the model's tensors, or shares a target where rules are complete.
             FFBlockError: whatever else `ffb.attribute` raises.
     """
     if reading not in get_args(Reading):
@@ -138,8 +138,8 @@ def attribute_continuation(
     n_prompt = len(start.sequences[0].tokens)
     with with_gradients():
         traced = trace(run, run.batches[0], chosen, frozenset())
-        rows = _Rows(run, traced, n_prompt, reading)
-        result = rows.result(chosen)
+        refuse_forms(traced.tape.gaps_of(0), run.settings.rtol, run.model.name, chosen.name)
+        result = _Rows(run, traced, n_prompt, reading).result()
     worst = int(result.errors.argmax())
     if chosen.complete and not float(result.errors[worst]) <= run.settings.rtol:
         raise CompletenessError(
@@ -172,7 +172,7 @@ class _Rows:
     n_prompt: int
     reading: Reading
 
-    def result(self, rules: Rules) -> ContinuationAttribution:
+    def result(self) -> ContinuationAttribution:
         """All rows, some backward passes at a time."""
         tokens = self.run.sequences[0].tokens[self.n_prompt :]
         pieces = [self._rows(numbers, tokens) for numbers in torch.split(torch.arange(len(tokens)), AT_ONCE)]
@@ -182,7 +182,7 @@ class _Rows:
             labels=self.run.sequences[0].labels,
             n_prompt=self.n_prompt,
             reading=self.reading,
-            rules=rules.name,
+            rules=self.traced.rules.name,
             values=values,
             first_order=first_order,
             shares=shares,

@@ -20,7 +20,8 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
-from tl_ffblock.propagation.targets import Target, seeds
+from tl_ffblock.propagation.certificate import refuse_forms
+from tl_ffblock.propagation.targets import Seeds, Target, seeds
 from tl_ffblock.results.tokens import joined, shortened
 
 if TYPE_CHECKING:
@@ -130,34 +131,41 @@ def attribution_patching(
         )
     difference_of_logits(runs[0].model, chosen.name)
     with with_gradients():
-        traced = [trace(run, run.batches[0], chosen, KEEPS) for run in runs]
+        traced = [_traced(run, chosen) for run in runs]
         begins = [seeds(run, of_run, target) for run, of_run in zip(runs, traced, strict=True)]
-        derivatives = _mean_derivatives(runs[0], chosen, traced, target, number)
+        if number == 1:
+            derivatives = traced[0].backward(begins[0].tensor, begins[0].gradient).kept
+        else:
+            derivatives = _mean_derivatives(runs[0], traced, target, number)
         change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
         shares = {key: (change[key] * derivatives[key]) for key in derivatives}
-    return _estimates(runs, chosen, begins[0].name, [float(begin.values[0]) for begin in begins], shares)
+    return _estimates(runs, chosen.name, begins, shares)
 
 
 def _one(prompt: Any) -> Any:
     return prompt[0] if isinstance(prompt, Tensor) and prompt.ndim == 2 and len(prompt) == 1 else prompt
 
 
+def _traced(run: Run, rules: Rules) -> Traced:
+    """A run of one prompt, whose local forms are the model's own tensors."""
+    traced = trace(run, run.batches[0], rules, KEEPS)
+    refuse_forms(traced.tape.gaps_of(0), run.settings.rtol, run.model.name, rules.name)
+    return traced
+
+
 def _mean_derivatives(
-    run: Run, rules: Rules, traced: list[Traced], target: Target, steps: int
-) -> dict[tuple[str, int], Tensor]:
-    """The target's derivatives by every kept tensor of the clean run, or their mean on the way to the corrupted one."""
+    run: Run, traced: list[Traced], target: Target, steps: int
+) -> dict[tuple[str, int], Float[Tensor, "..."]]:
+    """The target's derivatives by every kept tensor, their mean on the way from the clean run to the corrupted one."""
     total: dict[tuple[str, int], Tensor] = {}
-    for of_run, weight in _on_the_way(run, rules, traced, steps):
+    for of_run, weight in _on_the_way(run, traced, steps):
         begin = seeds(run, of_run, target)
         for key, derivative in of_run.backward(begin.tensor, begin.gradient).kept.items():
             total[key] = total.get(key, torch.zeros_like(derivative)) + weight * derivative
     return total
 
 
-def _on_the_way(run: Run, rules: Rules, traced: list[Traced], steps: int) -> Iterator[tuple[Traced, float]]:
-    if steps == 1:
-        yield traced[0], 1.0
-        return
+def _on_the_way(run: Run, traced: list[Traced], steps: int) -> Iterator[tuple[Traced, float]]:
     clean, corrupted = (of_run.tape.embedded for of_run in traced)
     assert clean is not None and corrupted is not None, "every run embeds its tokens"
     nodes, weights = np.polynomial.legendre.leggauss(steps)
@@ -165,11 +173,11 @@ def _on_the_way(run: Run, rules: Rules, traced: list[Traced], steps: int) -> Ite
         between = torch.lerp(clean, corrupted, float(node))
         hook = (token_embedding_name(run.model), lambda tensor, hook, between=between: tensor * 0 + between)
         there = dataclasses.replace(run, fwd_hooks=(*run.fwd_hooks, hook))
-        yield trace(there, run.batches[0], rules, KEEPS), float(weight)
+        yield _traced(there, traced[0].rules), float(weight)
 
 
 def _estimates(
-    runs: list[Run], rules: Rules, target: str, values: list[float], shares: Mapping[tuple[str, int], Tensor]
+    runs: list[Run], rules: RuleName, begins: list[Seeds], shares: Mapping[tuple[str, int], Tensor]
 ) -> PatchingEstimates:
     n_layers, wide = runs[0].model.n_layers, runs[0].settings.dtype
     n_positions = len(runs[0].sequences[0].tokens)
@@ -182,10 +190,10 @@ def _estimates(
     pairs = zip(*(run.sequences[0].labels for run in runs), strict=True)
     return PatchingEstimates(
         labels=tuple(joined(pair, "→") for pair in pairs),
-        target=target,
-        rules=rules.name,
-        clean=values[0],
-        corrupted=values[1],
+        target=begins[0].name,
+        rules=rules,
+        clean=float(begins[0].values[0]),
+        corrupted=float(begins[1].values[0]),
         residual=torch.stack([summed("residual", layer) for layer in range(n_layers + 1)]),
         heads=torch.stack([shares["z", layer][0].to(wide).sum(dim=-1).T.cpu() for layer in range(n_layers)]),
         mlps=torch.stack([summed("mlp_out", layer) for layer in range(n_layers)]),

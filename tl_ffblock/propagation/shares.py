@@ -10,7 +10,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.runs import Run
-from tl_ffblock.bridge.slopes import Rules
 from tl_ffblock.bridge.tape import Kind
 from tl_ffblock.bridge.traced import Backward, Traced
 from tl_ffblock.bridge.weights import read_block
@@ -36,7 +35,6 @@ class Shares:
     """What a batch's backward pass says, sequence by sequence."""
 
     run: Run
-    rules: Rules
     traced: Traced
     back: Backward
     seeds: Seeds
@@ -59,7 +57,7 @@ class Shares:
         return Attribution(
             labels=run.sequences[number].labels,
             target=self.seeds.name,
-            rules=self.rules.name,
+            rules=self.traced.rules.name,
             value=float(self.seeds.values[index]),
             first_order=first_order,
             tokens=sums["token"],
@@ -141,7 +139,7 @@ class Shares:
         return torch.stack([self._cut(self.back.kept["residual", layer], index) for layer in layers])
 
     def _certificate(self, index: int, result: Attribution, difference_of_logits: float) -> Certificate:
-        gaps = {site: float(gap[index]) for site, gap in self.traced.tape.gaps.items()}
+        gaps = self.traced.tape.gaps_of(index)
         worst = max(gaps, key=gaps.__getitem__, default="")
         handed_out = result.total() / result.first_order if result.first_order else float("nan")
         return Certificate(
@@ -151,7 +149,7 @@ class Shares:
             boundaries=result.boundary_errors(self.seeds.layer),
             edges=_edge_error(result),
             handed_out=handed_out,
-            complete=self.rules.complete,
+            complete=self.traced.rules.complete,
             rtol=self.run.settings.rtol,
         )
 

@@ -219,6 +219,10 @@ def test_head_products_are_kept_while_the_weights_are_the_same(make_record: Call
         before = product(store)
         edited.mul_(2)
         torch.testing.assert_close(product(store), 2 * before, **ALGEBRA)
+    as_one = w_o.reshape(1, -1, w_o.shape[2])
+    torch.testing.assert_close(
+        store.product(key, as_one, norms, w, keep=True), product(store).reshape(1, -1, w.shape[1]), **ALGEBRA
+    )
 
 
 @pytest.mark.parametrize("gated", [False, True], ids=["dense", "gated"])

@@ -16,10 +16,9 @@ from torch import Tensor
 from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.fast.head_sums import HeadSum, ReachablePairs, Tile
 from tl_ffblock.layer.fast.products import (
-    HeadProducts,
     InputMatrix,
     ProductKey,
-    ProductsOfHeads,
+    Products,
     product_pays,
     worth_keeping,
 )
@@ -93,7 +92,7 @@ class _Served:
     """None: a dense feed-forward, of which every query takes all."""
 
 
-def experts_of(given: FeedForwardInput, products: HeadProducts | ProductsOfHeads) -> list[Expert]:
+def experts_of(given: FeedForwardInput, products: Products) -> list[Expert]:
     """The layer's feed-forward, or those of its experts that any query was sent to."""
     record = given.pairs.record
     ff, routing = record.block.feed_forward, record.routing
@@ -105,9 +104,7 @@ def experts_of(given: FeedForwardInput, products: HeadProducts | ProductsOfHeads
     return [_expert(given, ff.experts[expert.number], expert, products) for expert in served]
 
 
-def _expert(
-    given: FeedForwardInput, ff: FeedForward, served: _Served, products: HeadProducts | ProductsOfHeads
-) -> Expert:
+def _expert(given: FeedForwardInput, ff: FeedForward, served: _Served, products: Products) -> Expert:
     head_sum = given.head_sum
     assert head_sum.scale is not None
     if served.number not in given.paths:
@@ -150,7 +147,7 @@ def _head_product(
     given: FeedForwardInput,
     key: ProductKey,
     w: Float[Tensor, "d_model d_mlp"],
-    products: HeadProducts | ProductsOfHeads,
+    products: Products,
 ) -> Float[Tensor, "head d_head d_mlp"] | None:
     """The heads' output matrices and W in one, where that is less work than every head's vector through W."""
     block = given.pairs.record.block

@@ -14,7 +14,7 @@ from tl_ffblock.layer.fast.experts import FeedForwardInput
 from tl_ffblock.layer.fast.head_sums import HeadSum, ReachablePairs
 from tl_ffblock.layer.fast.pair_rows import PairRows
 from tl_ffblock.layer.fast.part_norms import as_one_head, part_norms
-from tl_ffblock.layer.fast.products import HeadProducts, ProductsOfHeads
+from tl_ffblock.layer.fast.products import Products
 from tl_ffblock.layer.fast.stacks import Stack
 from tl_ffblock.layer.parts import Parts, token_values
 from tl_ffblock.layer.records import LayerRecord
@@ -41,7 +41,7 @@ class NormsOfPairs:
         pairs: ReachablePairs,
         settings: Settings,
         scopes: tuple[str, ...],
-        products: HeadProducts | ProductsOfHeads,
+        products: Products,
         paths: dict[int, PathCoefficients] | None = None,
     ) -> None:
         self.pairs = pairs

@@ -26,7 +26,7 @@ from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.fast.bias_factors import BiasFactors
 from tl_ffblock.layer.fast.experts import Expert, FeedForwardInput, experts_of
 from tl_ffblock.layer.fast.head_sums import HeadSum, KeyGroup, Tile
-from tl_ffblock.layer.fast.products import HeadProducts, ProductsOfHeads
+from tl_ffblock.layer.fast.products import Products
 from tl_ffblock.layer.records import Norm
 from tl_ffblock.layer.settings import Settings
 
@@ -67,7 +67,7 @@ class PairRows:
         products: Head products that were made before.
     """
 
-    def __init__(self, given: FeedForwardInput, settings: Settings, products: HeadProducts | ProductsOfHeads) -> None:
+    def __init__(self, given: FeedForwardInput, settings: Settings, products: Products) -> None:
         pairs, x = given.pairs, given.x
         self.pairs = pairs
         self.norms: dict[str, Float[Tensor, "query key"]] = {}

@@ -80,7 +80,9 @@ class HeadProducts:
         kept = self._kept.get(key)
         # A model may be edited in place between two calls (weights processed, a layer replaced), unseen by any key.
         witness = _witness(w_o, norms, w) if keep or kept is not None else None
-        if kept is not None and witness is not None and _equal(kept.witness, witness):
+        # The same rows as fewer, wider heads (`as_one_head`) have the same witness, and a product of another shape.
+        fits = kept is not None and kept.product.shape[:2] == w_o.shape[:2]
+        if kept is not None and fits and witness is not None and _equal(kept.witness, witness):
             return kept.product
         product = einsum(linear_parts(norms, w_o), w, "head d_head d, d d_mlp -> head d_head d_mlp")
         self._kept.pop(key, None)
@@ -113,10 +115,14 @@ class ProductsOfHeads:
         *,
         keep: bool,
     ) -> Float[Tensor, "some_head d_head d_mlp"]:
-        """As in `HeadProducts`; `w_o` are the output matrices of the heads wanted."""
+        """As in `HeadProducts`, of the heads wanted: their own `w_o` is not read, since the product is cut out of all heads'."""
         if key not in self._made:
             self._made[key] = self.all_heads.product(key, self.w_o, norms, w, keep=keep)
         return self._made[key][list(self.heads)]
+
+
+Products: TypeAlias = HeadProducts | ProductsOfHeads
+"""Who makes products, or has kept them."""
 
 
 def worth_keeping(n_pairs: int, d_model: int) -> bool:

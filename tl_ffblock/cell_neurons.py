@@ -14,9 +14,10 @@ from torch import Tensor
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Texts, Tokens, open_run
 from tl_ffblock.errors import CompletenessError, InputError
-from tl_ffblock.layer.neuron_shares import RowNeurons, feed_scope, neuron_name, neurons_of_row
+from tl_ffblock.layer.neuron_shares import RowNeurons, neuron_name, neurons_of_row
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions
 from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scopes import feed_step
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.map_tables import certify
 from tl_ffblock.results.neuron_table import NeuronShares
@@ -102,7 +103,7 @@ def neurons(
     if k < 1:
         raise InputError(f"k={k}: expected at least 1.")
     run = open_run(model, input, layers=[int(layer)], **options)
-    feed_scope(run.model.family.order)
+    feed_step(run.model.family.order)
     lengths = [len(sequence.tokens) for sequence in run.sequences]
     rows, columns = (
         chosen_positions(asked, name, lengths, positions)[1] for asked, name in ((query, "query"), (key, "key"))
@@ -130,7 +131,7 @@ def _of_sequence(
     queries, keys = cells
     columns = torch.tensor(keys, device=record.resid_pre.device)
     rows = [record.rows(torch.tensor([query], device=columns.device)) for query in queries]
-    scope = feed_scope(record.block.order)
+    scope = feed_step(record.block.order).scope
     found = [neurons_of_row(row, settings, columns) for row in rows]
     for row, of_row in zip(rows, found, strict=True):
         certify(model, row, {scope: of_row.feed.error(row.whole[scope])}, settings)

@@ -13,9 +13,8 @@ from torch import Tensor
 from tests import tiny
 from tl_ffblock.errors import CompletenessError, UnsupportedModelError
 from tl_ffblock.layer.activations import ClampedGate
-from tl_ffblock.layer.neuron_shares import feed_scope
 from tl_ffblock.layer.records import Experts
-from tl_ffblock.layer.scopes import PROGRAMS
+from tl_ffblock.layer.scopes import feed_step
 
 Models = Callable[..., Any]
 N, LAYER, QUERY = 5, 1, 4
@@ -67,8 +66,8 @@ def test_neurons_are_what_a_slow_integral_gives(ffb: ModuleType, model_of: Model
     found = ffb.neurons(model, tokens, layer=LAYER, query=QUERY)
     run = ffb.Contributions(model, tokens, layers=[LAYER])
     record, decomposition = run.record(LAYER).rows(torch.tensor([QUERY])), run.decomposition(LAYER)[0]
-    scope = feed_scope(record.block.order)
-    (operand,) = (step.operation.of for step in PROGRAMS[record.block.order] if step.scope == scope)
+    step = feed_step(record.block.order)
+    scope, (operand,) = step.scope, step.operands
 
     class Players:
         tokens = decomposition.parts(operand)[QUERY : QUERY + 1]
@@ -170,4 +169,4 @@ def test_what_has_no_neurons_is_refused(ffb: ModuleType, model_of: Models) -> No
     with pytest.raises(CompletenessError, match="layer 0"):
         ffb.neurons(model, tokens, layer=0, query=-1, rtol=1e-12)
     with pytest.raises(UnsupportedModelError, match="has no feed-forward"):
-        feed_scope("attn_only")
+        feed_step("attn_only")

@@ -19,7 +19,18 @@ from torch import nn
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import UnsupportedModelError
-from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, NormName, Step
+from tl_ffblock.layer.scopes import (
+    INPUT,
+    PROGRAMS,
+    Add,
+    Attend,
+    Feed,
+    Normalise,
+    NormName,
+    Step,
+    feed_step,
+    output_step,
+)
 
 BEFORE_GAIN = "hook_normalized"
 
@@ -52,7 +63,7 @@ def site_names(model: Model, layer: int, extra: Collection[str] = ()) -> dict[st
 def norm_module(model: Model, layer: int, norm: NormName) -> str | None:
     """Name of the module that a norm of the layer's program is; None where this model has none."""
     name = _norm_name(model, layer, norm)
-    return None if name is None or _passes_through(model, name) else name
+    return name if name is not None and has_norm(model, name) else None
 
 
 def _norm_name(model: Model, layer: int, norm: NormName) -> str | None:
@@ -77,16 +88,11 @@ def _norm_name(model: Model, layer: int, norm: NormName) -> str | None:
 
 
 def has_norm(model: Model, name: str) -> bool:
-    """Whether a module of this name is a norm that the model has."""
-    return not _passes_through(model, name)
-
-
-def _passes_through(model: Model, name: str) -> bool:
-    """Whether no norm is there (`normalization_type=None`): no module, or one that gives back what it gets."""
+    """Whether a module of this name is a norm that the model has: with `normalization_type=None` it is not there, or gives back what it gets."""
     module: Any = model.hooked
     for part in name.split("."):
         module = module[int(part)] if part.isdigit() else getattr(module, part, None)
-    return module is None or isinstance(getattr(module, "original_component", module), nn.Identity)
+    return module is not None and not isinstance(getattr(module, "original_component", module), nn.Identity)
 
 
 def has_experts(mlp: Any) -> bool:
@@ -96,6 +102,11 @@ def has_experts(mlp: Any) -> bool:
     return hasattr(getattr(mlp, "original_component", mlp), "experts")
 
 
+def is_gated(mlp: Any) -> bool:
+    """Whether a dense feed-forward multiplies its activations with a second, linear branch."""
+    return getattr(mlp, "W_gate", None) is not None
+
+
 def values_name(layer: int) -> str:
     """HookPoint of z, the weighted values before the output matrix; every model obeys an edit there."""
     return f"blocks.{layer}.attn.hook_z"
@@ -103,16 +114,15 @@ def values_name(layer: int) -> str:
 
 def branch_output_name(model: Model, layer: int, branch: Literal["attn", "mlp"]) -> str:
     """HookPoint of what a bridge's attention or feed-forward gives, before any norm of its branch."""
-    kind = Attend if branch == "attn" else Feed
-    step = next(step for step in PROGRAMS[model.family.order] if isinstance(step.operation, kind))
+    order = model.family.order
+    attend_step = next(step for step in PROGRAMS[order] if isinstance(step.operation, Attend))
+    step = attend_step if branch == "attn" else feed_step(order)
     return _of_step(model, layer, step)[f"whole.{step.scope}"]
 
 
 def output_name(model: Model) -> str:
     """HookPoint of the residual stream behind the last layer."""
-    order = model.family.order
-    kind = Normalise if order == "post_ln" else Add
-    step = [step for step in PROGRAMS[order] if isinstance(step.operation, kind)][-1]
+    step = output_step(model.family.order)
     return _of_step(model, model.n_layers - 1, step)[f"whole.{step.scope}"]
 
 
@@ -158,8 +168,7 @@ def _dense(model: Model, layer: int) -> dict[str, str]:
     if model.family.order == "attn_only" or has_experts(block.mlp):
         return {}
     inside = {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
-    gated = getattr(block.mlp, "W_gate", None) is not None
-    return inside | ({"pre_linear": "mlp.hook_pre_linear"} if gated else {})
+    return inside | ({"pre_linear": "mlp.hook_pre_linear"} if is_gated(block.mlp) else {})
 
 
 def _of_step(model: Model, layer: int, step: Step) -> dict[str, str]:

@@ -23,13 +23,13 @@ from torch import Tensor
 
 from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.records import FeedForward, LayerRecord, Norm
-from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, Order, Step
+from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, Order, Step, feed_step, output_step
 
 
 def scopes_to_output(order: Order) -> tuple[Step, ...]:
     """The steps of a layer up to its output: without the norm behind it, but in Post-LN, where that is the output."""
     program = PROGRAMS[order]
-    return program if order == "post_ln" else program[:-1]
+    return program[: program.index(output_step(order)) + 1]
 
 
 class Adjoint:
@@ -111,7 +111,8 @@ class Adjoint:
     def _fed(self) -> list[tuple[FeedForward, PathCoefficients, Tensor | None]]:
         """Each feed-forward with its path coefficients and, of experts, the router's weights."""
         record, block = self.record, self.record.block
-        x = next(record.tensor(step.operation.of) for step in self.steps if isinstance(step.operation, Feed))
+        (operand,) = feed_step(block.order).operands
+        x = record.tensor(operand)
         if isinstance(block.feed_forward, FeedForward):
             pre = record.pre_activations(block.feed_forward, x)
             return [(block.feed_forward, block.feed_forward.activation.coefficients(*pre), None)]

@@ -16,11 +16,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.errors import UnsupportedModelError
-from tl_ffblock.layer.neurons import coefficients, feed_forwards, located, neuron_values
-from tl_ffblock.layer.parts import Parts, reconcile, weigh
+from tl_ffblock.layer.neurons import coefficients_in, feed_forwards, located, weighed_shares
+from tl_ffblock.layer.parts import Parts
 from tl_ffblock.layer.records import Block, FeedForward, LayerRecord
-from tl_ffblock.layer.scopes import PROGRAMS, Feed, Order
+from tl_ffblock.layer.scopes import feed_step
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import LayerWalk, walk
 
@@ -49,18 +48,6 @@ class RowNeurons:
     """The row's decomposition after the feed-forward, to be held against the model's tensor."""
 
 
-def feed_scope(order: Order) -> str:
-    """The scope that ends in the feed-forward's output.
-
-    Raises:
-        UnsupportedModelError: if layers of this order have no feed-forward.
-    """
-    for step in PROGRAMS[order]:
-        if isinstance(step.operation, Feed):
-            return step.scope
-    raise UnsupportedModelError(f"a layer of order {order} has no feed-forward, so it has no neurons.")
-
-
 def neuron_name(block: Block, number: int) -> str:
     """What a neuron is called, as memories are: "9:512", in a mixture of experts "9:3:512" (layer, expert, neuron)."""
     expert, inside = located(block, number)
@@ -78,20 +65,21 @@ def neurons_of_row(record: LayerRecord, settings: Settings, keys: Int[Tensor, " 
     Raises:
         UnsupportedModelError: if the layer has no feed-forward.
     """
-    neuron_walk, scope = _NeuronWalk(record, settings), feed_scope(record.block.order)
+    neuron_walk, scope = _NeuronWalk(record, settings), feed_step(record.block.order).scope
     feed = next(parts for name, parts in walk(neuron_walk) if name == scope)
-    kept = [neuron_walk.kept[expert] for expert in sorted(neuron_walk.kept)]
-    numbers = torch.cat([neuron_walk.numbers(expert) for expert in sorted(neuron_walk.kept)])
+    experts = sorted(neuron_walk.kept)
+    kept = [neuron_walk.kept[expert] for expert in experts]
     tokens = torch.cat([parts.tokens[0] for parts in kept], dim=-1)
     bias = torch.cat([(parts.total() - parts.tokens.sum(dim=1))[0] for parts in kept], dim=-1)
-    own = coefficients(record)[0, numbers]
+    own = torch.cat([coefficients_in(record, expert)[0] for expert in experts])
     vectors = feed.tokens[0, keys]
     norms = vectors.norm(dim=-1)
     directions = vectors / torch.where(norms == 0, 1, norms)[:, None]
-    shares = tokens[keys] * (directions @ neuron_values(record.block)[numbers].T)
+    along = [directions @ feed_forwards(record.block)[expert].w_out.T for expert in experts]
+    shares = tokens[keys] * torch.cat(along, dim=-1)
     gap = tokens.sum(dim=0) + bias - own
     return RowNeurons(
-        numbers=numbers,
+        numbers=torch.cat([neuron_walk.numbers(expert) for expert in experts]),
         coefficients=own,
         bias_shares=bias,
         token_shares=tokens[keys],
@@ -112,10 +100,8 @@ class _NeuronWalk(LayerWalk):
 
     def neuron_shares(self, parts: Parts, ff: FeedForward, x: Float[Tensor, "query d"], expert: int) -> Parts:
         shared = super().neuron_shares(parts, ff, x, expert)
-        kept = shared if self.record.routing is None else weigh(shared, self.record.routing[:, expert, None])
-        if self.record.edited:
-            kept = reconcile(kept, coefficients(self.record)[:, self.numbers(expert)], self.settings.rtol)
-        self.kept[expert] = kept
+        own = coefficients_in(self.record, expert)
+        self.kept[expert] = weighed_shares(self.record, shared, self.settings, own, expert)
         return shared
 
     def numbers(self, expert: int) -> Int[Tensor, " neuron"]:

@@ -11,15 +11,14 @@ by the same Integrated Gradients (eq. 12-14 of Kobayashi et al. 2024): `coeffici
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.layer.parts import Parts, weigh
+from tl_ffblock.layer.parts import Parts, reconcile, weigh
 from tl_ffblock.layer.records import Block, FeedForward, LayerRecord
-from tl_ffblock.layer.scopes import PROGRAMS, Feed
+from tl_ffblock.layer.scopes import feed_step
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import LayerWalk, walk
 
@@ -46,15 +45,37 @@ def located(block: Block, neuron: int) -> tuple[int, int]:
 
 def coefficients(record: LayerRecord) -> Float[Tensor, "query neuron"]:
     """What every neuron's value is multiplied by; of experts that were not chosen, 0."""
+    experts = range(len(feed_forwards(record.block)))
+    return torch.cat([coefficients_in(record, expert) for expert in experts], dim=-1)
+
+
+def coefficients_in(record: LayerRecord, expert: int) -> Float[Tensor, "query neuron"]:
+    """The same of one expert's neurons, or of those of the only feed-forward."""
     if record.routing is None:
         assert record.post is not None, "neither activations nor a router"
         return record.post
-    x = record.tensor(_feed(record)[1])
-    by_expert = [
-        ff.activation.output(*ff.pre_activations(x)) * weight[:, None]
-        for ff, weight in zip(feed_forwards(record.block), record.routing.T, strict=True)
-    ]
-    return torch.cat(by_expert, dim=-1)
+    ff, weight = feed_forwards(record.block)[expert], record.routing[:, expert]
+    chosen = weight.nonzero()[:, 0]
+    x = record.tensor(_operand(record))[chosen]
+    own = x.new_zeros(len(weight), len(ff.w_out))
+    own[chosen] = ff.activation.output(*ff.pre_activations(x)) * weight[chosen, None]
+    return own
+
+
+def weighed_shares(
+    record: LayerRecord, shares: Parts, settings: Settings, own: Float[Tensor, "query neuron"], expert: int
+) -> Parts:
+    """Shares of activations as shares of coefficients: times the router's weight, what edits brought in the remainder.
+
+    Args:
+        record: The run.
+        shares: Of some neurons' activations (`LayerWalk.neuron_shares`).
+        settings: How the decomposition is made.
+        own: The coefficients of these neurons.
+        expert: The expert whose neurons they are.
+    """
+    weighed = shares if record.routing is None else weigh(shares, record.routing[:, expert, None])
+    return reconcile(weighed, own, settings.rtol) if record.edited else weighed
 
 
 def coefficient_parts(record: LayerRecord, settings: Settings, neurons: Sequence[int]) -> Parts:
@@ -67,7 +88,9 @@ def coefficient_parts(record: LayerRecord, settings: Settings, neurons: Sequence
     places = [located(record.block, neuron) for neuron in neurons]
     for expert, inside in places:
         by_expert.setdefault(expert, []).append(inside)
-    parts = {expert: _parts_of_expert(record, settings, expert, inside) for expert, inside in by_expert.items()}
+    operand = _operand(record)
+    read = next(parts for scope, parts in walk(LayerWalk(record, settings)) if scope == operand)
+    parts = {expert: _parts_in(record, settings, read, expert, inside) for expert, inside in by_expert.items()}
     columns = [(expert, by_expert[expert].index(inside)) for expert, inside in places]
 
     def chosen(name: str) -> Tensor:
@@ -77,46 +100,15 @@ def coefficient_parts(record: LayerRecord, settings: Settings, neurons: Sequence
     return Parts(chosen("tokens"), chosen("bias"), chosen("remainder") if edited else None)
 
 
-def _parts_of_expert(record: LayerRecord, settings: Settings, expert: int, inside: Sequence[int]) -> Parts:
-    """The same for some neurons of one expert, or of the feed-forward: the layer's walk as far as there, without W_out."""
-    scope, _ = _feed(record)
-    layer_walk = LayerWalk(_of_neurons(record, expert, inside), settings)
-    parts = next(parts for name, parts in walk(layer_walk) if name == scope)
-    return parts if record.routing is None else weigh(parts, record.routing[:, expert, None])
-
-
-def _of_neurons(record: LayerRecord, expert: int, inside: Sequence[int]) -> LayerRecord:
-    """The same run of a layer whose feed-forward is some of its neurons, and gives their coefficients as they are."""
+def _parts_in(record: LayerRecord, settings: Settings, read: Parts, expert: int, inside: Sequence[int]) -> Parts:
+    """The same for some neurons of one expert, or of the feed-forward, from the parts of what it reads."""
     chosen = torch.as_tensor(inside, device=record.resid_pre.device)
-    ff = feed_forwards(record.block)[expert]
-    own = replace(
-        ff,
-        w_in=ff.w_in[:, chosen],
-        b_in=ff.b_in[chosen],
-        w_out=torch.eye(len(chosen), dtype=ff.w_out.dtype, device=ff.w_out.device),
-        b_out=ff.b_out.new_zeros(len(chosen)),
-        w_gate=None if ff.w_gate is None else ff.w_gate[:, chosen],
-        b_gate=None if ff.b_gate is None else ff.b_gate[chosen],
-    )
-    scope, of = _feed(record)
-    if record.post is None:
-        whole = own.activation.output(*own.pre_activations(record.tensor(of)))
-    else:
-        whole = record.post[:, chosen]
-    return replace(
-        record,
-        block=replace(record.block, feed_forward=own),
-        pre=None if record.pre is None else record.pre[:, chosen],
-        pre_linear=None if record.pre_linear is None else record.pre_linear[:, chosen],
-        post=None if record.post is None else whole,
-        whole={**record.whole, scope: whole},
-        routing=None,
-    )
+    layer_walk, ff = LayerWalk(record.neurons(chosen), settings), feed_forwards(record.block)[expert].neurons(chosen)
+    shares = layer_walk.neuron_shares(read, ff, record.tensor(_operand(record)), expert)
+    return weighed_shares(record, shares, settings, coefficients_in(record, expert)[:, chosen], expert)
 
 
-def _feed(record: LayerRecord) -> tuple[str, str]:
-    """The feed-forward's scope, and what it reads."""
-    for step in PROGRAMS[record.block.order]:
-        if isinstance(step.operation, Feed):
-            return step.scope, step.operation.of
-    raise AssertionError(f"a {record.block.order} block has no feed-forward")
+def _operand(record: LayerRecord) -> str:
+    """What the feed-forward reads."""
+    (operand,) = feed_step(record.block.order).operands
+    return operand

@@ -89,6 +89,17 @@ class FeedForward:
             return linear, None
         return x @ self.w_gate + self.b_gate, linear
 
+    def neurons(self, chosen: Int[Tensor, " neuron"]) -> "FeedForward":
+        """Some of its neurons, with the whole output bias."""
+        return replace(
+            self,
+            w_in=self.w_in[:, chosen],
+            b_in=self.b_in[chosen],
+            w_out=self.w_out[chosen],
+            w_gate=None if self.w_gate is None else self.w_gate[:, chosen],
+            b_gate=None if self.b_gate is None else self.b_gate[chosen],
+        )
+
 
 @dataclass(frozen=True)
 class Experts:
@@ -254,6 +265,10 @@ class LayerRecord:
     def rows(self, chosen: slice | Bool[Tensor, " query"] | Int[Tensor, " chosen"]) -> "LayerRecord":
         """The same sequence with some of its queries only."""
         return self._cut({"query": chosen})
+
+    def neurons(self, chosen: Int[Tensor, " neuron"]) -> "LayerRecord":
+        """The same sequence with the activations of some neurons of a dense feed-forward only."""
+        return self._cut({"d_mlp": chosen})
 
     def _cut(self, chosen: Mapping[str, slice | Tensor]) -> "LayerRecord":
         """Of every tensor that has one of the axes, the chosen entries."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, UnsupportedModelError
 
 Order: TypeAlias = Literal["post_ln", "pre_ln", "sandwich", "parallel", "norm_after", "attn_only"]
 Component: TypeAlias = Literal["ATTN", "RES", "LN", "FF"]
@@ -75,6 +75,12 @@ class Step:
     at_keys: bool = False
     """True for the norm before attention, which is taken at every key and not at the queries: no scope of its own,
     since a token there is still alone; the values that attention read are captured behind it."""
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """What the step's vector is made of, each a scope or the layer's input: two of a sum, one of all else."""
+        operation = self.operation
+        return (operation.left, operation.right) if isinstance(operation, Add) else (operation.of,)
 
 
 _INPUT_NORM = Step("InputLn", "LN", None, "norm before attention", Normalise(INPUT, "attn_norm"), at_keys=True)
@@ -164,6 +170,24 @@ STEPS: dict[Order, tuple[Step, ...]] = {
     order: tuple(step for step in program if not step.at_keys) for order, program in PROGRAMS.items()
 }
 """The steps that end in a scope of their own: all but the norm before attention."""
+
+
+def feed_step(order: Order) -> Step:
+    """The step that is the feed-forward.
+
+    Raises:
+        UnsupportedModelError: if layers of this order have none.
+    """
+    for step in PROGRAMS[order]:
+        if isinstance(step.operation, Feed):
+            return step
+    raise UnsupportedModelError(f"a layer of order {order} has no feed-forward, so it has no neurons.")
+
+
+def output_step(order: Order) -> Step:
+    """The step whose vector is the layer's output: its last sum, in Post-LN the norm of that."""
+    kind = Normalise if order == "post_ln" else Add
+    return [step for step in PROGRAMS[order] if isinstance(step.operation, kind)][-1]
 
 
 def scope_names(order: Order) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """What a model says next: its own most probable tokens after a prompt, one forward pass a token."""
 
-from contextlib import nullcontext
-
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -27,10 +25,9 @@ def continued(run: Run, n_tokens: int) -> Int[Tensor, " pos"]:
         )
     end = getattr(run.model.hooked.tokenizer, "eos_token_id", None)
     said: list[int] = []
-    while len(said) < n_tokens and (not said or said[-1] != end):
-        given = torch.cat([tokens, torch.tensor(said, dtype=tokens.dtype)])
-        hooks = run.model.hooked.hooks(fwd_hooks=list(run.fwd_hooks)) if run.fwd_hooks else nullcontext()
-        with hooks:
+    with run.hooks():
+        while len(said) < n_tokens and (not said or said[-1] != end):
+            given = torch.cat([tokens, torch.tensor(said, dtype=tokens.dtype)])
             said.append(int(forward(run.model, Batch(given[None]))[0, -1].argmax()))
     return torch.tensor(said)
 

@@ -12,10 +12,8 @@ from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.selfcheck import check_once
+from tl_ffblock.bridge.settings import tolerance_of
 from tl_ffblock.bridge.taps import silence
-
-_TOLERANCE = {torch.float64: 1e-6, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""Relative error of the identities on the clean run, by the model's dtype; else 1e-4."""
 
 
 def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
@@ -26,9 +24,8 @@ def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
     """
     if model.memory.probed.issuperset(layers):
         return
-    rtol = _TOLERANCE.get(next(model.hooked.parameters()).dtype, 1e-4)
     with silence(model.hook_points.values()), collecting(model, CaptureSpec(layers, dtype)) as records:
         forward(model, Batch(probe_tokens(model.hooked)))
     for layer in layers:
-        check_once(model, records[layer].sequence(0), rtol)
+        check_once(model, records[layer].sequence(0), tolerance_of(model))
     model.memory.probed.update(layers)

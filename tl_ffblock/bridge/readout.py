@@ -23,6 +23,7 @@ from tl_ffblock.bridge.facts import has_trained_head, longest_input
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, at_model, forward
 from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.settings import tolerance_of
 from tl_ffblock.bridge.sites import output_name
 from tl_ffblock.bridge.taps import Tap, silence
 from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
@@ -31,8 +32,6 @@ Reading: TypeAlias = Literal["final_norm", "direction"]
 
 _CARRIER = 128
 """Tokens of a run whose last layer's output is replaced, at most."""
-_TOLERANCE = {"float64": 1e-6, "float16": 1e-2, "bfloat16": 5e-2}
-"""How well the read-out of the model's own last layer must give its logits, relative to the largest, by dtype; else 1e-4."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def _check(model: Model) -> None:
             tap.remove()
         own = _own_logits(model, kept["output"].reshape(tokens.shape[1], -1))
     error = float((own - logits).abs().max() / logits.abs().max())
-    if not error < _TOLERANCE.get(model.dtype.removeprefix("torch."), 1e-4):
+    if not error < tolerance_of(model):
         raise IdentityError(
             f"{model.name} ({model.family.name}): its last layer's output, read through its final norm and unembedding, misses "
             f"its own logits by {error:.1e} of the largest. Memories cannot be read as tokens with reading='final_norm'; "

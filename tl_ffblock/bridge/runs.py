@@ -13,7 +13,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, SupportsIndex, TypeAlias, TypedDict, Unpack, runtime_checkable
 
@@ -124,6 +124,10 @@ class Run:
         for batch in self.batches:
             self._deliver_batch(batch, receiver, check=check)
 
+    def hooks(self) -> AbstractContextManager[Any]:
+        """The model under the call's hooks, for forward passes inside."""
+        return self.model.hooked.hooks(fwd_hooks=list(self.fwd_hooks)) if self.fwd_hooks else nullcontext()
+
     def _deliver_batch(self, batch: Batch, receiver: Receiver, *, check: bool) -> None:
         spec = CaptureSpec(self.layers, self.settings.dtype, self._rows(batch), self.extra)
 
@@ -158,9 +162,8 @@ class Run:
             if not (left or listened_to or self.keeps_logits):
                 raise _NothingMoreToRead
 
-        hooks = model.hooked.hooks(fwd_hooks=list(self.fwd_hooks)) if self.fwd_hooks else nullcontext()
         recording = collecting(model, spec, on_record, watch=listened_to)
-        with suppress(_NothingMoreToRead), hooks, recording as records:
+        with suppress(_NothingMoreToRead), self.hooks(), recording as records:
             logits = forward(model, batch)
             if self.keeps_logits:
                 self.logits.append(logits)

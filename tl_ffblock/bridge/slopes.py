@@ -26,7 +26,7 @@ from tl_ffblock.bridge.collector import hook_point
 from tl_ffblock.bridge.ends import fit_embedding, fit_head, norm_places
 from tl_ffblock.bridge.experts import fit_experts
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.sites import branch_output_name, has_experts, output_name, values_name
+from tl_ffblock.bridge.sites import branch_output_name, has_experts, is_gated, output_name, values_name
 from tl_ffblock.bridge.tape import EMBEDDING, Fittings, Place, Tape
 from tl_ffblock.bridge.taps import edited_names
 from tl_ffblock.bridge.weights import read_activation, read_norm, working_dtype
@@ -156,7 +156,7 @@ def _fit_biases(model: Model, tape: Tape, fittings: Fittings, layer: int) -> Non
     _at_output(model, fittings, layer, "attn", biased("attn.b_O", block.attn.b_O))
     if model.family.order == "attn_only" or has_experts(block.mlp):
         return
-    gated = getattr(block.mlp, "W_gate", None) is not None
+    gated = is_gated(block.mlp)
     fittings.before(f"{prefix}.mlp.hook_pre{'_linear' if gated else ''}", biased("mlp.b_in", block.mlp.b_in))
     if gated:
         fittings.before(f"{prefix}.mlp.hook_pre", biased("mlp.b_gate", getattr(block.mlp, "b_gate", None)))
@@ -180,7 +180,7 @@ def _fit_activation(model: Model, rules: Rules, tape: Tape, fittings: Fittings, 
     if not rules.feed_forward:
         return
     activation = read_activation(model, layer)
-    gated = getattr(model.hooked.blocks[layer].mlp, "W_gate", None) is not None
+    gated = is_gated(model.hooked.blocks[layer].mlp)
     zero = Place("bias", layer, f"{mlp}.{activation.name}(0)")
     read: dict[str, Tensor] = {}
     for site in ("pre", "pre_linear") if gated else ("pre",):

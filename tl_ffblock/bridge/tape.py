@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from tl_ffblock.bridge.protocols import HookPoint
 from tl_ffblock.bridge.taps import Tap
@@ -95,25 +95,25 @@ class Tape:
 
 
 class Before:
-    """Changes what enters a HookPoint, before any callback on it."""
+    """Changes what enters a HookPoint, before any callback on it, or another module."""
 
-    def __init__(self, hook_point: HookPoint, change: Callable[[Tensor], Tensor | None]) -> None:
+    def __init__(self, module: HookPoint | nn.Module, change: Callable[[Tensor], Tensor | None]) -> None:
         self._change = change
-        self._handle = hook_point.register_forward_pre_hook(self._enter)
+        self._handle = module.register_forward_pre_hook(self._enter)
 
     def _enter(self, _: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         changed = self._change(args[0])
         return None if changed is None else (changed, *args[1:])
 
     def remove(self) -> None:
-        """Leave the HookPoint as it was."""
+        """Leave the module as it was."""
         self._handle.remove()
 
 
 class Fittings:
     """Callbacks of one run, in three rounds: what the model computes, users' edits, what the model goes on with."""
 
-    def __init__(self, hook_point: Callable[[str], HookPoint], module: Callable[[str], Any]) -> None:
+    def __init__(self, hook_point: Callable[[str], HookPoint], module: Callable[[str], nn.Module]) -> None:
         self._hook_point = hook_point
         self._module = module
         self._rounds: tuple[list[Callable[[], Any]], ...] = ([], [], [])
@@ -137,13 +137,7 @@ class Fittings:
     def input_of(self, module: str, change: Callable[[Tensor], Tensor | None] | None) -> None:
         """Read or change what a module without a HookPoint at its begin gets."""
         if change is not None:
-            fitted = self._module(module)
-
-            def enter(_: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-                changed = change(args[0])
-                return None if changed is None else (changed, *args[1:])
-
-            self._rounds[0].append(lambda: fitted.register_forward_pre_hook(enter))
+            self._rounds[0].append(lambda: Before(self._module(module), change))
 
     def fit(self) -> None:
         """Add all of them."""

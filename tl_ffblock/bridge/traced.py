@@ -9,7 +9,7 @@ tokens.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -128,10 +128,8 @@ def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced
         InputError: if the logits hold NaN or infinity.
         UnsupportedModelError: if the model has no logits.
     """
-    with with_gradients():
-        hooks = run.model.hooked.hooks(fwd_hooks=list(run.fwd_hooks)) if run.fwd_hooks else nullcontext()
-        with hooks:
-            traced = _traced(run.model, batch, rules, keeps)
+    with with_gradients(), run.hooks():
+        traced = _traced(run.model, batch, rules, keeps)
     if not bool(traced.logits.isfinite().all()):
         raise InputError(
             f"{run.model.name}: the model's logits hold NaN or infinity. Check the weights, the edits of your hooks, or use a "

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.sites import has_experts, norm_module
+from tl_ffblock.bridge.sites import has_experts, is_gated, norm_module
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
 from tl_ffblock.layer.records import AttentionWeights, Block, Experts, FeedForward, Norm
@@ -92,22 +92,27 @@ def _feed_forward(model: Model, layer: int, dtype: torch.dtype) -> FeedForward |
         return None
     mlp = model.hooked.blocks[layer].mlp
     if has_experts(mlp):
-        return _experts(model, layer, dtype)
+        return read_experts(model, layer, dtype)
     w_in, w_out = _tensor(mlp.W_in, dtype), _tensor(mlp.W_out, dtype)
-    gated = getattr(mlp, "W_gate", None) is not None
+    gated = is_gated(mlp)
     d_mlp, d_model = w_out.shape
     return FeedForward(
         w_in=w_in,
         b_in=_bias(mlp.b_in, (d_mlp,), w_in),
         w_out=w_out,
         b_out=_bias(mlp.b_out, (d_model,), w_in),
-        activation=_activation(model, layer),
+        activation=read_activation(model, layer),
         w_gate=_tensor(mlp.W_gate, dtype) if gated else None,
         b_gate=_bias(getattr(mlp, "b_gate", None), (d_mlp,), w_in) if gated else None,
     )
 
 
-def _experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
+def read_experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
+    """The experts of a layer, shared ones last.
+
+    Raises:
+        UnsupportedModelError: if they are of no known form.
+    """
     mlp = model.hooked.blocks[layer].mlp
     if model.api != "TransformerBridge":
         return Experts(
@@ -135,24 +140,6 @@ def _experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
 def read_norm(model: Model, name: str, dtype: torch.dtype) -> Norm:
     """A norm by the name of its module."""
     return _norm(model, name, _like(model, 0, dtype))
-
-
-def read_activation(model: Model, layer: int) -> Activation:
-    """The activation of a dense feed-forward.
-
-    Raises:
-        UnsupportedModelError: if it is not elementwise, or cannot be found.
-    """
-    return _activation(model, layer)
-
-
-def read_experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
-    """The experts of a layer, shared ones last.
-
-    Raises:
-        UnsupportedModelError: if they are of no known form.
-    """
-    return _experts(model, layer, dtype)
 
 
 def normalises_routing(model: Model, layer: int) -> bool:
@@ -210,7 +197,12 @@ def _inner(module: Any) -> Any:
     return getattr(module, "original_component", module)
 
 
-def _activation(model: Model, layer: int) -> Activation:
+def read_activation(model: Model, layer: int) -> Activation:
+    """The activation of a dense feed-forward.
+
+    Raises:
+        UnsupportedModelError: if it is not elementwise, or cannot be found.
+    """
     block = model.hooked.blocks[layer]
     where = f"layer {layer}"
     if model.api != "TransformerBridge":

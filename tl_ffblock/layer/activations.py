@@ -84,10 +84,6 @@ class Activation:
         rest = (self.function(a) - mean) / torch.where(small, 1, a)
         return mean, torch.where(small, self._mean_slope(a, 1), rest)
 
-    def _path_mean(self, a: Tensor) -> Tensor:
-        """A(a)."""
-        return self._checked_mean(a) if self.gate is None else a * self._gate_mean(a)
-
     def _gate_mean(self, a: Tensor) -> Tensor:
         """Q(a) = integral_0^1 t gate(ta) dt."""
         assert self.gate is not None
@@ -103,7 +99,7 @@ class Activation:
         return torch.where(saturated, antiderivative / torch.where(saturated, a.square(), 1), mean)
 
     def _checked_mean(self, a: Tensor) -> Tensor:
-        """The same of a function of no known form, which may have kinks that defeat the quadrature."""
+        """A(a) of a function of no known form, which may have kinks that defeat the quadrature."""
         mean, finer = (path_mean(self.function, a, nodes) for nodes in (MOST_NODES, 2 * MOST_NODES))
         gap = float((mean - finer).abs().max()) if a.numel() else 0.0
         if gap > 1e-5 * max(1.0, float(finer.abs().max()) if a.numel() else 0.0):
@@ -173,7 +169,7 @@ class ClampedGate(Activation):
     def _clamped_mean(self, a: Tensor) -> Tensor:
         """integral_0^1 g(min(t a, limit)) dt."""
         inner = a.clamp(max=self.limit)
-        mean = self._path_mean(inner)
+        mean = self._checked_mean(inner) if self.gate is None else inner * self._gate_mean(inner)
         beyond = (inner * mean + (a - inner) * self(inner)) / torch.where(a == 0, 1, a)
         return torch.where(a == inner, mean, beyond)
 

@@ -24,6 +24,10 @@ class UnsupportedModelError(FFBlockError, NotImplementedError):
     """The model, or the way it was loaded, cannot be decomposed exactly."""
 
 
+class UntrainedHeadError(InputError, UnsupportedModelError):
+    """A model's logits are those of random weights: a wrong argument and an unsupported model in one."""
+
+
 class ModelLoadError(FFBlockError, OSError):
     """A model cannot be found or loaded."""
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 from tests import tiny
 from tl_ffblock import heads, load_model, metrics
@@ -39,6 +40,15 @@ def test_ablation_is_a_run_with_the_head_replaced(model: Any, replacement: heads
 
         expected = loss_of(model, [(f"blocks.{layer}.attn.hook_z", put)]) - loss_of(model)
         assert float(effects[layer, head]) == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_a_function_of_all_logits_is_given_one_head_at_a_time(model: Any) -> None:
+    """A mean over all that it sees is a run's own number for every head: that of a metric which reads one run at a time."""
+    token = int(model.to_tokens(TEXT)[0, 2])
+    effects = heads.ablation_effects(model, TEXT, lambda logits: logits[:, -1, token].mean())
+    expected = heads.ablation_effects(model, TEXT, metrics.logit(token))
+    torch.testing.assert_close(effects, expected, rtol=0, atol=0)
+    assert (effects.std(dim=1) > 0).all()
 
 
 def test_gradients_are_finite_differences(model: Any) -> None:

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
+from tl_ffblock.errors import UntrainedHeadError
 
 MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
 """No map depends on them, and an encoder saved without a head gets a random one."""
@@ -44,6 +45,20 @@ def has_trained_head(model: Model) -> bool:
     """
     config = getattr(getattr(model.hooked, "original_model", None), "config", None)
     return not getattr(config, UNTRAINED_HEAD, False)
+
+
+def refuse_untrained_head(model: Model) -> None:
+    """Refuse to read logits of a model whose head came without weights.
+
+    Raises:
+        UntrainedHeadError: if they are those of random weights.
+    """
+    if not has_trained_head(model):
+        raise UntrainedHeadError(
+            f"{model.name} came without weights for its unembedding (it was saved without its head for masked words): its "
+            "logits are those of random weights, so neither a metric nor a vector can be read as tokens. Use a model with a "
+            "language-model head, or read directions in its residual stream."
+        )
 
 
 def token_vectors(model: Model, ids: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.facts import has_trained_head, longest_input
+from tl_ffblock.bridge.facts import longest_input, refuse_untrained_head
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, at_model, forward
 from tl_ffblock.bridge.model import Model
@@ -61,16 +61,13 @@ def read_out(model: Model, reading: Reading) -> ReadOut:
 
     Raises:
         InputError: for a reading of another name.
-        UnsupportedModelError: for a model without unembedding, or an encoder whose head was never trained.
+        UnsupportedModelError: for a model without unembedding.
+        UntrainedHeadError: for an encoder whose head was never trained.
         IdentityError: if the read-out of the last layer's output is not the model's logits.
     """
     if reading not in get_args(Reading):
         raise InputError(f"reading={reading!r}: expected one of {', '.join(get_args(Reading))}.")
-    if not has_trained_head(model):
-        raise UnsupportedModelError(
-            f"{model.name} was saved without its head for masked words (its weights would be random), so no vector of it can be "
-            "read as tokens. Use a model with a language-model head."
-        )
+    refuse_untrained_head(model)
     if getattr(model.hooked, "unembed", None) is None:
         raise UnsupportedModelError(
             f"{model.name} ({model.family.name}) has no unembedding: its vectors say no tokens."

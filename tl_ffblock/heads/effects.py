@@ -14,14 +14,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.facts import has_trained_head
+from tl_ffblock.bridge.facts import refuse_untrained_head
 from tl_ffblock.bridge.head_values import logits_with_heads_replaced, slopes_at_values
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Tokens, kept_records, open_run
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.heads import head_names
-from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric
+from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric, run_by_run
 from tl_ffblock.results.token_maps import TokenMaps
 
 Replacement: TypeAlias = Literal["zero", "mean"]
@@ -40,7 +40,8 @@ def ablation_effects(
         replacement: What stands in the head's place.
 
     Raises:
-        InputError: for several texts, another replacement, or a model whose unembedding was never trained.
+        InputError: for several texts, or another replacement.
+        UntrainedHeadError: for a model whose unembedding was never trained.
         UnsupportedModelError: for models whose layers are not decomposed.
     """
     if replacement not in get_args(Replacement):
@@ -48,10 +49,10 @@ def ablation_effects(
     observed = _ObservedRun.of(model, input, metric)
     z = torch.einsum("lhqk,lkhe->lqhe", observed.pattern, observed.values)
     written = z.mean(dim=1) if replacement == "mean" else torch.zeros_like(z[:, 0])
-    effects = [
-        observed.metric(logits_with_heads_replaced(observed.model, observed.tokens, layer, of_layer)) - observed.clean
-        for layer, of_layer in enumerate(written)
-    ]
+    effects = []
+    for layer, of_layer in enumerate(written):
+        logits = logits_with_heads_replaced(observed.model, observed.tokens, layer, of_layer)
+        effects.append(run_by_run(observed.metric, logits) - observed.clean)
     return torch.stack(effects).float().cpu()
 
 
@@ -64,7 +65,8 @@ def attention_gradients(model: Any, input: str | Tokens, metric: Metric | LogitF
         metric: What is read of the logits, such as `metrics.loss()`.
 
     Raises:
-        InputError: for several texts, or a model whose unembedding was never trained.
+        InputError: for several texts.
+        UntrainedHeadError: for a model whose unembedding was never trained.
         UnsupportedModelError: for models whose layers are not decomposed.
     """
     observed = _ObservedRun.of(model, input, metric)
@@ -100,10 +102,7 @@ class _ObservedRun:
     @classmethod
     def of(cls, model: Any, input: str | Tokens, metric: Metric | LogitFunction) -> "_ObservedRun":
         known = identify(model)
-        if not has_trained_head(known):
-            raise InputError(
-                f"{known.name} came without weights for its unembedding: its logits are random, and nothing can be read of them."
-            )
+        refuse_untrained_head(known)
         tokens = one_sequence(known, input, "input")
         run = open_run(known, tokens, keeps_logits=True)
         (records,) = kept_records(run)

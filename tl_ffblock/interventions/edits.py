@@ -13,13 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.facts import refuse_untrained_head
 from tl_ffblock.bridge.resume import ResumedRuns
 from tl_ffblock.bridge.sites import values_name
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edit_points import edit_point
 from tl_ffblock.interventions.hooks import Hook, adding_rows
 from tl_ffblock.layer.positions import positions
-from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, PlainMetric, as_metric
+from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, PlainMetric, as_metric, run_by_run
 
 NOTHING_LEFT = 1e-6
 """A head that attends to one token with all but this weight has no other weights that could grow in its place."""
@@ -154,7 +155,7 @@ def measure_edits(
     read = _of_run(metric, contributions, prompt)
     measured = torch.empty(len(edits))
     for rows, logits in _edited_logits(contributions, edits, read.at, batch_size=batch_size, resume=resume):
-        measured[rows] = _run_by_run(read, logits).float().cpu()
+        measured[rows] = run_by_run(read, logits).float().cpu()
         if advance is not None:
             advance(len(rows))
     return measured
@@ -215,15 +216,13 @@ def _edited_logits(
             yield batch, _as_far_as_read(rest, contributions.logits[:, :start], at)
 
 
-def _run_by_run(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Float[Tensor, " run"]:
-    """A number for each run; a function of somebody else's sees one prompt's run at a time, as in TransformerLens."""
-    if isinstance(metric, PlainMetric):
-        return torch.stack([metric(run[None]).reshape(()) for run in logits])
-    return metric(logits)
-
-
 def _of_run(metric: Metric | LogitFunction, contributions: Contributions, prompt: int) -> Metric:
-    """The metric of runs of one prompt, the first of the contributions."""
+    """The metric of runs of one prompt, the first of the contributions.
+
+    Raises:
+        UntrainedHeadError: if logits of the model say nothing.
+    """
+    refuse_untrained_head(contributions.model)
     clean = CleanRun(prompt, contributions.tokens[0], contributions.logits[0])
     return as_metric(metric).bound_to(contributions.model).of_prompt(clean)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -99,3 +100,14 @@ def as_metric(metric: Metric | LogitFunction) -> Metric:
         raise InputError(f"metric={brief(metric)}: expected a function of logits, such as ffb.logit(...).")
     name = getattr(metric, "__name__", type(metric).__name__)
     return PlainMetric(metric, "metric" if name == "<lambda>" else name)
+
+
+def run_by_run(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Float[Tensor, " run"]:
+    """A number for each run of one prompt; somebody else's function sees one run at a time, since it may average all it sees.
+
+    Raises:
+        InputError: if the metric cannot be read.
+    """
+    if isinstance(metric, PlainMetric):
+        return torch.stack([metric(run[None]).reshape(()) for run in logits])
+    return metric(logits)

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.facts import has_trained_head
+from tl_ffblock.bridge.facts import refuse_untrained_head
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
-from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number, positions
 from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric
 
@@ -71,15 +71,11 @@ def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
     Raises:
         InputError: for a target that cannot be read, has no derivative or is not finite.
         LayerError: for a direction in a layer that does not exist.
-        UnsupportedModelError: for logits of an encoder whose head was never trained.
+        UntrainedHeadError: for logits of an encoder whose head was never trained.
     """
     if isinstance(target, Direction):
         return _of_direction(run, traced, target)
-    if not has_trained_head(run.model):
-        raise UnsupportedModelError(
-            f"{run.model.name} was saved without its head for masked words: its logits are those of random weights. Give a "
-            "direction in the residual stream as target: ffb.direction(vector, layer=-1)."
-        )
+    refuse_untrained_head(run.model)
     return _of_logits(run, traced, as_metric(target).bound_to(run.model))
 
 

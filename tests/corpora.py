@@ -1,6 +1,11 @@
 """Tiny models saved to folders, tiny corpora, and runs of them: fixtures that tests of corpus runs and of studies share."""
 
+import dataclasses
+import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +15,12 @@ import pytest
 
 from tests import tiny
 from tl_ffblock import load_model
-from tl_ffblock.experiments import Config
+from tl_ffblock.experiments import Config, run_studies
 
+ROOT = Path(__file__).resolve().parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+"""Of processes that tests start."""
+TREEBANK = ROOT / "tests" / "experiments" / "treebank.conllu"
 WORDS = (
     "the cat sat on the mat .",
     "a dog and the bird saw her , but they did not move !",
@@ -67,10 +76,36 @@ def config_of(model_folder: Callable[[str], str], corpus: Path, tmp_path: Path) 
     return config
 
 
+@pytest.fixture
+def treebank_run(config_of: Callable[..., Config]) -> Callable[..., Config]:
+    """`treebank_run(family="llama")`: a run over a treebank of six sentences, without masks."""
+    return lambda **fields: config_of(**{"data": str(TREEBANK), "mask_fraction": 0.0, "shard_size": 4, **fields})
+
+
+def stored_tables(folder: Path) -> dict[str, bytes]:
+    """The bytes of every table of a run, by file name."""
+    return {path.name: path.read_bytes() for path in sorted((folder / "tables").iterdir())}
+
+
 @pytest.fixture(scope="session")
 def tables_of() -> Callable[[Path], dict[str, bytes]]:
-    """The bytes of every table of a run, by file name."""
-    return lambda folder: {path.name: path.read_bytes() for path in sorted((Path(folder) / "tables").iterdir())}
+    """`tables_of(folder)`: `stored_tables`, for tests that take fixtures."""
+    return stored_tables
+
+
+def assert_kills_change_nothing(names: str, config: Config, model: Any, *, kills: int) -> None:
+    """SIGKILL at random moments, then a last start: the tables are those of an uninterrupted run, byte for byte."""
+    fields = config.folder.with_name("config.json")
+    fields.write_text(json.dumps(dataclasses.asdict(config)))
+    program = str(ROOT / "tests" / "corpus" / "killed.py")
+    command = [sys.executable, "-W", "ignore", program, str(kills), "0", names, str(fields)]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, cwd=fields.parent)
+    assert done.returncode == 0, done.stderr
+    left, n_shards = json.loads(done.stdout), len(list(config.folder.glob("shards/shard-*")))
+    assert len(left) >= max(1, kills // 2), "most of the processes were killed and did not finish before"
+    assert any(0 < shards < n_shards for shards in left), "some were killed in the midst of the work"
+    whole = run_studies(names, dataclasses.replace(config, out=config.out + "-whole"), model=model)
+    assert stored_tables(config.folder) == stored_tables(whole.folder)
 
 
 class InMemory(dict[str, np.ndarray]):

@@ -13,15 +13,14 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.corpora import ENVIRONMENT, assert_kills_change_nothing
 from tests.own_studies import Lengths, lengths
 from tl_ffblock.corpus.running.store import ForeignFolderError
 from tl_ffblock.corpus.runs import run_corpus
 from tl_ffblock.corpus.study import StudySpec
 from tl_ffblock.experiments import Config, run_studies, study
 
-ROOT = Path(__file__).resolve().parents[2]
 FOUR = "contextualization,amplification,bypass,outliers"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 Tables = Callable[[Path], dict[str, bytes]]
 
 
@@ -339,20 +338,11 @@ def test_a_run_of_failures_only_is_no_success(
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_runs_end_as_uninterrupted_ones(
-    kills: int, config_of: Callable[..., Config], loaded: Callable[[str], Any], tables_of: Tables, tmp_path: Path
+    kills: int, config_of: Callable[..., Config], loaded: Callable[[str], Any]
 ) -> None:
-    """SIGKILL at random moments, then a last start: the tables are those of an uninterrupted run, byte for byte."""
+    """Killed at random moments, then started a last time: the tables are those of an uninterrupted run, byte for byte."""
     names, config = "contextualization,amplification,bypass", config_of(shard_size=1)
-    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
-    program = str(Path(__file__).with_name("killed.py"))
-    command = [sys.executable, "-W", "ignore", program, str(kills), "0", names, str(tmp_path / "config.json")]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    left = json.loads(done.stdout)
-    assert len(left) >= kills // 2, "most of the processes were killed and did not finish before"
-    assert any(0 < shards < 30 for shards in left), "some were killed in the midst of the work"
-    whole = run_studies(names, dataclasses.replace(config, out=config.out + "-whole"), model=loaded("bert"))
-    assert tables_of(config.folder) == tables_of(whole.folder)
+    assert_kills_change_nothing(names, config, loaded("bert"), kills=kills)
 
 
 @pytest.mark.slow

@@ -1,10 +1,6 @@
 """The study of heads: its tables are those of the public functions, however the run was cut, killed or shared."""
 
 import dataclasses
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +10,7 @@ import pandas as pd
 import pytest
 
 import tl_ffblock as ffb
+from tests.corpora import TREEBANK, assert_kills_change_nothing
 from tl_ffblock import heads
 from tl_ffblock.corpus.texts.conllu import read_conllu
 from tl_ffblock.corpus.texts.texts import CorpusText
@@ -21,16 +18,8 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, run_studies, study
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra heads)")
-TREEBANK = Path(__file__).with_name("treebank.conllu")
 UD_EWT = Path(__file__).resolve().parents[3] / "shared" / "data" / "ud_ewt" / "en_ewt-ud-dev.conllu"
-ROOT = Path(__file__).resolve().parents[2]
 Runs = Callable[..., Config]
-
-
-@pytest.fixture
-def treebank_run(config_of: Runs) -> Runs:
-    """A run over the treebank beside this file, without masks."""
-    return lambda **fields: config_of(**{"data": str(TREEBANK), "mask_fraction": 0.0, "shard_size": 4, **fields})
 
 
 def sentences() -> list[CorpusText]:
@@ -121,20 +110,9 @@ def test_masks_have_to_be_said(config_of: Runs, loaded: Callable[[str], Any]) ->
     assert run_studies("heads", config_of(family="llama", limit=2), model=loaded("llama")).status == 0
 
 
-def test_killed_runs_end_as_uninterrupted_ones(
-    treebank_run: Runs, loaded: Callable[[str], Any], tables_of: Callable[[Path], dict[str, bytes]], tmp_path: Path
-) -> None:
-    """SIGKILL at random moments, then a last start: the tables are those of an uninterrupted run, byte for byte."""
-    config = treebank_run(shard_size=1)
-    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
-    program = str(ROOT / "tests" / "corpus" / "killed.py")
-    command = [sys.executable, "-W", "ignore", program, "2", "0", "heads", str(tmp_path / "config.json")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout), "a process was killed"
-    whole = run_studies("heads", dataclasses.replace(config, out=config.out + "-whole"), model=loaded("bert"))
-    assert tables_of(config.folder) == tables_of(whole.folder)
+def test_killed_runs_end_as_uninterrupted_ones(treebank_run: Runs, loaded: Callable[[str], Any]) -> None:
+    """Killed at random moments, then started a last time: the tables are those of an uninterrupted run, byte for byte."""
+    assert_kills_change_nothing("heads", treebank_run(shard_size=1), loaded("bert"), kills=3)
 
 
 @pytest.mark.skipif(not UD_EWT.is_file(), reason="UD English-EWT is not on this machine")

@@ -1,10 +1,5 @@
 """The study of memories: its tables are those of the public functions, however the run was cut, killed or shared."""
 
-import dataclasses
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.corpora import assert_kills_change_nothing
 from tl_ffblock import memories
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, run_studies, study
 
-ROOT = Path(__file__).resolve().parents[2]
 Runs = Callable[..., Config]
 SPEC = study("memories", keys=6, top_triggers=4)
 
@@ -105,17 +100,6 @@ def test_options_out_of_range_are_refused() -> None:
             study("memories", **wrong)
 
 
-def test_killed_runs_end_as_uninterrupted_ones(
-    config_of: Runs, loaded: Callable[[str], Any], tables_of: Callable[[Path], dict[str, bytes]], tmp_path: Path
-) -> None:
-    """SIGKILL at random moments, then a last start: the tables are those of an uninterrupted run, byte for byte."""
-    config = config_of(family="llama", shard_size=1)
-    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
-    program = str(ROOT / "tests" / "corpus" / "killed.py")
-    command = [sys.executable, "-W", "ignore", program, "2", "0", "memories", str(tmp_path / "config.json")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout), "a process was killed"
-    whole = run_studies("memories", dataclasses.replace(config, out=config.out + "-whole"), model=loaded("llama"))
-    assert tables_of(config.folder) == tables_of(whole.folder)
+def test_killed_runs_end_as_uninterrupted_ones(config_of: Runs, loaded: Callable[[str], Any]) -> None:
+    """Killed at random moments, then started a last time: the tables are those of an uninterrupted run, byte for byte."""
+    assert_kills_change_nothing("memories", config_of(family="llama", shard_size=1), loaded("llama"), kills=3)

@@ -8,26 +8,26 @@ import numpy as np
 import pytest
 import torch
 
+from tests.corpora import TREEBANK
 from tl_ffblock.bridge.facts import token_vectors
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.random_weights import with_random_weights
 from tl_ffblock.corpus.texts.conllu import read_conllu
 from tl_ffblock.experiments import Config, run_studies, study
 
-TREEBANK = Path(__file__).with_name("treebank.conllu")
 Runs = Callable[..., Config]
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_probes_are_trained_and_baselines_counted(
-    family: str, config_of: Runs, loaded: Callable[[str], Any], tables_of: Callable[[Path], dict[str, bytes]]
+    family: str, treebank_run: Runs, loaded: Callable[[str], Any], tables_of: Callable[[Path], dict[str, bytes]]
 ) -> None:
     """Every kind of map by both probes; right-branching by hand; cut into other shards the table is the same, byte for byte."""
     spec = study("probes", probe_epochs=2)
     runs = [
         run_studies(
             [spec],
-            config_of(family=family, out=f"run{size}", data=str(TREEBANK), mask_fraction=0.0, shard_size=size),
+            treebank_run(family=family, out=f"run{size}", shard_size=size),
             model=loaded(family),
         )
         for size in (1, 4)

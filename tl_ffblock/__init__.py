@@ -45,7 +45,14 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
-    from tl_ffblock.propagation import Attribution, attribute, attribute_continuation, attribution_patching, direction
+    from tl_ffblock.propagation import (
+        Attribution,
+        attribute,
+        attribute_continuation,
+        attribution_patching,
+        direction,
+        faithfulness,
+    )
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
@@ -76,6 +83,7 @@ _HOMES = {
     "decompose": "contributions",
     "difference": "interventions",
     "direction": "propagation",
+    "faithfulness": "propagation",
     "kl_divergence": "metrics",
     "load_model": "bridge.loading",
     "logit": "metrics",
@@ -133,6 +141,7 @@ __all__ = [
     "decompose",
     "difference",
     "direction",
+    "faithfulness",
     "kl_divergence",
     "load_model",
     "logit",

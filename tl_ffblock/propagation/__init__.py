@@ -8,6 +8,8 @@ targets.py      what is attributed
 certificate.py  how well it sums up, and when it is refused
 continuation.py every token of a continuation, to all before it
 patching.py     what another run's tensors would do, estimated
+faithfulness.py what happens when tokens are removed, and which method said so
+faithfulness_result.py  its labelled result
 graph.py        an attribution as a graph that conserves
 saving.py       a result as a file
 """
@@ -16,6 +18,8 @@ from tl_ffblock.propagation.attribute import attribute
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.certificate import Certificate
 from tl_ffblock.propagation.continuation import ContinuationAttribution, attribute_continuation
+from tl_ffblock.propagation.faithfulness import faithfulness
+from tl_ffblock.propagation.faithfulness_result import Faithfulness
 from tl_ffblock.propagation.graph import AttributionGraph
 from tl_ffblock.propagation.patching import PatchingEstimates, attribution_patching
 from tl_ffblock.propagation.targets import Direction, direction
@@ -26,9 +30,11 @@ __all__ = [
     "Certificate",
     "ContinuationAttribution",
     "Direction",
+    "Faithfulness",
     "PatchingEstimates",
     "attribute",
     "attribute_continuation",
     "attribution_patching",
     "direction",
+    "faithfulness",
 ]

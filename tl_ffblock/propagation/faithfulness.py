@@ -1,0 +1,285 @@
+"""`ffb.faithfulness`: what happens to a target when tokens are removed, and which method said so.
+
+1. Of every prompt each candidate token is left out by itself: effects.
+2. Of every method the tokens with the most, and with the least score are left out together, more and more of them: curves.
+3. Beside the methods stand the effects themselves as scores, scores at random, and the last token first.
+
+Sets of tokens that several methods choose are run once.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, SupportsIndex, TypeAlias, get_args
+
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy.stats import rankdata
+from torch import Tensor
+
+from tl_ffblock.bridge.facts import refuse_untrained_head
+from tl_ffblock.bridge.removals import RemovalName, Removals
+from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
+from tl_ffblock.bridge.sequences import RunSequence
+from tl_ffblock.bridge.token_spans import special_ids
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import Positions, aligned, layer_number, positions
+from tl_ffblock.metrics import CleanRun, Metric, as_metric, run_by_run
+from tl_ffblock.progress import Progress
+from tl_ffblock.propagation.attribute import open_attribution_run
+from tl_ffblock.propagation.attribution import Attribution
+from tl_ffblock.propagation.faithfulness_result import Faithfulness, Measure
+from tl_ffblock.propagation.targets import Direction, Target
+from tl_ffblock.results.ranks import spearman
+
+Scores: TypeAlias = Attribution | Float[Tensor, " pos"]
+"""What a method says of a prompt's tokens."""
+Results: TypeAlias = Mapping[str, Scores | Sequence[Scores]] | Sequence[Attribution] | Attribution
+"""By a method's name what it says of each prompt; attributions alone go by the name of their rules."""
+SHARES = (0.1, 0.25, 0.5)
+"""How much of a prompt the curves remove."""
+LEAVE_ONE_OUT, RANDOM, RECENCY = "leave one out", "random", "recency"
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    """One prompt, its target and the runs without some of its tokens."""
+
+    sequence: RunSequence
+    removals: Removals
+    read: Callable[[Tensor], Float[Tensor, " run"]]
+    value: float
+    candidates: Int[Tensor, " candidate"]
+
+    def falls(self, removed: Sequence[frozenset[int]]) -> Float[Tensor, " run"]:
+        """What the target falls by without each of these sets of candidates, numbered from 0."""
+        table = torch.zeros(len(removed), len(self.sequence.tokens), dtype=torch.bool)
+        for row, numbers in enumerate(removed):
+            table[row, self.candidates[sorted(numbers)]] = True
+        runs = [self.read(output).double().cpu() for output in self.removals.outputs(table)]
+        return self.value - torch.cat(runs)
+
+
+def faithfulness(
+    model: Any,
+    prompts: str | Texts | Ids | Tokens,
+    target: Target,
+    results: Results,
+    *,
+    removal: RemovalName = "mask",
+    cause: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    keys: Positions = None,
+    seed: int = 0,
+) -> Faithfulness:
+    """Do a method's scores say what the model does without a token? Tokens are removed, one by one and together.
+
+    With `removal="mask"` no other position attends to the token, as if it had been padding: what is left may be no text, the
+    positions behind it keep their numbers, and what attention had put on it goes to the others. With `"mean"` its embedding
+    is the mean of the vocabulary's, which no text has. Every removal has faults, and methods rank otherwise by another:
+    report which one it was. (Replacing by a separator token is none: it cuts off all text before it, so that recency wins.)
+
+    Candidates are all tokens but the special ones, those at which the target is read and those that cannot reach it.
+
+    Args:
+        model: As in `ffb.attribute`.
+        prompts: A text, texts, or token ids [pos] or [batch pos].
+        target: As in `ffb.attribute`.
+        results: By a method's name what it says of each prompt: `Attribution`s (tokens, with their positions and types) or
+            tensors [pos] of any other method. A list of attributions goes by the name of their rules.
+        removal: "mask" or "mean".
+        cause: Position of the token that is known to be the cause, one for all prompts or one a prompt.
+        keys: Candidates, where they are to be others, the same in all prompts.
+        seed: Of the random scores, of the order of equal scores.
+
+    Raises:
+        InputError: for input, results or options that cannot be used.
+        UnsupportedModelError: for models that are not decomposed, or from which tokens cannot be removed so.
+    """
+    if removal not in get_args(RemovalName):
+        raise InputError(
+            f'removal={brief(removal)}: expected "mask" (nobody attends to the token) or "mean" (the mean embedding).'
+        )
+    run = open_attribution_run(model, prompts)
+    scores = _read_results(results, run)
+    causes = None if cause is None else aligned({"cause": cause}, [len(s.tokens) for s in run.sequences])["cause"]
+    generator, measured = torch.Generator().manual_seed(seed), []
+    with Progress(run.model.name, len(run.sequences), "prompt") as progress, torch.no_grad():
+        for number in range(len(run.sequences)):
+            prompt = _prompt(run, number, target, removal, keys)
+            own = {name: of_prompts[number][prompt.candidates] for name, of_prompts in scores.items()}
+            measured.append(_Measured.of(prompt, own, None if causes is None else causes[number], generator))
+            progress.step()
+    return _gathered(run, measured, target, removal)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What one prompt says."""
+
+    prompt: _Prompt
+    effects: Float[Tensor, " candidate"]
+    scores: dict[str, Float[Tensor, " candidate"]]
+    curves: Float[Tensor, "method order share"]
+    cause: int | None
+    """The candidate that is known to be the cause."""
+
+    @classmethod
+    def of(
+        cls, prompt: _Prompt, own: dict[str, Float[Tensor, " candidate"]], cause: int | None, generator: torch.Generator
+    ) -> "_Measured":
+        n = len(prompt.candidates)
+        effects = prompt.falls([frozenset({number}) for number in range(n)])
+        random, shuffle = torch.rand(n, generator=generator), torch.randperm(n, generator=generator)
+        scores = {**own, LEAVE_ONE_OUT: effects, RANDOM: random, RECENCY: torch.arange(n)}
+        sets = [
+            frozenset(order[: max(1, math.ceil(share * n))])
+            for of_method in scores.values()
+            for order in (_order(-of_method, shuffle), _order(of_method, shuffle))
+            for share in SHARES
+        ]
+        distinct = sorted(set(sets), key=sorted)
+        by_set = dict(zip(distinct, prompt.falls(distinct).tolist(), strict=True))
+        curves = torch.tensor([by_set[chosen] for chosen in sets], dtype=torch.float64)
+        candidates = prompt.candidates.tolist()
+        if cause is not None and cause not in candidates:
+            raise InputError(f"cause={cause}: expected one of the candidates, positions {brief(candidates)}.")
+        known = None if cause is None else candidates.index(cause)
+        return cls(prompt, effects, scores, curves.reshape(len(scores), 2, len(SHARES)), known)
+
+    def measures(self) -> dict[Measure, Float[Tensor, " method"]]:
+        """Every measure of every method."""
+        moved, areas = bool((self.effects != self.effects[0]).any()), self.curves.mean(dim=-1)
+        correlations = [spearman(scores, self.effects) for scores in self.scores.values()]
+        ranks = [math.nan if self.cause is None else 1 / rankdata(-s.numpy())[self.cause] for s in self.scores.values()]
+        return {
+            "correlation": torch.tensor(correlations).nan_to_num(0.0) if moved else torch.full((len(ranks),), math.nan),
+            "MoRF": areas[:, 0],
+            "LeRF": areas[:, 1],
+            "area": areas[:, 0] - areas[:, 1],
+            "cause": torch.tensor(ranks, dtype=torch.float64),
+        }
+
+
+def _order(scores: Float[Tensor, " candidate"], shuffle: Int[Tensor, " candidate"]) -> list[int]:
+    """Candidates from the lowest score, equal ones in a random order: their place in the text says nothing."""
+    return shuffle[scores[shuffle].argsort(stable=True)].tolist()
+
+
+def _prompt(run: Run, number: int, target: Target, removal: RemovalName, keys: Positions) -> _Prompt:
+    sequence, model = run.sequences[number], run.model
+    length = len(sequence.tokens)
+    read: Callable[[Tensor], Float[Tensor, " run"]]
+    if isinstance(target, Direction):
+        layer = layer_number(target.layer, model.n_layers + 1, f"in {model.name}")
+        removals = Removals(model, sequence.tokens, removal, layer)
+    else:
+        refuse_untrained_head(model)
+        removals = Removals(model, sequence.tokens, removal, None)
+    (output,) = removals.outputs(torch.zeros(1, length, dtype=torch.bool))
+    if isinstance(target, Direction):
+        (at,), vector = positions(target.at, length, "at"), target.vector.to(output)
+        read, read_at = lambda stream: stream[:, at] @ vector, torch.arange(length) == at
+    else:
+        metric = as_metric(target).bound_to(model).of_prompt(CleanRun(number, sequence.tokens, output[0]))
+        read, read_at = partial(run_by_run, metric), _read_at(metric, output)
+    return _Prompt(sequence, removals, read, float(read(output)), _candidates(run, sequence, read_at, keys))
+
+
+def _read_at(metric: Metric, logits: Float[Tensor, "1 pos d_vocab"]) -> Bool[Tensor, " pos"]:
+    """Where a metric reads: where it has a derivative."""
+    leaf = logits.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        value = metric(leaf).sum()
+    if not value.requires_grad:
+        raise InputError(f"target {metric.name}: its number has no derivative by the logits, so nothing attributes it.")
+    (gradient,) = torch.autograd.grad(value, leaf)
+    return gradient[0].any(dim=-1).cpu()
+
+
+def _candidates(
+    run: Run, sequence: RunSequence, read_at: Bool[Tensor, " pos"], keys: Positions
+) -> Int[Tensor, " candidate"]:
+    length, places = len(sequence.tokens), torch.arange(len(sequence.tokens))
+    free = ~read_at
+    if run.model.family.causal:
+        free &= places < int(read_at.nonzero().max())
+    if keys is None:
+        free &= ~torch.isin(sequence.tokens, torch.tensor(special_ids(run.model), dtype=sequence.tokens.dtype))
+    else:
+        asked = torch.isin(places, torch.tensor(positions(keys, length, "keys")))
+        if bool((asked & ~free).any()):
+            raise InputError(
+                f"keys={brief(keys)}: position {int((asked & ~free).nonzero()[0])} is one at which the target is read, or cannot reach it; "
+                "expected others."
+            )
+        free = asked
+    if int(free.sum()) < 2:
+        raise InputError(
+            f"the prompt {brief(''.join(sequence.labels))} has {int(free.sum())} tokens to remove beside special ones and those at "
+            "which the target is read; expected two at least, whose order can be right or wrong."
+        )
+    return free.nonzero()[:, 0]
+
+
+def _read_results(results: Results, run: Run) -> dict[str, list[Float[Tensor, " pos"]]]:
+    """By method the scores of each prompt.
+
+    Raises:
+        InputError: if they are not of these prompts.
+    """
+    if isinstance(results, Attribution):
+        results = [results]
+    if not isinstance(results, Mapping):
+        given = list(results) if isinstance(results, Sequence) else []
+        if not given or not all(isinstance(result, Attribution) for result in given):
+            raise InputError(
+                f"results={brief(results)}: expected attributions, or by a method's name one for each prompt."
+            )
+        results = {given[0].rules: given}
+    taken = {LEAVE_ONE_OUT, RANDOM, RECENCY} & set(results)
+    if not results or taken:
+        raise InputError(f"results: {', '.join(map(repr, taken)) or 'no method'}; expected methods of other names.")
+    return {name: _of_method(name, given, run) for name, given in results.items()}
+
+
+def _of_method(name: str, given: Scores | Sequence[Scores], run: Run) -> list[Float[Tensor, " pos"]]:
+    several: list[Scores] = [given] if isinstance(given, Attribution) else list(given)
+    if isinstance(given, Tensor) and given.ndim == 1:
+        several = [given]
+    if len(several) != len(run.sequences):
+        raise InputError(f"results[{name!r}] has scores of {len(several)} prompts, there are {len(run.sequences)}.")
+    scores = []
+    for number, (result, sequence) in enumerate(zip(several, run.sequences, strict=True)):
+        if isinstance(result, Attribution) and result.labels != sequence.labels:
+            raise InputError(f"results[{name!r}][{number}] is of another text: {brief(''.join(result.labels))}.")
+        entering = result.tokens + result.positions + result.token_types if isinstance(result, Attribution) else result
+        tensor = torch.as_tensor(entering).detach().cpu().double()
+        if tuple(tensor.shape) != (len(sequence.tokens),) or not bool(tensor.isfinite().all()):
+            raise InputError(
+                f"results[{name!r}][{number}] has shape {tuple(tensor.shape)}: expected a finite score for each of {len(sequence.tokens)} "
+                "tokens."
+            )
+        scores.append(tensor)
+    return scores
+
+
+def _gathered(run: Run, measured: Sequence[_Measured], target: Target, removal: RemovalName) -> Faithfulness:
+    by_prompt = [of_prompt.measures() for of_prompt in measured]
+    effects = []
+    for of_prompt in measured:
+        places = of_prompt.prompt.candidates
+        everywhere = torch.full((len(of_prompt.prompt.sequence.tokens),), math.nan, dtype=torch.float64)
+        effects.append(everywhere.index_copy(0, places, of_prompt.effects))
+    return Faithfulness(
+        methods=tuple(measured[0].scores),
+        by_prompt={measure: torch.stack([row[measure] for row in by_prompt], dim=1) for measure in by_prompt[0]},
+        curves=torch.stack([of_prompt.curves for of_prompt in measured], dim=2),
+        shares=SHARES,
+        effects=tuple(effects),
+        labels=tuple(sequence.labels for sequence in run.sequences),
+        values=torch.tensor([of_prompt.prompt.value for of_prompt in measured], dtype=torch.float64),
+        target="direction" if isinstance(target, Direction) else as_metric(target).name,
+        removal=removal,
+        model=run.model.name,
+    )

@@ -13,6 +13,8 @@ from tl_ffblock import memories
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, run_studies, study
+from tl_ffblock.experiments.geva.tabulated import TriggerShard, confident_table, ngram_table
+from tl_ffblock.memories.best import BestPositions
 
 Runs = Callable[..., Config]
 SPEC = study("memories", keys=6, top_triggers=4)
@@ -103,3 +105,74 @@ def test_options_out_of_range_are_refused() -> None:
 def test_killed_runs_end_as_uninterrupted_ones(config_of: Runs, loaded: Callable[[str], Any]) -> None:
     """Killed at random moments, then started a last time: the tables are those of an uninterrupted run, byte for byte."""
     assert_kills_change_nothing("memories", config_of(family="llama", shard_size=1), loaded("llama"), kills=3)
+
+
+@torch.no_grad()
+def test_composition_and_refinement_follow_from_the_models_own_activations(
+    config_of: Runs, loaded: Callable[[str], Any], tmp_path: Path
+) -> None:
+    """A text of one word has one position behind the first token; every column is counted there from the cache."""
+    model, texts = loaded("llama"), ["cat", "mat", "dog", "her", "sat"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    tables = run_studies([SPEC], config_of(family="llama", data=str(tmp_path / "texts.txt")), model=model).tables
+    caches = [model.run_with_cache(model.to_tokens(text)) for text in texts]
+    finals = [int(logits[0, 1].argmax()) for logits, _ in caches]
+    refinement = tables["memories_refinement"].set_index(["reading", "layer"])
+    composition = tables["memories_composition"].set_index(["rule", "layer"])
+    for layer in range(model.cfg.n_layers):
+        names = [f"blocks.{layer}.{name}" for name in ("hook_mlp_out", "hook_resid_post", "mlp.hook_post")]
+        added, output, coefficients = (torch.stack([cache[name][0, 1] for _, cache in caches]) for name in names)
+        logits = model.unembed(model.ln_final(torch.stack([output - added, added, output])))
+        residual, feed_forward, sums = logits.argmax(-1).numpy()
+        row = refinement.loc[("final_norm", layer)]
+        assert row["final"] == pytest.approx(np.mean(residual == finals))
+        probability = logits[0].softmax(-1)[range(len(texts)), finals].mean()
+        assert row["probability"] == pytest.approx(float(probability), rel=1e-4)
+        assert row["residual"] == pytest.approx(np.mean((sums == residual) & (sums != feed_forward)))
+        assert row["feed-forward"] == pytest.approx(np.mean((sums == feed_forward) & (sums != residual)))
+        assert row["agreement"] == pytest.approx(np.mean((sums == residual) & (sums == feed_forward)))
+        written = (coefficients[:, :, None] * model.blocks[layer].mlp.W_out) @ model.W_U
+        fires = coefficients > 0
+        row = composition.loc[("positive", layer)]
+        assert row["active"] == pytest.approx(float(fires.double().mean()))
+        for column, vectors in (("zero_agreement", added), ("zero_agreement_with_sum", output)):
+            says = (written.argmax(-1) == (vectors @ model.W_U).argmax(-1)[:, None]) & fires
+            assert row[column] == pytest.approx(float((~says.any(dim=1)).double().mean()))
+
+
+def _by_hand(magnitudes: list[list[float]], endings: list[list[list[int]]], following: list[list[int]]) -> TriggerShard:
+    """Triggers of some memories, a sequence each, with the last tokens of their prefixes."""
+    size = np.array(magnitudes, dtype=np.float32)
+    context = np.full((*size.shape, 12), -1)
+    for row, of_memory in enumerate(endings):
+        for rank, ending in enumerate(of_memory):
+            context[row, rank, 12 - len(ending) :] = ending
+    sequence = np.where(size > 0, np.arange(size.shape[1]), -1)
+    return TriggerShard(BestPositions(size, sequence, sequence), context, np.array(following))
+
+
+def test_endings_are_counted() -> None:
+    """Three triggers of four end in 7, three of these in 5 7; a memory of two triggers is not asked."""
+    alike = [[1, 5, 7], [2, 5, 7], [5, 7], [8, 9]]
+    shard = _by_hand([[4, 3, 2, 1], [4, 3, 0, 0]], [alike, [[7], [7]]], [[0] * 4, [0, 0, -1, -1]])
+    table = ngram_table(np.array([[0, -1, 0], [0, -1, 1]]), {"positive": shard, "negative": shard, "random": shard})
+    rows = table.query("sign == 'positive'").set_index("n")
+    assert rows["memories"].tolist() == [1, 1, 1]
+    assert rows["shared"].tolist() == [1, 1, 0]
+    assert rows["largest"].tolist() == [3 / 4, 3 / 4, 1 / 4]
+
+
+def test_confident_values_are_the_hundred_of_largest_probability() -> None:
+    """120 memories in three layers, the last 40 the most certain: 40 of the hundred are in the upper third, and one agrees."""
+    names = np.array([[memory // 40, -1, memory] for memory in range(120)])
+    probability, tops = np.arange(120) / 120, np.arange(120)
+    following = np.full((120, 1), -1)
+    following[119] = 119
+    following[0] = 0
+    shard = _by_hand([[1.0]] * 120, [[[3]]] * 120, following.tolist())
+    values = (np.stack([tops, tops]), np.stack([probability, probability]))
+    table = confident_table(names, {"positive": shard, "negative": shard}, {"positive": values, "negative": values})
+    row = table.iloc[0]
+    assert (row["values"], row["upper_third"], row["agreeing_trigger"]) == (100, 0.4, 0.01)
+    assert row["agreeing_trigger_of_all"] == pytest.approx(2 / 120)
+    assert row["least_probability"] == pytest.approx(20 / 120)

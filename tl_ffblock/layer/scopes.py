@@ -184,6 +184,13 @@ def feed_step(order: Order) -> Step:
     raise UnsupportedModelError(f"a layer of order {order} has no feed-forward, so it has no neurons.")
 
 
+def feed_sum(order: Order) -> Add:
+    """The sum that takes the feed-forward into the residual: `left` is what it adds, behind its own norm if it has one."""
+    program = PROGRAMS[order]
+    behind = program[program.index(feed_step(order)) :]
+    return next(step.operation for step in behind if isinstance(step.operation, Add))
+
+
 def output_step(order: Order) -> Step:
     """The step whose vector is the layer's output: its last sum, in Post-LN the norm of that."""
     kind = Normalise if order == "post_ln" else Add

@@ -16,7 +16,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.best import Per
 from tl_ffblock.memories.names import Named, select_memories
 from tl_ffblock.memories.parts import token_parts
-from tl_ffblock.memories.triggers import Sign, Text, Triggers, find_triggers
+from tl_ffblock.memories.triggers import Text, Triggers, search
 from tl_ffblock.memories.values import agreeing, value_tokens
 
 
@@ -104,22 +104,16 @@ def memory_card(
     if isinstance(texts, str):
         raise InputError("texts is one text; give a list of texts.")
     known, corpus = identify(model), list(texts)
-    (name,) = select_memories(known, [memory]).names
-    found = {
-        sign: find_triggers(known, corpus, memories=[name], k=k, per=per, sign=sign, skip_first=skip_first)
-        for sign in _SIGNS
-    }
+    cells = select_memories(known, [memory])
+    triggers = search(known, corpus, cells, k=k, per=per, signs=("positive", "negative"), skip_first=skip_first)
     return MemoryCard(
-        memory=str(name),
+        memory=str(cells.names[0]),
         model=known.name,
         corpus_texts=len(corpus),
-        positive=_card_triggers(known, found["positive"]),
-        negative=_card_triggers(known, found["negative"]),
-        value=_card_value(known, found["positive"], reading, k) if has_trained_head(known) else None,
+        positive=_card_triggers(known, triggers["positive"]),
+        negative=_card_triggers(known, triggers["negative"]),
+        value=_card_value(known, triggers["positive"], reading, k) if has_trained_head(known) else None,
     )
-
-
-_SIGNS: tuple[Sign, ...] = ("positive", "negative")
 
 
 def _card_triggers(model: Model, triggers: Triggers) -> tuple[CardTrigger, ...]:

@@ -57,6 +57,19 @@ Memories: TypeAlias = str | MemoryName | Iterable[Named] | None
 """A name, or several; None where none is named."""
 
 
+def row_of(memory: Named, memories: Sequence[MemoryName]) -> int:
+    """The row of a memory in a table of these.
+
+    Raises:
+        InputError: if it is not among them.
+    """
+    name = MemoryName.read(memory)
+    if name not in memories:
+        shown = ", ".join(map(str, memories[:3])) + (", ..." if len(memories) > 3 else "")
+        raise InputError(f"memory {name} is not among these {len(memories)}: {shown}.")
+    return memories.index(name)
+
+
 @dataclass(frozen=True)
 class Cells:
     """The memories of a call, layer by layer: a row each in every table."""

@@ -14,7 +14,7 @@ from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.layer.neurons import coefficient_parts, coefficients
 from tl_ffblock.layer.parts import CANCELLED
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.memories.names import Memories, MemoryName, Named, select_memories
+from tl_ffblock.memories.names import Memories, MemoryName, Named, row_of, select_memories
 from tl_ffblock.signatures import spelled_out
 
 if TYPE_CHECKING:
@@ -62,12 +62,7 @@ class CoefficientParts:
         Raises:
             InputError: if it is not among these.
         """
-        name = MemoryName.read(memory)
-        if name not in self.memories:
-            raise InputError(
-                f"no parts of memory {name} here; there are those of {', '.join(map(str, self.memories))}."
-            )
-        return self.parts[self.memories.index(name)]
+        return self.parts[row_of(memory, self.memories)]
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """One row a memory and source token, and one for the bias (key -1)."""

@@ -17,7 +17,7 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.best import BestPositions, Per
-from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, select_memories
+from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
 
 if TYPE_CHECKING:
     import pandas
@@ -80,10 +80,7 @@ class Triggers:
         Raises:
             InputError: if it is not among these.
         """
-        name = MemoryName.read(memory)
-        if name not in self.memories:
-            raise InputError(f"no triggers of memory {name} here; there are those of {len(self.memories)} others.")
-        row = self.memories.index(name)
+        row = row_of(memory, self.memories)
         return tuple(
             self._trigger(row, rank) for rank in range(self.sequence.shape[1]) if self.sequence[row, rank] >= 0
         )
@@ -160,21 +157,47 @@ def find_triggers(
         InputError: for memories, texts or options that cannot be used.
         UnsupportedModelError: for models that are not decomposed.
     """
-    check_skip_first(skip_first)
     known = identify(model)
-    if per not in get_args(Per) or sign not in get_args(Sign) or k < 1:
-        raise InputError(
-            f"per={per!r}, sign={sign!r}, k={k}: expected sentence or token, positive or negative, 1 or more."
-        )
+    if sign not in get_args(Sign):
+        raise InputError(f"sign={sign!r}: expected positive or negative.")
     cells = select_memories(known, memories, layers)
-    search = _Search(known, cells, BestPositions.none(len(cells.names), k), per, sign, skip_first)
+    return search(known, texts, cells, k=k, per=per, signs=(sign,), skip_first=skip_first)[sign]
+
+
+def search(
+    model: Model, texts: Iterable[Text], cells: Cells, *, k: int, per: Per, signs: Sequence[Sign], skip_first: int
+) -> dict[Sign, Triggers]:
+    """The triggers of either sign, the corpus read once.
+
+    Args:
+        model: The model.
+        texts: As in `find_triggers`.
+        cells: Whose triggers.
+        k: Triggers a memory.
+        per: As in `find_triggers`.
+        signs: The signs asked for.
+        skip_first: As in `find_triggers`.
+
+    Raises:
+        InputError: for texts or options that cannot be used.
+    """
+    check_skip_first(skip_first)
+    if per not in get_args(Per) or k < 1:
+        raise InputError(f"per={per!r}, k={k}: expected sentence or token, and 1 or more.")
+    reader = _Reader(model, cells, {sign: BestPositions.none(len(cells.names), k) for sign in signs}, per, skip_first)
     for batch in batches_of(texts):
-        search.read(batch)
-    if not search.tokens:
+        reader.read(batch)
+    if not reader.tokens:
         raise InputError("texts is empty; give at least one text.")
-    best = search.best
+    return {sign: _triggers(model, cells, sign, best, reader.tokens) for sign, best in reader.best.items()}
+
+
+def _triggers(
+    model: Model, cells: Cells, sign: Sign, best: BestPositions, tokens: Mapping[int, Int[np.ndarray, " pos"]]
+) -> Triggers:
+    """Best positions with the texts they are in."""
     named = {int(number) for number in np.unique(best.sequence[best.sequence >= 0])}
-    kept = {number: search.tokens[number] for number in sorted(named)}
+    kept = {number: tokens[number] for number in sorted(named)}
     return Triggers(
         memories=cells.names,
         sign=sign,
@@ -182,8 +205,8 @@ def find_triggers(
         sequence=best.sequence,
         position=best.position,
         tokens=kept,
-        labels={number: label(known, torch.as_tensor(ids)) for number, ids in kept.items()},
-        causal=known.family.causal,
+        labels={number: label(model, torch.as_tensor(ids)) for number, ids in kept.items()},
+        causal=model.family.causal,
     )
 
 
@@ -204,14 +227,15 @@ def check_skip_first(skip_first: int) -> None:
         raise InputError(f"skip_first={skip_first}: expected 0 or more tokens at the start of every text.")
 
 
-class _Search:
-    """What has been read so far."""
+class _Reader:
+    """What has been read of a corpus so far."""
 
-    def __init__(self, model: Model, cells: Cells, best: BestPositions, per: Per, sign: Sign, skip_first: int) -> None:
+    def __init__(
+        self, model: Model, cells: Cells, best: Mapping[Sign, BestPositions], per: Per, skip_first: int
+    ) -> None:
         self.best = best
         self.tokens: dict[int, Int[np.ndarray, " pos"]] = {}
-        self._model, self._cells = model, cells
-        self._per, self._sign, self._skip_first = per, sign, skip_first
+        self._model, self._cells, self._per, self._skip_first = model, cells, per, skip_first
         self._rows = {layer: cells.rows(layer) for layer in cells.layers}
 
     def read(self, texts: list[str] | Int[Tensor, " pos"]) -> None:
@@ -230,13 +254,15 @@ class _Search:
     def _offer(self, number: int, record: LayerRecord) -> None:
         rows = self._rows[record.layer]
         neurons = torch.as_tensor(self._cells.numbers[rows], device=record.resid_pre.device)
-        magnitudes = coefficients(record)[:, neurons].cpu().numpy()
+        own = coefficients(record)[:, neurons].cpu().numpy()
         positions = np.flatnonzero(can_be_triggers(self._model, self.tokens[number], self._skip_first))
         if not len(positions):
             return
-        signed = magnitudes[positions] * (1 if self._sign == "positive" else -1)
-        candidates = BestPositions.of_sequence(signed, positions, number, self.best.magnitude.shape[1], self._per)
-        self.best.take(candidates, rows)
+        for sign, best in self.best.items():
+            magnitudes = own[positions] * (1 if sign == "positive" else -1)
+            best.take(
+                BestPositions.of_sequence(magnitudes, positions, number, best.magnitude.shape[1], self._per), rows
+            )
 
 
 def batches_of(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:

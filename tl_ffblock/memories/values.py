@@ -15,13 +15,13 @@ from torch import Tensor
 
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.model import Model, identify
-from tl_ffblock.bridge.readout import Reading, ReadOut, read_out
+from tl_ffblock.bridge.readout import Reading, read_out
 from tl_ffblock.bridge.settings import settings_of
 from tl_ffblock.bridge.token_spans import single_token
 from tl_ffblock.bridge.weights import read_block
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import neuron_values
-from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, select_memories
+from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
 from tl_ffblock.memories.triggers import Sign, Triggers
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ class ValueTokens:
 
     def top(self, memory: Named) -> tuple[str, ...]:
         """The tokens that a memory promotes most."""
-        return tuple(self.labels[int(token)] for token in self.top_ids[self._row(memory)])
+        return self._labelled(self.top_ids[row_of(memory, self.memories)])
 
     def bottom(self, memory: Named) -> tuple[str, ...]:
         """The tokens that a memory demotes most."""
-        return tuple(self.labels[int(token)] for token in self.bottom_ids[self._row(memory)])
+        return self._labelled(self.bottom_ids[row_of(memory, self.memories)])
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """One row a memory."""
@@ -68,19 +68,16 @@ class ValueTokens:
                 memory=str(name),
                 layer=name.layer,
                 probability=float(self.probability[row]),
-                top=" ".join(repr(token) for token in self.top(name)),
-                bottom=" ".join(repr(token) for token in self.bottom(name)),
+                top=" ".join(repr(token) for token in self._labelled(self.top_ids[row])),
+                bottom=" ".join(repr(token) for token in self._labelled(self.bottom_ids[row])),
                 **{f"rank of {t!r}": int(rank) for t, rank in zip(self.targets, self.target_ranks[row], strict=True)},
             )
             for row, name in enumerate(self.memories)
         ]
         return pd.DataFrame(rows)
 
-    def _row(self, memory: Named) -> int:
-        name = MemoryName.read(memory)
-        if name not in self.memories:
-            raise InputError(f"memory {name} is not among the {len(self.memories)} that were read.")
-        return self.memories.index(name)
+    def _labelled(self, ids: Int[np.ndarray, " rank"]) -> tuple[str, ...]:
+        return tuple(self.labels[token] for token in ids.tolist())
 
 
 def value_tokens(
@@ -143,22 +140,10 @@ def value_vectors(model: Model, cells: Cells, sign: Sign = "positive") -> Float[
 
 
 def ranks_in(logits: Float[Tensor, "memory d_vocab"], ids: Int[Tensor, "memory n"]) -> Int[Tensor, "memory n"]:
-    """Ranks of tokens, 1 for the largest logit; equal ones share the better rank. 0 for an id of -1, which is no token."""
-    ids = ids.to(logits.device)
-    of_tokens = logits.gather(1, ids.clamp(min=0))
-    ranks = torch.zeros_like(ids)
-    for column in range(ids.shape[1]):
-        ranks[:, column] = 1 + (logits > of_tokens[:, column : column + 1]).sum(dim=-1)
-    return torch.where(ids < 0, 0, ranks).cpu()
-
-
-def next_token_ranks(
-    triggers: Triggers, readout: ReadOut, values: Float[Tensor, "memory d_model"]
-) -> Int[np.ndarray, "memory rank"]:
-    """The rank that each memory's value gives to the token after each of its triggers, 1 for the top token; 0 where none follows."""
-    following = torch.as_tensor(triggers.next_ids, dtype=torch.long)
-    rows = zip(readout.in_chunks(values, _CHUNK), torch.split(following, _CHUNK), strict=True)
-    return torch.cat([ranks_in(logits, ids) for logits, ids in rows]).numpy()
+    """Ranks of tokens, 1 for the largest logit; equal ones share the better rank."""
+    of_tokens = logits.gather(1, ids.to(logits.device))
+    ranks = [1 + (logits > of_token[:, None]).sum(dim=-1) for of_token in of_tokens.T]
+    return torch.stack(ranks, dim=1).cpu() if ranks else torch.zeros_like(ids)
 
 
 def agreement(triggers: Triggers, values: ValueTokens) -> "pandas.DataFrame":

@@ -17,7 +17,7 @@ from tl_ffblock.bridge.weights import read_block
 from tl_ffblock.corpus.statistics.moments import Moments
 from tl_ffblock.layer.neurons import coefficients, neuron_values
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.layer.scopes import PROGRAMS, Add, Feed, Order
+from tl_ffblock.layer.scopes import Order, feed_sum, output_step
 from tl_ffblock.memories import value_tokens
 from tl_ffblock.memories.best import BestPositions
 from tl_ffblock.memories.composition import OUTCOMES, ActiveRule, active, outcomes, zero_agreement
@@ -93,52 +93,62 @@ def best_of_sequence(
     """By sign the best position of every sampled memory in one sequence; none where no position may be a trigger."""
     if not len(positions):
         return {sign: BestPositions.none(len(cells.names), 1) for sign in SIGNS}
-    found = [coefficients(record)[:, cells.numbers[cells.rows(record.layer)]].cpu().numpy() for record in records]
-    together = np.concatenate(found, axis=1)[positions]
+    by_layer = [coefficients(record)[:, cells.numbers[cells.rows(record.layer)]].cpu().numpy() for record in records]
+    together = np.concatenate(by_layer, axis=1)[positions]
     return {
         sign: BestPositions.of_sequence(factor * together, positions, number, 1, "sentence")
         for sign, factor in zip(SIGNS, (1, -1), strict=True)
     }
 
 
-def composition_at(records: tuple[LayerRecord, ...], position: int, known: KnownValues, model: Model) -> Moments:
+@dataclass(frozen=True)
+class PositionVectors:
+    """Every layer at one position: what the feed-forward is added to, what it adds, and the layer's output."""
+
+    records: tuple[LayerRecord, ...]
+    """Of that position alone."""
+    logits: Mapping[Reading, Float[Tensor, "layer 3 d_vocab"]]
+    """Of these three vectors."""
+
+    @classmethod
+    def at(cls, records: tuple[LayerRecord, ...], position: int, model: Model) -> "PositionVectors":
+        """Read the three vectors of every layer out, by either reading."""
+        rows = tuple(record.rows(slice(position, position + 1)) for record in records)
+        vectors = torch.cat([row.tensor(name) for row in rows for name in _operands(row.block.order)])
+        logits = {
+            reading: torch.cat(list(read_out(model, reading).in_chunks(vectors, 64))).view(len(rows), 3, -1)
+            for reading in READINGS
+        }
+        return cls(rows, logits)
+
+
+def composition_at(vectors: PositionVectors, known: KnownValues) -> Moments:
     """At one position, by layer and rule: share of active memories, zero agreement with the feed-forward, and with the sum."""
-    readout = read_out(model, "direction")
-    rows = np.zeros((len(records), len(RULES), 3))
-    for record in records:
-        row, layer = record.rows(slice(position, position + 1)), record.layer
-        of_layer = coefficients(row)[0]
-        _, feed_forward, output = _operands(row)
-        said = readout(torch.stack([row.tensor(name)[0] for name in (feed_forward, output)])).argmax(-1)
+    said = vectors.logits["direction"][:, 1:].argmax(-1)
+    rows = np.zeros((len(vectors.records), len(RULES), 3))
+    for layer, record in enumerate(vectors.records):
+        of_layer = coefficients(record)[0]
         for index, rule in enumerate(RULES):
             chosen = active(of_layer, known.lengths[layer], rule)
-            none_says = [zero_agreement(of_layer, chosen, known.sides[layer], token) for token in said]
+            none_says = [zero_agreement(of_layer, chosen, known.sides[layer], token) for token in said[layer]]
             rows[layer, index] = [float(chosen.double().mean()), *map(float, none_says)]
     return Moments.of(rows[None])
 
 
-def refinement_at(records: tuple[LayerRecord, ...], position: int, model: Model) -> Moments:
+def refinement_at(vectors: PositionVectors) -> Moments:
     """At one position, by layer and reading: is the residual's top token the model's, its probability there, the outcome."""
-    rows = [record.rows(slice(position, position + 1)) for record in records]
-    names = [_operands(row) for row in rows]
-    vectors = torch.stack([row.tensor(name)[0] for row, operands in zip(rows, names, strict=True) for name in operands])
-    result = np.zeros((len(records), len(READINGS), 2 + len(OUTCOMES)))
+    result = np.zeros((len(vectors.records), len(READINGS), 2 + len(OUTCOMES)))
     for index, reading in enumerate(READINGS):
-        readout = read_out(model, reading)
-        logits = torch.cat(list(readout.in_chunks(vectors, 64)))
-        residual, feed_forward, output = logits.argmax(-1).cpu().numpy().reshape(len(records), 3).T
+        logits = vectors.logits[reading]
+        residual, feed_forward, output = logits.argmax(-1).cpu().numpy().T
         final = int(output[-1])
         result[:, index, 0] = residual == final
-        result[:, index, 1] = logits[0::3].float().softmax(-1)[:, final].cpu().numpy()
+        result[:, index, 1] = logits[:, 0].float().softmax(-1)[:, final].cpu().numpy()
         result[:, index, 2:] = np.eye(len(OUTCOMES))[outcomes(residual, feed_forward, output)]
     return Moments.of(result[None])
 
 
-def _operands(record: LayerRecord) -> tuple[str, str, str]:
-    """Scopes of what the feed-forward is added to, of what is added, and of the layer's output."""
-    order: Order = record.block.order
-    program = PROGRAMS[order]
-    fed = next(index for index, step in enumerate(program) if isinstance(step.operation, Feed))
-    added = next(step for step in program[fed:] if isinstance(step.operation, Add))
-    assert isinstance(added.operation, Add)
-    return added.operation.right, added.operation.left, program[-1].scope if order == "post_ln" else added.scope
+def _operands(order: Order) -> tuple[str, str, str]:
+    """Scopes of what the feed-forward is added to, of what it adds, and of the layer's output."""
+    added = feed_sum(order)
+    return added.right, added.left, output_step(order).scope

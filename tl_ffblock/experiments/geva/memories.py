@@ -22,7 +22,7 @@ was saved without its head there are triggers and endings only.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from typing import ClassVar
 
 import numpy as np
@@ -39,6 +39,7 @@ from tl_ffblock.experiments.geva import tabulated
 from tl_ffblock.experiments.geva.measured import (
     SIGNS,
     KnownValues,
+    PositionVectors,
     SequenceMemories,
     best_of_sequence,
     composition_at,
@@ -49,9 +50,6 @@ from tl_ffblock.experiments.geva.measured import (
 from tl_ffblock.experiments.geva.tabulated import RANDOM, TriggerShard
 from tl_ffblock.memories.best import BestPositions
 from tl_ffblock.results import figures as draw
-
-NOTHING = Moments.of(np.empty((0, 0)))
-"""What a shard keeps where no sequence gave a position."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +104,8 @@ class MemoriesStudy(Study):
         moments = {}
         if known.sides and len(positions) and number % self.options.every == 0:
             position = int(random.choice(positions))
-            moments["composition"] = composition_at(observed.records, position, known, observed.model)
-            moments["refinement"] = refinement_at(observed.records, position, observed.model)
+            vectors = PositionVectors.at(observed.records, position, observed.model)
+            moments = {"composition": composition_at(vectors, known), "refinement": refinement_at(vectors)}
         return SequenceMemories(number, tokenised.ids.astype(np.int32), best, moments)
 
     def summarise(self, measured: Sequence[SequenceMemories]) -> Arrays:
@@ -121,7 +119,7 @@ class MemoriesStudy(Study):
             arrays |= TriggerShard.of(best, ids).arrays(sign)
         for name in ("composition", "refinement"):
             moments = [sequence.moments[name] for sequence in measured if name in sequence.moments]
-            arrays |= (merged(moments) if moments else NOTHING).arrays(name)
+            arrays |= merged(moments).arrays(name) if moments else {}
         for sign, tops in self._known.tops.items():
             arrays |= {f"tops.{sign}": tops, f"probability.{sign}": self._known.probability[sign]}
         return {self.array(name): array for name, array in arrays.items()}
@@ -133,10 +131,10 @@ class MemoriesStudy(Study):
             for sign in (*SIGNS, RANDOM)
         }
         tables = {
-            "triggers": tabulated.trigger_table(names, best, self.facts.label),
+            "triggers": tabulated.trigger_table(names, best, cache(self.facts.label)),
             "ngrams": tabulated.ngram_table(names, best),
         }
-        with_head = [shard for shard in shards if shard[self.array("composition.count")].size]
+        with_head = [shard for shard in shards if self.array("composition.count") in shard]
         if with_head:
             values: dict[str, tabulated.Values] = {
                 sign: (shards[0][self.array(f"tops.{sign}")], shards[0][self.array(f"probability.{sign}")])

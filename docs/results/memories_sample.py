@@ -1,7 +1,6 @@
-"""Writes the sentences of WikiText-2 for a run of the study of memories, a sentence a line in random order.
+"""Writes the sample of WikiText-2 that memories.md is about, a sentence a line in random order.
 
-    python docs/results/memories_sample.py wiki.test.txt sentences.txt
-    tl-ffblock run memories --model smollm2 --data sentences.txt --max-tokens 64 --limit 600 --shard-size 50 --every 4 --out smollm2-wikitext2-memories
+    python docs/results/memories_sample.py wiki.test.txt wikitext2.txt
 
 The first N lines are then a random sample of N, and a run over them can be extended with a larger `--limit`. Split marks
 (`@-@`) are joined, `<unk>` is dropped, headings and sentences of fewer than eight words are left out.

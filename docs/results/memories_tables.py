@@ -1,0 +1,322 @@
+"""The blocks of memories.md, from the tables of runs of the study `memories` that lie beside it.
+
+    python docs/results/memories_tables.py RUN FOLDER [CAUSES]
+
+copies a finished run's tables, rounded, to a folder beside this file, and what memories_causes.py wrote of it. Then
+`python -m docs.blocks` writes the page.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from docs.markdown import number, percent, table
+from tl_ffblock.results.intervals import mean_interval
+
+HERE = Path(__file__).resolve().parent
+RUNS = {
+    "memories-smollm2-wikitext2": ("SmolLM2", "WikiText-2"),
+    "memories-smollm2-ewt": ("SmolLM2", "UD-EWT"),
+    "memories-minilm-wikitext2": ("MiniLM", "WikiText-2"),
+}
+WITH_HEAD = ("memories-smollm2-wikitext2", "memories-smollm2-ewt")
+"""MiniLM is a sentence encoder: nothing can be read as tokens there."""
+COPIED = ("ngrams", "agreement", "confident", "composition", "refinement")
+SIXTHS = ("first sixth of the layers", "second", "third", "fourth", "fifth", "last")
+Cells = list[str]
+
+
+def stored(run: str, name: str) -> pd.DataFrame:
+    """One table of a run."""
+    return pd.read_csv(HERE / run / f"{name}.csv", keep_default_na=False, na_values=["", "nan"])
+
+
+def by_sixth(rows: pd.DataFrame, column: str, n_layers: int) -> "pd.Series[float]":
+    """Mean of a column over the layers of each sixth; NaN where there is none."""
+    return rows.groupby(rows["layer"] * 6 // n_layers)[column].mean().reindex(range(6))
+
+
+def samples() -> str:
+    """Sequences, tokens, memories and triggers of every run."""
+    rows = []
+    for run, titles in RUNS.items():
+        summary = json.loads((HERE / run / "summary.json").read_text())
+        positions = int(stored(run, "composition")["positions"].max()) if run in WITH_HEAD else 0
+        tokens, effects = (
+            (stored(run, f"causes_{kind}") if run in WITH_HEAD else ()) for kind in ("tokens", "effects")
+        )
+        counts = (summary["sequences"], summary["tokens"], summary["memories"], positions, len(tokens), len(effects))
+        rows.append([*titles, *(f"{count:,}".replace(",", " ") if count else "" for count in counts)])
+    head = [
+        "model",
+        "text",
+        "sentences",
+        "tokens",
+        "memories",
+        "positions",
+        "triggers taken apart",
+        "memories knocked out",
+    ]
+    return table(head, rows)
+
+
+def endings() -> str:
+    """Memories of which at least three triggers end alike."""
+    rows = []
+    for run, titles in RUNS.items():
+        ngrams = stored(run, "ngrams")
+        for n in sorted(ngrams["n"].unique()):
+            of_length = ngrams[ngrams["n"] == n].set_index("sign")
+            shares = by_sixth(of_length.loc[["positive"]], "shared", _layers(ngrams))
+            rows.append([*titles, str(n), *map(percent, shares), percent(of_length.loc["random", "shared"])])
+    return table(["model", "text", "last tokens alike", *SIXTHS, "random numbers"], rows)
+
+
+def agreement() -> str:
+    """How often the token behind a trigger is the value's top token."""
+    rows = []
+    for run, titles in _with_head():
+        positive = stored(run, "agreement").query("sign == 'positive'")
+        for reading, of_reading in positive.groupby("reading", sort=False):
+            for column, title in (
+                ("first", "of the first trigger"),
+                ("any", "of any trigger"),
+                ("chance", "by chance"),
+            ):
+                shares = by_sixth(of_reading, column, _layers(positive))
+                rows.append([titles[1], _reading(str(reading)), title, *(_small(share) for share in shares)])
+    return table(["text", "value read by", "agreement", *SIXTHS], rows)
+
+
+def confident() -> str:
+    """The values with the largest top probability."""
+    rows = []
+    for run, titles in _with_head():
+        for row in stored(run, "confident").query("sign == 'positive'").to_dict("records"):
+            shares = [percent(row[name]) for name in ("upper_third", "agreeing_trigger", "agreeing_trigger_of_all")]
+            rows.append(
+                [titles[1], _reading(row["reading"]), str(row["values"]), _small(row["least_probability"]), *shares]
+            )
+    head = ["text", "value read by", "values", "least probability", "in the upper third", "with a trigger that agrees"]
+    return table([*head, "of all values"], rows)
+
+
+def composition() -> str:
+    """Active memories, and how often none of them says what the layer says."""
+    rows = []
+    columns = {
+        "active": "active",
+        "zero_agreement": "none says the feed-forward's token",
+        "zero_agreement_with_sum": "none says the layer's token",
+    }
+    for run, titles in _with_head():
+        for rule, of_rule in stored(run, "composition").groupby("rule", sort=False):
+            for column, title in columns.items():
+                shares = by_sixth(of_rule, column, _layers(of_rule))
+                rows.append([titles[1], _rule(str(rule)), title, *map(percent, shares)])
+    return table(["text", "active are", "", *SIXTHS], rows)
+
+
+def refinement() -> str:
+    """Whose top token a layer's output has."""
+    rows = []
+    columns = {
+        "final": "the residual's top token is the model's",
+        "probability": "probability of the model's token there",
+        "residual": "output says what the residual said",
+        "feed-forward": "output says what the feed-forward says",
+        "agreement": "both say it",
+        "composition": "neither said it",
+    }
+    for run, titles in _with_head():
+        of_reading = stored(run, "refinement").query("reading == 'final_norm'")
+        for column, title in columns.items():
+            rows.append([titles[1], title, *map(percent, by_sixth(of_reading, column, _layers(of_reading)))])
+    return table(["text", "", *SIXTHS], rows)
+
+
+def decisive() -> str:
+    """Which token turned a memory on: by shares, and by what its removal does."""
+    rows = []
+    for run, titles in _with_head():
+        triggers = stored(run, "causes_tokens")
+        measures: dict[str, tuple[pd.Series, Callable[[float], str]]] = {
+            "largest share is the trigger token's": (triggers["by_shares"] == 0, percent),
+            "largest loss is by removing the trigger token": (triggers["by_removal"] == 0, percent),
+            "both name the same token": (triggers["by_shares"] == triggers["by_removal"], percent),
+            "tokens back, by shares (mean)": (triggers["by_shares"], _one_digit),
+            "tokens back, by removal (mean)": (triggers["by_removal"], _one_digit),
+            "Spearman of shares and losses over tokens": (triggers["spearman"], number),
+            "trigger token's share of the coefficient": (triggers["share_of_last"], percent),
+            "share of the token that begins every text": (triggers["share_of_marks"], _percent),
+        }
+        for title, (values, write) in measures.items():
+            rows.append(
+                [titles[1], title, *map(write, by_sixth(triggers.assign(value=values), "value", _layers(triggers)))]
+            )
+    return table(["text", "", *SIXTHS], rows)
+
+
+def removals() -> str:
+    """Median change of the coefficient without a token (section 3.3 of the paper)."""
+    rows = []
+    for run, titles in _with_head():
+        triggers = stored(run, "causes_tokens")
+        sixth = triggers["layer"] * 6 // _layers(triggers)
+        for column, title in (("change_last", "last"), ("change_random", "random"), ("change_first", "first")):
+            rows.append([titles[1], title, *map(_percent, triggers.groupby(sixth)[column].median().reindex(range(6)))])
+    return table(["text", "removed token", *SIXTHS], rows)
+
+
+def effects() -> str:
+    """Does the rank of a trigger say how much the model needs the memory there?"""
+    rows = []
+    for run, titles in _with_head():
+        memories = stored(run, "causes_effects")
+        third = memories["layer"] * 3 // _layers(memories)
+        for effect, title in (
+            ("kl", "KL, mnats"),
+            ("top_logit", "value's top token, logit"),
+            ("next_log_probability", "log-probability of the next token"),
+        ):
+            for part, name in enumerate(("first third", "second", "last")):
+                of_part = memories[third == part]
+                means = [
+                    of_part[f"{effect}_{where}"].mean() * (1000 if effect == "kl" else 1)
+                    for where in ("first", "last", "elsewhere")
+                ]
+                rho = of_part[f"{effect}_spearman"].dropna().to_numpy()
+                rows.append([titles[1], title, name, *(number(mean, 3) for mean in means), _with_interval(rho)])
+    head = ["text", "effect on", "layers", "first five triggers", "last five", "another memory's triggers"]
+    return table([*head, "Spearman of rank and effect"], rows)
+
+
+def in_short() -> str:
+    """The paper's figures beside ours."""
+    columns = [_figures_of(run) for run in WITH_HEAD]
+    rows = [[question, paper, *(column[question] for column in columns)] for question, paper in PAPER.items()]
+    return table(["", "the paper, 16 layers, ReLU", *(f"{RUNS[run][0]}, {RUNS[run][1]}" for run in WITH_HEAD)], rows)
+
+
+PAPER = {
+    "agreement of the first trigger, lower third → last sixth": "0 in layers 1-10 → up to 3.5 %",
+    "the same by chance": "0.0004 %",
+    "of the 100 most certain values, in the upper third": "97 % (layers 11-16)",
+    "of these with a trigger that agrees": "46 %",
+    "active memories": "10-50 %",
+    "no active memory says the feed-forward's token, least sixth": "68 % or more",
+    "the residual's top token is the model's, first sixth → last": "about a third → most",
+    "of changes of the top token, to one that neither the residual nor the feed-forward said": "most",
+    "change without the last token, first sixth → last": "large, less in upper layers",
+}
+"""What the paper has, by question."""
+
+
+def _figures_of(run: str) -> dict[str, str]:
+    """Our answers to the same questions: values read by the unembedding alone, as in the paper."""
+    agrees = stored(run, "agreement").query("sign == 'positive' and reading == 'direction'")
+    n_layers = _layers(agrees)
+    first = by_sixth(agrees, "first", n_layers)
+    certain = stored(run, "confident").query("sign == 'positive' and reading == 'direction'").iloc[0]
+    positive = stored(run, "composition").query("rule == 'positive'")
+    composed, refined = (rows for rows in (positive, stored(run, "refinement").query("reading == 'final_norm'")))
+    final = by_sixth(refined, "final", n_layers)
+    removed = stored(run, "causes_tokens")
+    last = removed.groupby(removed["layer"] * 6 // n_layers)["change_last"].median()
+    active, zero = (by_sixth(composed, column, n_layers) for column in ("active", "zero_agreement"))
+    answers = [
+        f"{_small(first[:2].mean())} → {_small(first[5])}",
+        _small(agrees["chance"].mean()),
+        percent(certain["upper_third"]),
+        percent(certain["agreeing_trigger"]),
+        f"{percent(active.min())} to {percent(active.max())}",
+        percent(zero.min()),
+        f"{percent(final[0])} → {percent(final[5])}",
+        percent(refined["composition"].sum() / (refined["composition"] + refined["feed-forward"]).sum()),
+        f"{_percent(last[0])} → {_percent(last[5])}",
+    ]
+    return dict(zip(PAPER, answers, strict=True))
+
+
+def copy(run: str, folder: str, causes: str | None = None) -> None:
+    """A run's tables, rounded to four significant digits; of triggers their number alone, since their text is others'."""
+    target, tables = HERE / folder, Path(run) / "tables"
+    target.mkdir(exist_ok=True)
+    for name in COPIED:
+        source = tables / f"memories_{name}.csv"
+        if source.is_file():
+            _write(pd.read_csv(source, keep_default_na=False, na_values=["", "nan"]), target / f"{name}.csv")
+    summary = json.loads((Path(run) / "summary.json").read_text())
+    triggers = pd.read_csv(tables / "memories_triggers.csv", keep_default_na=False, usecols=["layer", "neuron"])
+    summary |= {"memories": len(triggers.drop_duplicates()), "triggers": len(triggers)}
+    (target / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    for name in ("ngrams", "agreement", "refinement"):
+        figure = Path(run) / "figures" / f"memories_{name}.png"
+        if figure.is_file():
+            shutil.copy(figure, target / f"{name}.png")
+    for kind in ("tokens", "effects") if causes is not None else ():
+        layers = sorted(Path(causes or "").glob(f"{kind}-*.csv"))
+        _write(pd.concat(map(pd.read_csv, layers)), target / f"causes_{kind}.csv")
+
+
+def _write(rows: pd.DataFrame, path: Path) -> None:
+    rows.to_csv(path, index=False, lineterminator="\n", float_format="%.4g")
+
+
+def _with_head() -> list[tuple[str, tuple[str, str]]]:
+    return [(run, RUNS[run]) for run in WITH_HEAD]
+
+
+def _layers(rows: pd.DataFrame) -> int:
+    return int(rows["layer"].max()) + 1
+
+
+def _reading(reading: str) -> str:
+    return {"direction": "unembedding alone", "final_norm": "the model's read-out"}[reading]
+
+
+def _rule(rule: str) -> str:
+    return {"positive": "positive ones", "mass": "90 % of the mass"}[rule]
+
+
+def _small(share: float) -> str:
+    """Per cent with two digits below one."""
+    return f"{100 * share:.2f} %" if 0 < share < 0.01 else percent(share)
+
+
+def _percent(share: float) -> str:
+    """Per cent that may be negative."""
+    return number(100 * share, 0) + " %"
+
+
+def _one_digit(value: float) -> str:
+    return number(value, 1)
+
+
+def _with_interval(values: np.ndarray) -> str:
+    """Mean over memories with its 95 % interval."""
+    mean = mean_interval(torch.as_tensor(values))
+    return f"{number(float(mean.mean))} [{number(float(mean.low))}, {number(float(mean.high))}]"
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "memories-in-short": in_short,
+    "memories-samples": samples,
+    "memories-endings": endings,
+    "memories-agreement": agreement,
+    "memories-confident": confident,
+    "memories-composition": composition,
+    "memories-refinement": refinement,
+    "memories-decisive": decisive,
+    "memories-removals": removals,
+    "memories-effects": effects,
+}
+
+if __name__ == "__main__":
+    copy(*sys.argv[1:])

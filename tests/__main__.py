@@ -26,7 +26,7 @@ STEPS = {
     "lint": ["-m", "ruff", "check", "."],
     "types": ["-m", "mypy"],
     "layers": ["-c", "from importlinter.cli import lint_imports_command as check; check()"],
-    "test": ["-m", "pytest", "-m", "not slow", *PARALLEL, *(f"--ignore={path}" for path in SHAPES)],
+    "test": ["-m", "pytest", "-m", "not slow and not site", *PARALLEL, *(f"--ignore={path}" for path in SHAPES)],
     "shapes": [
         "-m",
         "pytest",
@@ -37,6 +37,7 @@ STEPS = {
         *SHAPES,
     ],
     "slow": ["-m", "pytest", "-m", "slow", *PARALLEL],
+    "docs": ["-m", "pytest", "-m", "site", "tests/site"],
     "notebooks": ["-m", "pytest", "--nbmake", "--nbmake-timeout=600", *PARALLEL, "notebooks"],
 }
 

@@ -35,6 +35,8 @@ from tl_ffblock.layer.settings import Settings
 if TYPE_CHECKING:
     from rich.table import Table
 
+__all__ = ["Finding", "ModelCheck", "check_model"]
+
 Kind: TypeAlias = Literal["identity", "completeness"]
 
 

@@ -1,5 +1,20 @@
 """The library's own errors: each is an `FFBlockError` and the built-in a caller would guess."""
 
+__all__ = [
+    "CaptureError",
+    "CompletenessError",
+    "FFBlockError",
+    "IdentityError",
+    "InputError",
+    "LayerError",
+    "MapFileError",
+    "ModelLoadError",
+    "ProcessedWeightsWarning",
+    "ScopeKeyError",
+    "UnsupportedModelError",
+    "UntrainedHeadError",
+]
+
 
 class FFBlockError(Exception):
     """Base of every error this library raises on purpose."""

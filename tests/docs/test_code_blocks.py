@@ -20,7 +20,8 @@ PROMPTS = (
     "When Mary and John went to the store, Mary gave a drink to",
     "After Tom and Anna had dinner, Tom handed the bill to",
 )
-RUN_HERE = {"attribution.md", "patching.md", "transformer_lens.md", "models.md", "experiments.md"}
+SENTENCE = "Tokyo is the capital of [MASK] ."
+RUN_HERE = {"index.md", "attribution.md", "patching.md", "transformer_lens.md", "models.md", "experiments.md"}
 
 
 def blocks(page: str) -> list[str]:
@@ -36,18 +37,47 @@ def run(page: str, names: dict[str, Any]) -> dict[str, Any]:
     return names
 
 
-@pytest.fixture
-def as_smollm2(ffb: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model of random weights and as many layers, whose tokens are words, in place of SmolLM2."""
+@pytest.fixture(scope="session")
+def small_models(ffb: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Of random weights, whose tokens are words: a BERT for MiniLM, and as many layers for SmolLM2 as it has."""
     words = [text.replace(" ", "  ") for text in PROMPTS]
-    model = ffb.load_model(str(tiny.save_local("llama", tmp_path / "model", words, num_hidden_layers=30)))
-    monkeypatch.setattr(ffb, "load_model", lambda name: {"smollm2": model}[name])
+    folder = tmp_path_factory.mktemp("models")
+    llama = tiny.save_local("llama", folder / "smollm2", words, num_hidden_layers=30)
+    bert = tiny.save_local("bert", folder / "minilm", [SENTENCE.replace("[MASK]", "x")], num_hidden_layers=6)
+    return {"smollm2": ffb.load_model(str(llama)), "minilm": ffb.load_model(str(bert))}
+
+
+@pytest.fixture
+def as_smollm2(ffb: ModuleType, small_models: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small models in place of those that the pages load, and an empty folder to write to."""
+    monkeypatch.setattr(ffb, "load_model", small_models.__getitem__)
     monkeypatch.chdir(tmp_path)
 
 
 def test_every_page_with_code_is_run() -> None:
     """A page that gets its first block is listed here, and run below."""
     assert {page.name for page in DOCS.rglob("*.md") if blocks(str(page.relative_to(DOCS)))} == RUN_HERE
+
+
+@pytest.mark.usefixtures("as_smollm2")
+def test_the_start_does_what_it_says(tmp_path: Path) -> None:
+    """A map and its page, then a logit whose shares sum to it."""
+    names = run("index.md", {})
+    assert names["maps"]["AtbFf", 5].shape[0] == names["maps"]["AtbFf", 5].shape[1]
+    assert (tmp_path / "map.html").stat().st_size > 10_000
+    assert names["result"].total() == pytest.approx(names["result"].value, abs=1e-4)
+
+
+def test_the_start_shows_what_other_pages_show() -> None:
+    """Its command and its first print are the README's, its second print that of the page on attribution."""
+    start = (DOCS / "index.md").read_text(encoding="utf-8")
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    command = re.search(r"<!-- command: install -->\s*```bash\n(.*?)```", readme, re.DOTALL)
+    assert command is not None
+    assert command[1] in start
+    first, second = re.findall(r"```text\n(.*?)```", start, re.DOTALL)
+    assert first in readme
+    assert second.splitlines() == re.findall(r"(?m)^# (.*)$", blocks("attribution.md")[0])
 
 
 @pytest.mark.usefixtures("as_smollm2")

@@ -17,6 +17,8 @@ from typing import Literal, TypeAlias
 
 from tl_ffblock.errors import InputError, UnsupportedModelError
 
+__all__ = ["PROGRAMS", "STEPS", "Add", "Attend", "Feed", "Normalise", "Order", "Step", "scope_names"]
+
 Order: TypeAlias = Literal["post_ln", "pre_ln", "sandwich", "parallel", "norm_after", "attn_only"]
 Component: TypeAlias = Literal["ATTN", "RES", "LN", "FF"]
 NormName: TypeAlias = Literal["attn_norm", "ff_norm", "attn_out_norm", "ff_out_norm", "mid_norm", "out_norm"]

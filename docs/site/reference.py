@@ -1,0 +1,119 @@
+"""The pages of the reference, generated from what the package exports: a new public name appears by itself.
+
+Public are the names in `tl_ffblock.__all__` and, by way of their module, those in the `__all__` of every module that is an
+attribute of the package. What each page shows of a name is its signature with shapes, and its docstring.
+"""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+
+import tl_ffblock
+from tl_ffblock.cli.main import COMMANDS, DESCRIPTION, PROGRAM, parser
+
+PACKAGE = "tl_ffblock"
+PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "models": ("Models", ("bridge",)),
+    "maps": ("Maps", ("contributions", "attention", "results", "layer")),
+    "neurons": ("Neurons of a cell", ("cell_neurons",)),
+    "attribution": ("To a logit", ("propagation",)),
+    "metrics": ("Metrics", ("metrics",)),
+    "interventions": ("Interventions", ("interventions",)),
+    "errors": ("Errors", ("errors",)),
+    "heads": ("Heads", ("heads",)),
+    "memories": ("Memories", ("memories",)),
+    "experiments": ("Studies of a corpus", ("experiments",)),
+    "check": ("Check", ("check",)),
+    "scopes": ("Scopes", ("scopes",)),
+    "page": ("Pages", ("page",)),
+}
+"""Of every page its title and the rooms whose names it shows."""
+_PLACE = {name: page for page, (_, rooms) in PAGES.items() for name in rooms}
+COMMAND_LINE = "command_line"
+
+
+def public_names() -> dict[str, list[str]]:
+    """Of every page, in order, the full names it documents; a name that the package itself exports counts there only."""
+    pages: dict[str, list[str]] = {page: [] for page in PAGES}
+    for name in tl_ffblock.__all__:
+        if not name.startswith("__"):
+            pages[_place(name, tl_ffblock._HOMES[name].split(".")[0])].append(f"{PACKAGE}.{name}")
+    for attribute, path in tl_ffblock._MODULES.items():
+        module = import_module(f"{PACKAGE}.{path}")
+        names = [name for name in getattr(module, "__all__", ()) if name not in tl_ffblock.__all__]
+        if names:
+            pages[_place(attribute, attribute)] += [f"{module.__name__}.{name}" for name in names]
+    # Functions first: they are what a reader looks for, classes what they give.
+    return {page: sorted(names, key=lambda name: name.rpartition(".")[2][0].isupper()) for page, names in pages.items()}
+
+
+def _place(name: str, room: str) -> str:
+    if room not in _PLACE:
+        raise ValueError(
+            f"{name} lives in {room}: name the page of the reference that shows it in docs/site/reference.py."
+        )
+    return _PLACE[room]
+
+
+def pages() -> dict[str, str]:
+    """All pages of the reference by their place, in Markdown."""
+    names = public_names()
+    written = {f"reference/{page}.md": _page(page, names[page]) for page in PAGES}
+    return {"reference/index.md": _index(names), **written, f"reference/{COMMAND_LINE}.md": _command_line()}
+
+
+def _page(page: str, names: Iterable[str]) -> str:
+    title, rooms = PAGES[page]
+    texts = [inspect.getdoc(import_module(f"{PACKAGE}.{tl_ffblock._MODULES[room]}")) for room in rooms if _speaks(room)]
+    about = "\n\n".join(_introduction(text or "") for text in texts)
+    return "\n\n".join([f"# {title}", about, *(f"::: {name}" for name in names)]) + "\n"
+
+
+def _speaks(room: str) -> bool:
+    """Whether a page begins with what the room's docstring says: where the room's own names are shown."""
+    return room in tl_ffblock._MODULES and hasattr(import_module(f"{PACKAGE}.{tl_ffblock._MODULES[room]}"), "__all__")
+
+
+def _introduction(text: str) -> str:
+    """A module's docstring without its list of files; its examples stay."""
+    kept = [part for part in text.split("\n\n") if not part.split(maxsplit=1)[0].endswith(".py")]
+    return "\n\n".join(kept)
+
+
+def _index(names: Mapping[str, list[str]]) -> str:
+    lines = [
+        "# Reference",
+        "`import tl_ffblock as ffb` reaches everything here: the names of the first tables as `ffb.NAME`, the others through "
+        "their module, `ffb.heads.NAME`. Shapes stand in the annotations, `[query, key]` and the like; norms are in units of the "
+        "residual stream, shares of a target in the target's units (logits).",
+        f"The commands and their options: [{PROGRAM}]({COMMAND_LINE}.md).",
+    ]
+    for page, (title, _) in PAGES.items():
+        lines.append(f"## {title}")
+        rows = [f"| [`{_written(name)}`][{name}] | {_sentence(name)} |" for name in names[page]]
+        lines.append("\n".join(["| name | what it is |", "|---|---|", *rows]))
+    return "\n\n".join(lines) + "\n"
+
+
+def _written(name: str) -> str:
+    """A name as a user writes it after `import tl_ffblock as ffb`."""
+    return name.replace(f"{PACKAGE}.layer.scopes", "ffb.scopes").replace(PACKAGE, "ffb", 1)
+
+
+def _sentence(name: str) -> str:
+    """The first line of its docstring; of a type that is only written otherwise, how it is written."""
+    module, _, last = name.rpartition(".")
+    value = getattr(import_module(module), last)
+    if inspect.isclass(value) or inspect.isfunction(value):
+        return (inspect.getdoc(value) or "").splitlines()[0].replace("|", "\\|")
+    written = str(value).replace("typing.", "").replace("|", "\\|")
+    return f"`{written}`" if "Literal" in written else "a constant or a type"
+
+
+def _command_line() -> str:
+    """The help of every command, as it is printed."""
+    lines = [f"# {PROGRAM}", DESCRIPTION]
+    (commands,) = (action.choices for action in parser()._actions if action.choices and "map" in action.choices)
+    for command in COMMANDS:
+        lines += [f"## {PROGRAM} {command}", f"```text\n{commands[command].format_help().strip()}\n```"]
+    return "\n\n".join(lines) + "\n"

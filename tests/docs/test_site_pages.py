@@ -1,0 +1,66 @@
+"""What the documentation site is made of, without building it."""
+
+from pathlib import Path
+
+import pytest
+
+import tl_ffblock
+from docs.site import links, reference, repository
+
+
+def test_the_reference_documents_what_the_package_exports() -> None:
+    """Every name of `__all__` has a place on one page, and what else a page has is in the `__all__` of its module."""
+    documented = [name for names in reference.public_names().values() for name in names]
+    assert len(documented) == len(set(documented))
+    exported = {f"tl_ffblock.{name}" for name in tl_ffblock.__all__ if not name.startswith("__")}
+    assert exported <= set(documented)
+    for name in set(documented) - exported:
+        module, _, last = name.rpartition(".")
+        assert last in __import__(module, fromlist=["__all__"]).__all__
+
+
+def test_a_page_of_the_reference_begins_with_its_functions() -> None:
+    """They are shown one by one, after what the room is about."""
+    page = reference.pages()["reference/metrics.md"]
+    assert page.startswith("# Metrics\n")
+    assert page.index("::: tl_ffblock.logit") < page.index("::: tl_ffblock.Metric")
+    assert "answers.py" not in page
+
+
+@pytest.mark.parametrize(
+    ("link", "shown"),
+    [
+        ("[a](docs/models.md#supported)", "[a](../models.md#supported)"),
+        ("[a](README.md)", "[a](../index.md)"),
+        ("[a](tl_ffblock/README.md)", "[a](index.md)"),
+        ("[a](notebooks/01_first_map.ipynb)", "[a](../gallery/01_first_map.md)"),
+        ("[a](tests/tiny.py)", "[a](../source/tests/tiny.py.md)"),
+        ("[a](https://example.org/x)", "[a](https://example.org/x)"),
+        ("cells[0](no_file)", "cells[0](no_file)"),
+    ],
+)
+def test_links_of_the_repository_lead_to_pages_of_the_site(link: str, shown: str) -> None:
+    """A page's links, written for its place in the repository, are written for its place on the site."""
+    assert repository.with_links(link, "CONTRIBUTING.md", "architecture/contributing.md") == shown
+
+
+def test_a_flowchart_of_imports_is_a_table() -> None:
+    """An arrow is an entry of its room's row."""
+    chart = '```mermaid\nflowchart TD\n  cli["cli/"]\n  page["page/"]\n  layer["layer/"]\n  cli --> page & layer\n```'
+    assert repository.without_flowcharts(chart).splitlines()[-1] == "| `cli/` | `page/`, `layer/` |"
+
+
+def test_what_a_broken_site_is(tmp_path: Path) -> None:
+    """A missing file, a missing anchor and everything that is loaded from elsewhere are seen; a link to another site is free."""
+    (tmp_path / "b.html").write_text("<h1 id='there'>b</h1>", encoding="utf-8")
+    (tmp_path / "a.html").write_text(
+        "<a href='b.html#there'></a><a href='https://example.org'></a><a href='b.html#gone'></a><a href='c.html'></a>"
+        "<script src='https://example.org/x.js'></script><link rel='stylesheet' href='//example.org/x.css'>",
+        encoding="utf-8",
+    )
+    assert [line.partition(" ")[2] for line in sorted(links.problems(tmp_path))] == [
+        "-> b.html#gone: no such anchor",
+        "-> c.html: no such file",
+        "loads //example.org/x.css",
+        "loads https://example.org/x.js",
+    ]

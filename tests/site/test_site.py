@@ -1,0 +1,48 @@
+"""The documentation site as a reader has it: a folder on a disk, without a network."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docs.site import reference
+
+pytestmark = pytest.mark.site
+MOST_MEGABYTES_OF_A_PAGE = 3
+
+
+def test_every_public_name_is_in_the_reference_and_no_other(site: Path) -> None:
+    """What a page has a heading for, members of classes apart, are the public names, each on one page."""
+    pages = [page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html")]
+    headings = [name for page in pages for name in re.findall(r'<h2 id="(tl_ffblock\.[\w.]+)"', page)]
+    assert sorted(headings) == sorted(name for names in reference.public_names().values() for name in names)
+
+
+def test_pages_are_small(site: Path) -> None:
+    """Nobody waits for a page."""
+    large = {page.name for page in site.rglob("*.html") if page.stat().st_size > MOST_MEGABYTES_OF_A_PAGE * 1e6}
+    assert large == set()
+
+
+@pytest.mark.browser
+def test_the_folder_is_opened_from_disk_and_searched(site: Path, chromium: Any) -> None:
+    """With the network off a page asks for nothing but files, no script fails, and the search finds a function's page."""
+    window = chromium.new_context(offline=True)
+    tab = window.new_page()
+    problems: list[str] = []
+    requests: list[str] = []
+    tab.on("console", lambda message: problems.append(message.text))
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("request", lambda request: requests.append(request.url))
+    tab.goto((site / "index.html").as_uri())
+    tab.keyboard.press("/")
+    tab.keyboard.type("contribution_sweep")
+    found = tab.locator(".md-search-result__item a").first
+    found.wait_for()
+    assert "contribution_sweep" in tab.locator(".md-search-result__item").first.inner_text()
+    found.click()
+    tab.wait_for_url("**/reference/interventions.html*")
+    window.close()
+    assert problems == []
+    assert {address.partition(":")[0] for address in requests} <= {"file", "data", "about", "blob"}

@@ -85,3 +85,9 @@ CONSERVED_FLOAT32 = 1e-5
 
 FORWARD_IS_BACKWARD = 1e-12
 """float64 vectors pushed forward through all layers against one backward pass, relative to the largest share."""
+
+GPU_FLOAT64 = 1e-10
+"""A GPU against the CPU where the model is float64 throughout: another order of sums; of the largest value."""
+
+GPU_FLOAT32_WITHIN = 1e-5
+"""The same where Hugging Face computes rotary tables, RMSNorm, softmax or routers in float32."""

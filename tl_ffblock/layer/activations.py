@@ -214,6 +214,12 @@ def _recognised_before(function: Elementwise, values: Tensor) -> Activation | No
     return None
 
 
+def _device(function: Elementwise) -> torch.device:
+    """Where an activation with parameters of its own has them; any other works where its input is."""
+    own = [*function.parameters(), *function.buffers()] if isinstance(function, torch.nn.Module) else []
+    return own[0].device if own else torch.device("cpu")
+
+
 @torch.no_grad()
 def recognise(function: Elementwise, where: str) -> Activation:
     """The closed form of a model's own activation, found by its values, not by its name.
@@ -227,12 +233,13 @@ def recognise(function: Elementwise, where: str) -> Activation:
     """
     name = getattr(function, "__name__", type(function).__name__)
     grid = torch.linspace(-12, 12, 241, dtype=torch.float64)
+    there = grid.to(_device(function))
     try:
-        values = function(grid.clone())
+        values = function(there.clone()).cpu()
         known = _recognised_before(function, values)
         if known is not None:
             return known
-        alone = torch.stack([function(x.clone().reshape(1)) for x in grid]).reshape(-1)
+        alone = torch.stack([function(x.clone().reshape(1)) for x in there]).reshape(-1).cpu()
     except Exception as error:
         raise UnsupportedModelError(
             f"{where}: the activation {name} cannot be evaluated on its own: {error}"

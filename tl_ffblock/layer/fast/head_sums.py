@@ -239,13 +239,27 @@ class ReachablePairs:
         first_of_row = first_of_row.view(self.n_sequences, self.n_queries)
         return first_of_row + torch.arange(self.n_keys, device=device, dtype=torch.int32)[:, None, None]
 
-    def self_pairs(self, tile: Tile, rows: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """Pairs of a query and its own token: of a tile's source tokens which, of some rows which, and the row."""
+    def self_pairs(self, tile: Tile, rows: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
+        """Pairs of a query and its own token, those that lie on one diagonal together.
+
+        Of each diagonal its first pair's place among the tile's source tokens and among the given rows, its row, and how
+        many pairs it has.
+        """
         # Queries whose own token is one of the tile's; of these the ones whose row is among the given.
-        for row in range(bisect_left(self.positions, tile.keys.start), bisect_left(self.positions, tile.keys.stop)):
-            column = bisect_left(rows, row)
-            if column < len(rows) and rows[column] == row:
-                yield self.positions[row] - tile.keys.start, column, row
+        row = bisect_left(self.positions, tile.keys.start)
+        last = bisect_left(self.positions, tile.keys.stop)
+        while row < last:
+            key, column, length = self.positions[row], bisect_left(rows, row), 0
+            while (
+                row + length < last
+                and column + length < len(rows)
+                and self.positions[row + length] == key + length
+                and rows[column + length] == row + length
+            ):
+                length += 1
+            if length:
+                yield key - tile.keys.start, column, row, length
+            row += max(1, length)
 
     def add_residual(
         self,
@@ -259,8 +273,9 @@ class ReachablePairs:
             return
         by_sequence = residual.view(self.n_sequences, self.n_queries, -1)
         cells = values.view(tile.n_keys, self.n_sequences, *values.shape[1:])  # [key sequence row width]
-        for key, column, row in self.self_pairs(tile, rows):
-            cells[key, :, column] += by_sequence[:, row]
+        for key, column, row, length in self.self_pairs(tile, rows):
+            square = cells[key : key + length, :, column : column + length]
+            square.diagonal(dim1=0, dim2=2).add_(by_sequence[:, row : row + length].mT)  # [sequence width pair]
 
     def self_values(self, norms: tuple[NormName, ...]) -> Float[Tensor, "query d_model"]:
         """`sum_h alpha[h,i,i] B[h,i]`: what the heads bring from every query's own token."""

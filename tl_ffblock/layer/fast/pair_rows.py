@@ -229,8 +229,7 @@ class PairRows:
         n_sequences = self.pairs.n_sequences
         sums = self.rows_sum.view(n_sequences, -1, rows.shape[1])
         for tile, rows_of_tile in self._by_tile(rows):
-            for of_one_key in rows_of_tile.view(tile.n_keys, n_sequences, *rows_of_tile.shape[1:]):
-                sums[:, tile.rows] += of_one_key
+            sums[:, tile.rows] += rows_of_tile.view(tile.n_keys, n_sequences, *rows_of_tile.shape[1:]).sum(dim=0)
 
     def _by_tile(
         self, rows: Float[Tensor, "pair d_model"]

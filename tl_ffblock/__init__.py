@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tl_ffblock import corpus as corpus
     from tl_ffblock import errors as errors
     from tl_ffblock import experiments as experiments
+    from tl_ffblock import flow as flow
     from tl_ffblock import heads as heads
     from tl_ffblock import interventions as interventions
     from tl_ffblock import layer as layer
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tl_ffblock.cell_neurons import neurons
     from tl_ffblock.contributions import contribution_maps, decompose
     from tl_ffblock.errors import FFBlockError
+    from tl_ffblock.flow import FlowGraph, flow_graph
     from tl_ffblock.interventions import (
         Contributions,
         causal_validation,
@@ -66,6 +68,7 @@ _HOMES = {
     "Contributions": "interventions",
     "Decomposition": "layer.vectors",
     "FFBlockError": "errors",
+    "FlowGraph": "flow",
     "Metric": "metrics",
     "NeuronShares": "results.neuron_table",
     "TokenMaps": "results.token_maps",
@@ -84,6 +87,7 @@ _HOMES = {
     "difference": "interventions",
     "direction": "propagation",
     "faithfulness": "propagation",
+    "flow_graph": "flow",
     "kl_divergence": "metrics",
     "load_model": "bridge.loading",
     "logit": "metrics",
@@ -104,6 +108,7 @@ _MODULES = {
     "corpus": "corpus",
     "errors": "errors",
     "experiments": "experiments",
+    "flow": "flow",
     "heads": "heads",
     "interventions": "interventions",
     "layer": "layer",
@@ -123,6 +128,7 @@ __all__ = [
     "Contributions",
     "Decomposition",
     "FFBlockError",
+    "FlowGraph",
     "Metric",
     "NeuronShares",
     "TokenMaps",
@@ -142,6 +148,7 @@ __all__ = [
     "difference",
     "direction",
     "faithfulness",
+    "flow_graph",
     "kl_divergence",
     "load_model",
     "logit",

@@ -45,7 +45,7 @@ class Adjoint:
         found[self.steps[-1].scope] = by_output
         for step in reversed(self.steps):
             if isinstance(step.operation, Attend):
-                found[step.operation.of] = found[step.operation.of] + self._to_keys(found[step.scope])
+                found[step.operation.of] = found[step.operation.of] + self.to_keys(found[step.scope])
             else:
                 for name, by_operand in self._to_operands(step, found[step.scope]):
                     found[name] = found[name] + by_operand
@@ -88,7 +88,7 @@ class Adjoint:
         products = einsum(self._by_head(by_output), values, "query head e, key head e -> head query key")
         return (record.pattern * products).sum(dim=0)
 
-    def _to_keys(self, by_output: Float[Tensor, "query d"]) -> Float[Tensor, "key d"]:
+    def to_keys(self, by_output: Float[Tensor, "query d"]) -> Float[Tensor, "key d"]:
         """By what attention reads at each key, through its values."""
         w_v = self.record.block.attention.w_v
         by_value = einsum(self.record.pattern, self._by_head(by_output), "head query key, query head e -> key head e")

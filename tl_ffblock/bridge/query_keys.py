@@ -1,0 +1,62 @@
+"""What makes queries and keys of what attention reads: weights that no map needs, read where a graph is drawn."""
+
+from dataclasses import dataclass
+
+import torch
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.errors import UnsupportedModelError
+
+
+@dataclass(frozen=True)
+class QueryKeyWeights:
+    """Of one layer, every head with a key matrix of its own; before any rotation or norm of queries and keys."""
+
+    w_q: Float[Tensor, "head d d_head"]
+    b_q: Float[Tensor, "head d_head"]
+    w_k: Float[Tensor, "head d d_head"]
+    b_k: Float[Tensor, "head d_head"]
+
+    def queries(self, x: Float[Tensor, " d"]) -> Float[Tensor, "head d_head"]:
+        """`x W_Q + b_Q`."""
+        return einsum(x, self.w_q, "d, head d e -> head e") + self.b_q
+
+    def keys(self, x: Float[Tensor, " d"]) -> Float[Tensor, "head d_head"]:
+        """`x W_K + b_K`."""
+        return einsum(x, self.w_k, "d, head d e -> head e") + self.b_k
+
+    def looked_for(self, query: Float[Tensor, "head d_head"]) -> Float[Tensor, "head d"]:
+        """`W_K q`: the direction whose product with what is read at a key is the score (and not `q W_K`)."""
+        return einsum(self.w_k, query, "head d e, head e -> head d")
+
+    def answered_to(self, key: Float[Tensor, "head d_head"]) -> Float[Tensor, "head d"]:
+        """`W_Q k`: the direction whose product with what is read at the query is the score."""
+        return einsum(self.w_q, key, "head d e, head e -> head d")
+
+
+def read_query_keys(model: Model, layer: int, dtype: torch.dtype) -> QueryKeyWeights:
+    """The weights of a layer's queries and keys, detached, key heads repeated for the heads that share them.
+
+    Raises:
+        UnsupportedModelError: if they are not where this family has them.
+    """
+    attn = model.hooked.blocks[layer].attn
+    w_q, w_k = (getattr(attn, name, None) for name in ("W_Q", "W_K"))
+    if w_q is None or w_k is None or w_q.ndim != 3 or w_k.ndim != 3:
+        raise UnsupportedModelError(
+            f"{model.name} ({model.family.name}), layer {layer}: its attention has no W_Q and W_K [head d_model d_head], so "
+            "its queries and keys cannot be drawn."
+        )
+    n_heads = len(w_q)
+
+    def by_head(tensor: Tensor) -> Tensor:
+        return tensor.detach().to(dtype).repeat_interleave(n_heads // len(tensor), dim=0)
+
+    def bias(name: str, weight: Tensor) -> Tensor:
+        held = getattr(attn, name, None)
+        return by_head(weight.new_zeros(len(weight), weight.shape[-1]) if held is None else held)
+
+    return QueryKeyWeights(by_head(w_q), bias("b_Q", w_q), by_head(w_k), bias("b_K", w_k))

@@ -1,0 +1,16 @@
+"""What flows through one position of a model's layers, as a graph that adds up (Katz and Belinkov 2023)."""
+
+from tl_ffblock.flow.flow_graph import flow_graph
+from tl_ffblock.flow.graph import FlowCertificate, FlowEdge, FlowGraph, FlowNode, FlowTarget, FlowVectors
+from tl_ffblock.flow.pruning import Pruning
+
+__all__ = [
+    "FlowCertificate",
+    "FlowEdge",
+    "FlowGraph",
+    "FlowNode",
+    "FlowTarget",
+    "FlowVectors",
+    "Pruning",
+    "flow_graph",
+]

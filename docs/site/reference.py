@@ -17,6 +17,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "maps": ("Maps", ("contributions", "attention", "results", "layer")),
     "neurons": ("Neurons of a cell", ("cell_neurons",)),
     "attribution": ("To a logit", ("propagation",)),
+    "flow": ("Flow", ("flow",)),
     "metrics": ("Metrics", ("metrics",)),
     "interventions": ("Interventions", ("interventions",)),
     "errors": ("Errors", ("errors",)),

@@ -1,7 +1,9 @@
 """How large a page is, how long it takes to its first picture and to a selection, and CircuitsVis beside our canvas.
 
 1. Pages of seeded results (all six scopes) are written, opened in headless Chromium, and timed in real time: navigation to the
-   first picture, a change of layer, of step and of token until it is drawn and a frame later, and the PNG of what is seen.
+   first picture; a change of layer, of step and of token until sentence and maps are there and a frame later ("layer"), and
+   until all places are ("all"); the PNG of what is seen. "CPU" is the main thread's own time for the change, all places
+   drawn, which a busy machine lengthens less.
    Numbers are random products of what tokens give and take, so that neighbouring scopes are alike as real ones are.
 2. CircuitsVis's component alone draws three maps of each size, first cold (fresh page), then warm.
 
@@ -27,6 +29,8 @@ from tl_ffblock.results.scope_table import ScopeTable
 
 SIZES = "10x6,40x6,40x30,128x6,128x30,300x6,512x6"
 COMPONENT_SIZES = (9, 16, 32, 64, 128)
+CONTROLS = {"layer": "layer", "step": "scope", "token": "sentence"}
+TIMES = ("first", *(name + part for name in CONTROLS for part in ("", "_all", "_cpu")), "png")
 CHANGE = """async (change) => {
     const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
     const start = performance.now();
@@ -34,9 +38,13 @@ CHANGE = """async (change) => {
     const control = document.getElementById(id);
     if (control.tagName === 'SELECT') { control.value = value; control.dispatchEvent(new Event('change')); }
     else control.children[value].click();
-    while (document.body.dataset.state !== 'drawn') await new Promise((resolve) => setTimeout(resolve));
+    const past = async (state) => { while (document.body.dataset.state === state) await new Promise((resolve) => setTimeout(resolve)); };
+    await past('waiting');
     await frame();
-    return performance.now() - start;
+    const seen = performance.now() - start;
+    await past('picture');
+    await frame();
+    return [seen, performance.now() - start];
 }"""
 DRAW_THREE = """async (n) => {
     const start = performance.now();
@@ -80,6 +88,12 @@ def result(n: int, n_layers: int) -> ContributionMaps:
     )
 
 
+def main_thread(session: Any) -> float:
+    """Milliseconds that the page's main thread has worked so far."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return next(1000 * metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+
+
 def time_page(browser: Any, n: int, n_layers: int, folder: Path, repeats: int) -> dict[str, Any]:
     """Make one page and open it several times."""
     maps = result(n, n_layers)
@@ -88,16 +102,26 @@ def time_page(browser: Any, n: int, n_layers: int, folder: Path, repeats: int) -
     made = time.process_time() - start
     path = folder / f"{n}.html"
     path.write_text(html, encoding="utf-8")
-    times: dict[str, list[float]] = {name: [] for name in ("first", "layer", "step", "token", "png")}
+    times: dict[str, list[float]] = {name: [] for name in TIMES}
     for _ in range(repeats):
         context = browser.new_context(viewport={"width": 1400, "height": 900}, accept_downloads=True)
         tab = context.new_page()
+        session = context.new_cdp_session(tab)
+        session.send("Performance.enable")
         tab.goto(path.as_uri())
         tab.locator("body[data-state=drawn]").wait_for()
-        times["first"].append(tab.evaluate("performance.getEntriesByName('first-picture')[0].startTime"))
-        times["layer"].append(tab.evaluate(CHANGE, ["layer", str(n_layers - 1)]))
-        times["step"].append(tab.evaluate(CHANGE, ["scope", "AtbLnFfRes"]))
-        times["token"].append(tab.evaluate(CHANGE, ["sentence", n // 2]))
+        times["first"].append(tab.evaluate("performance.getEntriesByName('picture')[0].startTime"))
+        changes = {"layer": str(n_layers - 1), "step": "AtbLnFfRes", "token": n // 2}
+        for name, value in changes.items():
+            tab.wait_for_timeout(200)
+            start = main_thread(session)
+            seen, drawn = tab.evaluate(CHANGE, [CONTROLS[name], value])
+            for column, time_ms in (
+                (name, seen),
+                (f"{name}_all", drawn),
+                (f"{name}_cpu", main_thread(session) - start),
+            ):
+                times[column].append(time_ms)
         tab.locator("#figure-mode").click()
         begun = time.perf_counter()
         with tab.expect_download() as download:
@@ -152,9 +176,10 @@ def main() -> None:
     sizes = [(int(n), int(layers)) for n, layers in (size.split("x") for size in options.sizes.split(","))]
     report = measure(sizes, options.repeats)
     print(f"{report['machine']}, Chromium {report['chromium']}; medians of {options.repeats}, ms unless said\n")
-    print("tokens  layers     MB  made CPU s  first  layer   step  token    PNG")
+    heads = "".join(f"  {name.replace('_', ' '):>9}" for name in TIMES)
+    print(f"tokens  layers     MB  made CPU s{heads}")
     for row in report["pages"]:
-        times = "".join(f"  {row[f'{name}_ms']:5.0f}" for name in ("first", "layer", "step", "token", "png"))
+        times = "".join(f"  {row[f'{name}_ms']:9.0f}" for name in TIMES)
         print(f"{row['tokens']:6}  {row['layers']:6}  {row['megabytes']:5.2f}  {row['make_cpu_s']:10.2f}{times}")
     print("\ntokens  CircuitsVis, three maps: cold s  warm s")
     for row in report["circuitsvis"]:

@@ -88,6 +88,22 @@ class Screen:
         script = "Array.from(document.querySelectorAll('#what canvas'), (canvas) => canvas.toDataURL())"
         return list(self.page.evaluate(script))
 
+    def go(self, address: str) -> None:
+        """Change the address of the page that is open."""
+        self.page.evaluate("hash => { document.body.dataset.state = 'asked'; location.hash = hash; }", address)
+        self.settle()
+
+    def places(self) -> list[str]:
+        """All that the page shows: markup of its places and their canvases; names and empty attributes that differ by history left out."""
+        self.page.wait_for_timeout(100)  # small pictures are painted a few at a time
+        script = """() => {
+            for (const node of document.querySelectorAll("[id^=ramp], [fill^='url(#ramp']")) { node.removeAttribute("id"); node.removeAttribute("fill"); }
+            for (const name of ["class", "style"]) for (const node of document.querySelectorAll(`[${name}='']`)) node.removeAttribute(name);
+            const places = Array.from(document.querySelectorAll("#bench, #headline, #meaning"), (place) => place.innerHTML);
+            return [...places, ...Array.from(document.querySelectorAll("canvas"), (canvas) => canvas.toDataURL())];
+        }"""
+        return list(self.page.evaluate(script))
+
     def overflow(self) -> int:
         """Pixels by which the page is wider than its window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))

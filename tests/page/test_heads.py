@@ -60,6 +60,20 @@ def test_lines_are_the_attention_of_the_chosen_heads(show: Shower) -> None:
     assert screen.problems == []
 
 
+def test_views_of_heads_keep_what_a_new_page_shows(show: Shower) -> None:
+    """Taken from address to address, views of heads stand as those that are opened there."""
+    maps = planted_heads(7, 3, 3)
+    screen = opened(show, maps, "#view=heads&to=4")
+    for address in (
+        "#view=heads&to=6&from=5&heads=1",
+        "#view=heads&layer=2&heads=0.2&from=3&read=column&hide=first",
+        "#view=all&layer=2&scope=head%202",
+        "#view=all&layer=1&scope=head%201&to=2",
+    ):
+        screen.go(address)
+        assert screen.places() == opened(show, maps, address).places(), address
+
+
 def test_all_heads_are_small_maps_that_open(show: Shower) -> None:
     """One cell a layer and head, all painted, each different from its neighbour; a click opens the map at its number."""
     screen = opened(show, planted_heads(9, 3, 4), "#view=all")

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.page.screen import Builder, Screen, Shower
+from tl_ffblock.interventions.patched import PatchedMaps
 from tl_ffblock.results.token_maps import TokenMaps
 
 pytestmark = pytest.mark.browser
@@ -38,6 +39,29 @@ def test_back_undoes_and_an_address_opens_the_same_picture(build: Builder, show:
     screen.page.wait_for_timeout(60)
     screen.settle()
     assert screen.selection()["layer"] == "5"
+    assert screen.problems == []
+
+
+def test_what_is_kept_from_one_selection_to_the_next_is_what_a_new_page_shows(build: Builder, show: Shower) -> None:
+    """A page taken from address to address, each field changed once or more, stands as one that is opened there."""
+    tokens = ("[CLS]", "un", "##do", "it", "now", "[SEP]")
+    maps = build(6, layers=(0, 2, 5), tokens=tokens, order="post_ln", causal=True)
+    runs = PatchedMaps(*(maps * factor for factor in (1.0, 2.0, 3.0)))
+    addresses = [
+        "#to=4&from=2&layer=2&each=1",
+        "#to=3&from=1&layer=5&scope=AtbFf&ref=Attn&each=1&range=percentile",
+        "#to=3&from=1&scope=AtbFf&ref=&cells=row&root=1&thumbs=1&pairs=token&mass=50&find=un",
+        "#to=5&from=4&scope=AtbFf&ref=AtbFf&run=0&refRun=1&cells=none&range=all&words=1",
+        "#to=5&from=4&read=column&hide=special&zoom=1-4,0-3&sort=distance&panel=after",
+        "#to=5&from=3&read=column&hide=special&zoom=1-4,0-3&sort=share&panel=after&layer=0",
+    ]
+    screen = show(html=runs.to_html(layer=0, scope="Atb"))
+    screen.settle()
+    for address in addresses:
+        screen.go(address)
+        again = show(html=runs.to_html(layer=0, scope="Atb"), address=address)
+        again.settle()
+        assert screen.places() == again.places(), address
     assert screen.problems == []
 
 

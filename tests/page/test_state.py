@@ -6,6 +6,7 @@ import torch
 
 from tests.page.node import needs_node, payload, run
 from tests.page.screen import Builder
+from tl_ffblock.layer.scopes import STEPS
 from tl_ffblock.page.numbers import pack
 
 pytestmark = needs_node
@@ -151,6 +152,24 @@ def test_an_address_that_cannot_be_opens_the_page_as_ever(build: Builder, addres
         address=address,
     )
     assert same[0] == same[1]
+
+
+@pytest.mark.parametrize("order", STEPS)
+def test_every_step_of_every_order_has_its_maps(build: Builder, order: str) -> None:
+    """One map, or before, after and difference where the step has a before, each with its title and a finite scale."""
+    roles = run(
+        """
+        const { data, selection } = await open({ layer: 4 });
+        return [...data.channels.keys()].map((scope) => {
+          const scene = sceneOf(data, changed(data, { ...selection, ref: "" }, { scope, ref: usualRef(data, scope, 0, 0) }));
+          return [scope, scene.maps.map((map) => [map.role, titleOf(scene, map).length > 0, Number.isFinite(map.limit)])];
+        });
+        """,
+        payload=payload(build(5, order=order, layers=(1, 4))),
+    )
+    three, one = ["before", "after", "difference"], ["only"]
+    expected = [[s.scope, [[r, True, True] for r in (three if s.before else one)]] for s in STEPS[order]]  # type: ignore[index]
+    assert roles == expected
 
 
 def test_a_step_brings_its_reference_along(build: Builder) -> None:

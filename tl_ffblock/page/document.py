@@ -15,9 +15,10 @@ PURE = ("numbers", "text", "tables", "shares", "selection", "scene", "ranking", 
 """Scripts that know no document: arithmetic, the selection, words."""
 DRAWING = (
     "svg",
+    "place",
     "layout",
-    "furniture",
     "cells",
+    "furniture",
     "marks",
     "tooltip",
     "pointing",

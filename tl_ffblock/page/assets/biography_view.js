@@ -1,8 +1,13 @@
-/* View: one token through all layers; rows are layers, columns the same tokens as in the maps. */
+/* Through the layers: one token, rows are layers, columns the same tokens as in the maps. */
+
+/** What its drawing is made from; layer and the cell's other end are marks. */
+function biographyFields({ selection }) {
+  return ["run", "scope", "read", "cells", "range", "root", "words", "hide", "zoom", selection.read === "row" ? "to" : "from"];
+}
 
 function biographyTitle(scene) {
-  const { selection, maps, axes, row, column } = scene;
-  const labels = maps[0].labels;
+  const { selection, axes, row, column } = scene;
+  const { labels } = shownMap(scene);
   const name = sideName(scene.data, selection.run, selection.scope);
   return selection.read === "row"
     ? `Through the layers: where ${quotation(labels[axes.own[row]])} takes from (${name})`
@@ -11,7 +16,7 @@ function biographyTitle(scene) {
 
 /** The columns that the token can take from (or give to), within the window. */
 function biographyWindow(scene) {
-  const { data, axes, selection, window: [top, bottom, first, last] } = scene;
+  const { data, selection, window: [top, bottom, first, last] } = scene;
   if (!data.causal) return scene.window;
   const edge = ownColumn(scene);
   const part = selection.read === "row" ? [first, Math.min(last, Math.max(edge, first))] : [Math.max(first, Math.min(edge, last)), last];
@@ -19,14 +24,16 @@ function biographyWindow(scene) {
 }
 
 function biographyFrame(scene, width) {
-  const { data, axes, maps, window: [, , first, last] } = scene;
+  const { data, selection, axes, window: [, , first, last] } = scene;
   const columns = last - first + 1;
+  const layers = data.layers.length;
   const left = 34;
-  const top = 26 + Math.ceil(Math.min(LABEL.column, Math.max(...shownLabels(scene, maps[0]).map((label) => textWidth(label.slice(0, 60), LABEL.size))))) + indexWidth(scene);
-  const cell = { width: Math.max(1, Math.min(CELL.largest, (width - left - 12) / columns)), height: Math.max(9, Math.min(20, 420 / data.layers.length)) };
-  const map = { cells: biographyOf(scene, scene.selection.run, scene.selection.scope), labels: maps[0].labels, scale: maps[maps.length > 1 ? 1 : 0].scale, across: axes.nColumns };
-  map.limit = biographyLimit(scene, map.cells);
-  return { left, top, cell, across: columns * cell.width, down: data.layers.length * cell.height, map };
+  const map = shownMap(scene);
+  const top = 26 + labelWidth(scene, shownLabels(scene, map), LABEL.column);
+  const cell = { width: Math.max(1, Math.min(CELL.largest, (width - left - 12) / columns)), height: Math.max(9, Math.min(20, 420 / layers)) };
+  const cells = biographyOf(scene, selection.run, selection.scope);
+  const picture = { cells, nColumns: axes.nColumns, window: [0, layers - 1, first, last], scale: map.scale, limit: biographyLimit(scene, cells), root: selection.root };
+  return { left, top, cell, across: columns * cell.width, down: layers * cell.height, map, picture };
 }
 
 function layerLabels(scene, frame) {
@@ -39,16 +46,19 @@ function layerLabels(scene, frame) {
   });
 }
 
+/** The column of the selected cell's other end. */
+function otherColumn(scene) {
+  return scene.selection.read === "row" ? scene.column : scene.axes.own[scene.row];
+}
+
 function biographyMarks(scene, frame, target) {
-  const { palette, data, selection, window: [, , first] } = scene;
+  const { palette, data, selection } = scene;
   const y = frame.top + data.layers.indexOf(selection.layer) * frame.cell.height;
-  const column = target && target.column !== undefined ? columnMark(scene, { ...frame }, target.column, palette.read) : [];
-  const chosen = selection.read === "row" ? scene.column : scene.axes.own[scene.row];
-  return [
-    frameAround(frame.left, y, frame.across, frame.cell.height, palette.mark),
-    tickAt(frame.left + (chosen - first + 0.5) * frame.cell.width, frame.top + frame.down + 1, "up", palette.mark),
-    ...column,
-  ];
+  const pointed = target && target.column !== undefined ? columnMark(scene, frame, target.column, palette.read) : [];
+  const [, , first, last] = scene.window;
+  const other = otherColumn(scene);
+  const tick = other >= first && other <= last ? [tickAt(frame.left + (other - first + 0.5) * frame.cell.width, frame.top + frame.down + 1, "up", palette.mark)] : [];
+  return [frameAround(frame.left, y, frame.across, frame.cell.height, palette.mark), ...tick, ...pointed];
 }
 
 function biographyTarget(scene, frame, event) {
@@ -60,44 +70,59 @@ function biographyTarget(scene, frame, event) {
 
 function biographyTip(scene, frame, target) {
   const { axes, data } = scene;
-  const value = frame.map.cells[target.index * axes.nColumns + target.column];
-  const shown = scene.asShare ? formatPercent(value) : formatNumber(value);
+  const value = frame.picture.cells[target.index * axes.nColumns + target.column];
   const label = tokenAt(frame.map.labels[target.column], axes.columns[target.column].position);
-  return [tipLine("layer", String(data.layers[target.index])), tipLine(scene.selection.read === "row" ? "from" : "to", label), element("div", { textContent: Number.isNaN(value) ? "not among these shares, or out of reach" : shown })];
+  return [
+    tipLine("layer", String(data.layers[target.index])), tipLine(scene.selection.read === "row" ? "from" : "to", label),
+    element("div", { textContent: Number.isNaN(value) ? "not among these shares, or out of reach" : shownOf(frame.map, value, scene.asShare) }),
+  ];
 }
 
-/** The drawing; a click goes to the layer and to the token. */
+/** A point of the drawing: the tooltip, and a click that goes to the layer and to the token. */
+function connectBiography(host, frame, go) {
+  const under = (event) => biographyTarget(frame.scene, frame, event);
+  host.addEventListener("pointermove", (event) => {
+    const target = under(event);
+    const tip = byId("tooltip");
+    tip.hidden = !target;
+    frame.scene.hover(target && { column: target.column });
+    if (target) { tip.replaceChildren(...biographyTip(frame.scene, frame, target)); placeTip(tip, event.clientX, event.clientY); }
+  });
+  host.addEventListener("pointerleave", () => { byId("tooltip").hidden = true; frame.scene.hover(null); });
+  host.addEventListener("click", (event) => {
+    const target = under(event);
+    if (!target) return;
+    const { axes, data, selection } = frame.scene;
+    const position = axes.columns[target.column].position;
+    const layer = data.layers[target.index];
+    if (selection.read === "row") go({ layer, from: position });
+    else if (data.queries.includes(position)) go({ layer, to: position });
+  });
+}
+
 function biographyView(whole, go, width) {
-  const scene = { ...whole, window: biographyWindow(whole) };
+  const narrowed = (scene) => ({ ...scene, window: biographyWindow(scene) });
+  const scene = narrowed(whole);
+  const { palette, ratio } = scene;
   const frame = biographyFrame(scene, width);
-  const canvas = paintCells(scene, frame.map, [0, scene.data.layers.length - 1, scene.window[2], scene.window[3]], frame.across * scene.ratio, frame.down * scene.ratio);
-  Object.assign(canvas.style, { position: "absolute", left: `${frame.left}px`, top: `${frame.top}px`, width: `${frame.across}px`, height: `${frame.down}px` });
-  const marks = svg("g", {}, biographyMarks(scene, frame, null));
-  const { palette } = scene;
+  const columns = columnLabels(scene, frame);
+  const canvas = placed(paint(frame.picture, palette, frame.across * ratio, frame.down * ratio), frame.left, frame.top, frame.across, frame.down);
+  const [layers, marks] = [svg("g"), svg("g")];
   const drawing = svg("svg", { width: frame.left + frame.across + 4, height: frame.top + frame.down + 10, "aria-hidden": "true" }, [
-    text("layer", 0, frame.top - 5, { "font-size": 11, fill: palette.grey }),
-    ...layerLabels(scene, frame), ...columnLabels(scene, frame),
+    text("layer", 0, frame.top - 5, { "font-size": 11, fill: palette.grey }), ...columns.nodes, layers,
     svg("rect", { x: frame.left, y: frame.top, width: frame.across, height: frame.down, fill: "none", stroke: palette.line }), marks,
   ]);
   const host = element("div", { className: "biography" }, [canvas, drawing]);
   host.setAttribute("role", "img");
   host.setAttribute("aria-label", biographyTitle(scene));
-  scene.marked.push((target) => marks.replaceChildren(...biographyMarks(scene, frame, target)));
-  host.addEventListener("pointermove", (event) => {
-    const target = biographyTarget(scene, frame, event);
-    const tip = byId("tooltip");
-    tip.hidden = !target;
-    scene.hover(target && { column: target.column });
-    if (target) { tip.replaceChildren(...biographyTip(scene, frame, target)); placeTip(tip, event.clientX, event.clientY); }
-  });
-  host.addEventListener("pointerleave", () => { byId("tooltip").hidden = true; scene.hover(null); });
-  host.addEventListener("click", (event) => {
-    const target = biographyTarget(scene, frame, event);
-    if (!target) return;
-    const position = scene.axes.columns[target.column].position;
-    const layer = scene.data.layers[target.index];
-    if (scene.selection.read === "row") go({ layer, from: position });
-    else if (scene.data.queries.includes(position)) go({ layer, to: position });
-  });
-  return host;
+  connectBiography(host, frame, go);
+  const update = (now) => {
+    frame.scene = narrowed(now);
+    const selected = columns.mark(otherColumn(now));
+    const mark = (target) => marks.replaceChildren(...selected, ...biographyMarks(frame.scene, frame, target));
+    layers.replaceChildren(...layerLabels(now, frame));
+    now.marked.push(mark);
+    mark(null);
+  };
+  return { nodes: [element("h3", { textContent: biographyTitle(scene) }), host], update };
 }

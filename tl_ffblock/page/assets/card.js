@@ -8,7 +8,7 @@ function sizeBar(share, colour) {
 
 function cellCard(scene) {
   const { axes, maps, row, column, data } = scene;
-  const labels = maps[maps.length - 1].labels;
+  const labels = labelsOf(scene);
   const reachable = axes.reaches(row, column);
   return element("section", { className: "card" }, [
     element("h3", {}, ["Cell: ", element("bdi", { textContent: labels[column] }), " → ", element("bdi", { textContent: labels[axes.own[row]] })]),

@@ -1,49 +1,90 @@
-/* The cells of a map on canvas, the strongest value in every pixel. */
+/*
+ * Cells as pictures. A picture is `{ cells, nColumns, window, scale, limit, root }`: numbers, how many stand in a line, which
+ * part is drawn ([first row, last row, first column, last column]), and how colours are scaled.
+ */
 
-/** Paints a window of a map; `width` and `height` are the canvas's own pixels. */
-function paintCells(scene, map, area, width, height) {
-  const { palette, axes, selection } = scene;
-  const canvas = element("canvas", { width: Math.max(1, Math.round(width)), height: Math.max(1, Math.round(height)) });
-  const pixels = pixelsOf(map.cells, map.across || axes.nColumns, area, canvas.width, canvas.height);
+function mapPicture(scene, map) {
+  return { cells: map.cells, nColumns: scene.axes.nColumns, window: scene.window, scale: map.scale, limit: map.limit, root: scene.selection.root };
+}
+
+/** A thin column beside the map, one number per row: shares on the scale of shares, norms on their own. */
+function stripPicture(scene, map, name) {
+  const signed = map.scale === "signed";
+  const [first, last] = scene.window;
+  const limit = name === "own" && !signed ? 1 : largest(map.columns[name]);
+  return { cells: map.columns[name], nColumns: 1, window: [first, last, 0, 0], scale: signed ? "signed" : "bias", limit, root: 0 };
+}
+
+/**
+ * A picture on a canvas of one pixel a cell, which the browser enlarges (CSS `image-rendering`), or of `width` x `height`
+ * where the screen has fewer pixels than there are cells: then the strongest cell in every pixel.
+ */
+function paint(picture, palette, width, height, canvas = element("canvas")) {
+  const [top, bottom, left, right] = picture.window;
+  const wide = Math.max(1, Math.min(right - left + 1, Math.floor(width)));
+  const high = Math.max(1, Math.min(bottom - top + 1, Math.floor(height)));
+  Object.assign(canvas, { width: wide, height: high });
+  const pixels = pixelsOf(picture.cells, picture.nColumns, picture.window, wide, high);
   const context = canvas.getContext("2d");
-  const image = context.createImageData(canvas.width, canvas.height);
+  const image = context.createImageData(wide, high);
   const colours = new Uint32Array(image.data.buffer);
-  const packedColour = ([red, green, blue]) => (255 << 24) | (blue << 16) | (green << 8) | red;
-  const shades = Object.fromEntries(Object.entries(palette.ramps).map(([name, colourRamp]) => [name, colourRamp.map(packedColour)]));
-  const outside = packedColour(palette.outRgb);
+  const signed = picture.scale === "signed";
   for (let at = 0; at < pixels.length; at++) {
     const value = pixels[at];
-    if (Number.isNaN(value)) { colours[at] = outside; continue; }
-    const name = map.scale === "signed" ? (value < 0 ? "loss" : "gain") : map.scale;
-    colours[at] = shades[name][Math.round(placeOnScale(value, map.limit, selection.root) * SHADES)];
+    const shades = palette.shades[signed ? (value < 0 ? "loss" : "gain") : picture.scale];
+    colours[at] = Number.isNaN(value) ? palette.outside : shades[Math.round(placeOnScale(value, picture.limit, picture.root) * SHADES)];
   }
   context.putImageData(image, 0, 0);
   return canvas;
 }
 
-/** A frame's cells at the screen's own resolution. */
-function canvasOf(scene, frame) {
-  return paintCells(scene, frame.map, scene.window, frame.across * scene.ratio, frame.down * scene.ratio);
+/** What a frame is painted with, and where: the map, then its strips. */
+function picturesOf(scene, frame) {
+  const strips = scene.strips.filter((name) => frame.map.columns[name]);
+  const map = { name: "", picture: mapPicture(scene, frame.map), x: frame.left, width: frame.across };
+  return [map, ...strips.map((name, order) => ({
+    name, picture: stripPicture(scene, frame.map, name), width: STRIP.width,
+    x: frame.left + frame.across + STRIP.gap + order * (STRIP.width + STRIP.gap),
+  }))];
+}
+
+function placed(node, x, y, width, height) {
+  Object.assign(node.style, { position: "absolute", left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` });
+  return node;
+}
+
+/** A small picture of a map at another layer or channel, `width` x `height` on the screen. */
+function smallMap(scene, layer, key, width, height) {
+  const alone = aloneAt(scene, layer, key);
+  return paint(mapPicture(alone, alone.map), scene.palette, width * scene.ratio, height * scene.ratio);
 }
 
 const VECTOR_CELLS = 64 * 64;
+const EMBEDDED = 1200;
+
+/** A canvas enlarged to about `EMBEDDED` pixels by whole steps, for programs that would blur it. */
+function enlarged(canvas) {
+  const step = Math.max(1, Math.ceil(EMBEDDED / Math.max(canvas.width, canvas.height)));
+  const large = element("canvas", { width: canvas.width * step, height: canvas.height * step });
+  const context = large.getContext("2d");
+  context.imageSmoothingEnabled = false;
+  context.drawImage(canvas, 0, 0, large.width, large.height);
+  return large;
+}
 
 /** For files: one rectangle a cell, or one embedded picture where there would be thousands. */
-function cellsForFile(scene, frame) {
-  const { window: [top, bottom, left, right], axes, palette, selection } = scene;
+function shapesOf(picture, palette, x, y, width, height) {
+  const [top, bottom, left, right] = picture.window;
   const [rows, columns] = [bottom - top + 1, right - left + 1];
   if (rows * columns > VECTOR_CELLS) {
-    const scale = Math.max(1, Math.ceil(1200 / columns));
-    const canvas = paintCells(scene, frame.map, scene.window, columns * scale, rows * scale);
-    return [svg("image", { x: frame.left, y: frame.top, width: frame.across, height: frame.down, href: canvas.toDataURL("image/png"), preserveAspectRatio: "none", "image-rendering": "pixelated" })];
+    const href = enlarged(paint(picture, palette, columns, rows)).toDataURL("image/png");
+    return [svg("image", { x, y, width, height, href, preserveAspectRatio: "none", "image-rendering": "pixelated" })];
   }
-  const shapes = [];
-  for (let row = top; row <= bottom; row++) {
-    for (let column = left; column <= right; column++) {
-      const value = frame.map.cells[row * axes.nColumns + column];
-      const colour = Number.isNaN(value) ? palette.outRgb : colourOf(palette, value, frame.map.limit, frame.map.scale, selection.root);
-      shapes.push(rectangle(frame.left + (column - left) * frame.cell.width, frame.top + (row - top) * frame.cell.height, frame.cell.width, frame.cell.height, rgbToHex(colour)));
-    }
-  }
-  return shapes;
+  const [wide, high] = [width / columns, height / rows];
+  return Array.from({ length: rows * columns }, (_, index) => {
+    const [row, column] = [Math.floor(index / columns), index % columns];
+    const value = picture.cells[(top + row) * picture.nColumns + left + column];
+    const colour = Number.isNaN(value) ? palette.outRgb : colourOf(palette, value, picture.limit, picture.scale, picture.root);
+    return rectangle(x + column * wide, y + row * high, wide, high, rgbToHex(colour));
+  });
 }

@@ -50,11 +50,18 @@ function ramp(from, to) {
   return Array.from({ length: SHADES + 1 }, (_, step) => fromLab(ground.map((part, i) => part + (ink[i] - part) * (step / SHADES))));
 }
 
-/** A theme's inks and ramps. */
+/** A colour as canvases store it. */
+function packedColour([red, green, blue]) {
+  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+}
+
+/** A theme's inks, ramps, and the ramps as canvases store them (`shades`). */
 function paletteOf(name) {
   const inks = THEMES[name];
   const ramps = Object.fromEntries(["contribution", "gain", "loss", "bias"].map((ink) => [ink, ramp(inks.paper, inks[ink])]));
-  return { ...inks, name, ramps, outRgb: hexToRgb(inks.out) };
+  const shades = Object.fromEntries(Object.entries(ramps).map(([ink, colours]) => [ink, Uint32Array.from(colours, packedColour)]));
+  const outRgb = hexToRgb(inks.out);
+  return { ...inks, name, ramps, shades, outRgb, outside: packedColour(outRgb) };
 }
 
 /** The colour of a value on a scale that ends at `limit`; `scale` is "signed", "contribution" or "bias". */

@@ -15,27 +15,41 @@ function wrapped(content, size, width, x, y, attributes) {
 }
 
 /** The maps in the size asked for, with a headline above and the sentence, model, layer and versions below. */
-function figureSvg(bench) {
+function figureOf(bench) {
   const size = byId("figure-size").value;
   const onScreen = Math.max(640, bench.width);
   const [shown, width, tall] = FIGURE_SIZES[size] || [onScreen, onScreen, 0];
   const side = size === "page" || size === "slide" ? panelsOf(bench.scene).length : 0;
   const scene = { ...bench.scene, palette: paletteOf("light"), exporting: true, ratio: 4, perLine: side, tall: tall && tall - 330 };
   const layout = layoutOf(scene, width - 16);
-  const { ink, grey, paper } = scene.palette;
+  const { ink, grey } = scene.palette;
   const head = wrapped(headlineOf(scene), 14, width - 16, 0, 12, { "font-weight": 600, fill: ink });
   const top = head.length * 18.2 + 10;
   const words = `${bench.data.model}: “${sentenceText(bench.data, scene.selection.run, 600)}”, layer ${scene.selection.layer}. tl_ffblock ${bench.data.provenance.tl_ffblock || ""}`;
   const foot = wrapped(words, 9, width - 16, 0, top + layout.height + 8, { fill: grey });
-  const panels = layout.frames.map((frame) => svg("g", { transform: `translate(${frame.x} ${frame.y + top})` }, [...cellsForFile(scene, frame), ...furniture(scene, frame)]));
-  const height = Math.max(top + layout.height + foot.length * 11.7 + 8, tall - 16);
-  return svg("svg", { xmlns: SVG, width: shown, height: ((height + 16) * shown) / width, viewBox: `-8 -8 ${width} ${height + 16}`, "font-family": FONT }, [
-    hatchPattern(scene.palette), rectangle(-8, -8, width, height + 16, paper), ...head, ...panels, ...foot,
+  const height = Math.max(top + layout.height + foot.length * 11.7 + 8, tall - 16) + 16;
+  const panels = layout.frames.map((frame) => {
+    frame.pictures = picturesOf(scene, frame);
+    const nodes = [...surroundings(scene, frame), ...selectedLabels(scene, frame), ...statements(scene, frame)];
+    return { frame, x: frame.x, y: frame.y + top, nodes };
+  });
+  return { scene, head, foot, panels, width, height, shown };
+}
+
+/** The figure as SVG; `cellsOf(frame)` gives the shapes of a frame's cells, `ground` what lies below all. */
+function figureSvg({ scene, head, foot, panels, width, height, shown }, cellsOf, ground) {
+  const groups = panels.map(({ frame, x, y, nodes }) => svg("g", { transform: `translate(${x} ${y})` }, [...cellsOf(frame), ...nodes]));
+  const drawing = svg("svg", { xmlns: SVG, width: shown, height: (height * shown) / width, viewBox: `-8 -8 ${width} ${height}`, "font-family": FONT }, [
+    hatchPattern(scene.palette), ...ground, ...head, ...groups, ...foot,
   ]);
+  return new XMLSerializer().serializeToString(drawing);
 }
 
 function svgText(bench) {
-  return new XMLSerializer().serializeToString(figureSvg(bench));
+  const figure = figureOf(bench);
+  const { palette } = figure.scene;
+  const cellsOf = (frame) => frame.pictures.flatMap(({ picture, x, width }) => shapesOf(picture, palette, x, frame.top, width, frame.down));
+  return figureSvg(figure, cellsOf, [rectangle(-8, -8, figure.width, figure.height, palette.paper)]);
 }
 
 function saveSvg(bench) {
@@ -44,15 +58,39 @@ function saveSvg(bench) {
 
 const PNG_SCALE = 3;
 
+/** Paints the figure's ground and cells; what stands around them is drawn over it. */
+function paintFigure(context, { scene, panels, width, height }) {
+  const [across, down] = [context.canvas.width / width, context.canvas.height / height];
+  context.setTransform(across, 0, 0, down, 8 * across, 8 * down);
+  context.imageSmoothingEnabled = false;
+  context.fillStyle = scene.palette.paper;
+  context.fillRect(-8, -8, width, height);
+  for (const { frame, x: left, y: top } of panels) {
+    for (const { picture, x, width: wide } of frame.pictures) {
+      const [first, last, from, to] = picture.window;
+      context.drawImage(paint(picture, scene.palette, to - from + 1, last - first + 1), left + x, top + frame.top, wide, frame.down);
+    }
+  }
+  context.setTransform(1, 0, 0, 1, 0, 0);
+}
+
+/** Bytes of a canvas as PNG; `toBlob` would wait for a quiet second. */
+function pngOf(canvas) {
+  return new Blob([bytesOf(canvas.toDataURL("image/png").split(",")[1])], { type: "image/png" });
+}
+
 function savePng(bench) {
+  const figure = figureOf(bench);
   const image = new Image();
   image.onload = () => {
     const canvas = element("canvas", { width: PNG_SCALE * image.width, height: PNG_SCALE * image.height });
-    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-    canvas.toBlob((blob) => save(blob, fileName(bench.scene, "png")), "image/png");
+    const context = canvas.getContext("2d");
+    paintFigure(context, figure);
+    context.drawImage(image, 0, 0, canvas.width, canvas.height);
+    save(pngOf(canvas), fileName(bench.scene, "png"));
   };
   // A data URL, not a blob URL: in a notebook's sandboxed frame the latter would taint the canvas.
-  image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svgText(bench));
+  image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(figureSvg(figure, () => [], []));
 }
 
 /** A CSV field: quoted; what a spreadsheet would read as a formula begins with an apostrophe. */
@@ -71,7 +109,7 @@ function csvName(scene, map) {
 
 function csvRows(scene, row) {
   const { axes, maps, selection, strips, asShare } = scene;
-  const labels = maps[maps.length - 1].labels;
+  const labels = labelsOf(scene);
   const start = [selection.layer, axes.rows[row].position, csvField(labels[axes.own[row]])];
   const lines = [];
   for (let column = 0; column < axes.nColumns; column++) {

@@ -1,42 +1,66 @@
 /* One map as SVG: title, axes, legend, strips, cells out of reach. The cells themselves come from cells.js. */
 
-/** Indices from `first` to `last` that get a label, so that labels keep a readable distance; `always` is among them. */
-function labelled(first, last, size, always) {
-  const every = Math.max(1, Math.ceil(LABEL.spacing / size));
-  const regular = Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, i) => first + i * every);
-  if (always < first || always > last || regular.includes(always)) return regular;
-  return [...regular.filter((index) => Math.abs(index - always) >= every), always];
+/** Every how many lines of this size a label stands, so that labels keep a readable distance. */
+function labelStep(size) {
+  return Math.max(1, Math.ceil(LABEL.spacing / size));
 }
 
 function labelSize(size) {
   return Math.min(size > 36 ? 14 : LABEL.size, Math.max(LABEL.smallest, size));
 }
 
-function rowLabels(scene, frame) {
-  const { axes, palette, window: [first, last] } = scene;
+/** The label of one row: its token where the frame has room for tokens, and its position. */
+function rowLabel(scene, frame, row, weight) {
+  const { axes, palette, window: [first] } = scene;
   const size = labelSize(frame.cell.height);
-  return labelled(first, last, frame.cell.height, scene.row).flatMap((row) => {
-    const y = frame.top + (row - first + 0.5) * frame.cell.height + size * 0.35;
-    const weight = row === scene.row ? { "font-weight": 700 } : {};
-    const index = text(axes.rows[row].position, frame.left - 5, y, { "text-anchor": "end", "font-size": LABEL.index, fill: palette.grey });
-    if (!frame.fullLabels) return [index];
-    const room = frame.left - indexWidth(scene) - LABEL.axis;
-    const token = fitText(frame.map.labels[axes.own[row]], size, Math.max(20, room));
-    return [index, text(token, frame.left - indexWidth(scene), y, { "text-anchor": "end", "font-size": size, fill: palette.ink, ...weight })];
-  });
+  const y = frame.top + (row - first + 0.5) * frame.cell.height + size * 0.35;
+  const index = text(axes.rows[row].position, frame.left - 5, y, { "text-anchor": "end", "font-size": LABEL.index, fill: palette.grey });
+  if (!frame.fullLabels) return svg("g", {}, [index]);
+  const room = frame.left - indexWidth(scene) - LABEL.axis;
+  const token = fitText(frame.map.labels[axes.own[row]], size, Math.max(20, room));
+  return svg("g", {}, [index, text(token, frame.left - indexWidth(scene), y, { "text-anchor": "end", "font-size": size, fill: palette.ink, ...weight })]);
 }
 
-function columnLabels(scene, frame) {
-  const { axes, palette, window: [, , left, right] } = scene;
+function columnLabel(scene, frame, column, weight) {
+  const { axes, palette, window: [, , left] } = scene;
   const size = labelSize(frame.cell.width);
-  return labelled(left, right, frame.cell.width, scene.column).flatMap((column) => {
-    const x = frame.left + (column - left + 0.5) * frame.cell.width + size * 0.35;
-    const weight = column === scene.column ? { "font-weight": 700 } : {};
-    return [
-      upright(axes.columns[column].position, x, frame.top - 5, { "font-size": LABEL.index, fill: palette.grey }),
-      upright(fitText(frame.map.labels[column], size, LABEL.column), x, frame.top - indexWidth(scene), { "font-size": size, fill: palette.ink, ...weight }),
-    ];
-  });
+  const x = frame.left + (column - left + 0.5) * frame.cell.width + size * 0.35;
+  return svg("g", {}, [
+    upright(axes.columns[column].position, x, frame.top - 5, { "font-size": LABEL.index, fill: palette.grey }),
+    upright(fitText(frame.map.labels[column], size, LABEL.column), x, frame.top - indexWidth(scene), { "font-size": size, fill: palette.ink, ...weight }),
+  ]);
+}
+
+/** Labels at regular steps, each with the index it stands at. */
+function regularLabels(first, last, size, draw) {
+  const every = labelStep(size);
+  return Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, i) => ({ index: first + i * every, node: draw(first + i * every, {}) }));
+}
+
+/** The selected one's label in bold; regular ones too near to it give way, and come back when another is selected. */
+function selectedLabel(labels, selected, [first, last], size, draw) {
+  const inside = selected >= first && selected <= last;
+  for (const { index, node } of labels) {
+    const shown = !inside || Math.abs(index - selected) >= labelStep(size);
+    if (shown) node.removeAttribute("visibility");
+    else node.setAttribute("visibility", "hidden");
+  }
+  return inside ? [draw(selected, { "font-weight": 700 })] : [];
+}
+
+/** Labels of a frame's columns; `mark(column)` gives the selected one's and hides those in its way. */
+function columnLabels(scene, frame) {
+  const [, , left, right] = scene.window;
+  const draw = (column, weight) => columnLabel(scene, frame, column, weight);
+  const labels = regularLabels(left, right, frame.cell.width, draw);
+  return { nodes: labels.map(({ node }) => node), mark: (column) => selectedLabel(labels, column, [left, right], frame.cell.width, draw) };
+}
+
+function rowLabels(scene, frame) {
+  const [first, last] = scene.window;
+  const draw = (row, weight) => rowLabel(scene, frame, row, weight);
+  const labels = regularLabels(first, last, frame.cell.height, draw);
+  return { nodes: labels.map(({ node }) => node), mark: (row) => selectedLabel(labels, row, [first, last], frame.cell.height, draw) };
 }
 
 function axisTitles(scene, frame) {
@@ -58,39 +82,37 @@ function titles(scene, frame) {
   ];
 }
 
-/** A thin column beside the map, one number per row: shares on the scale of shares, norms on their own. */
-function strip(scene, frame, name, order) {
-  const { palette, window: [first, last] } = scene;
-  const x = frame.left + frame.across + STRIP.gap + order * (STRIP.width + STRIP.gap);
-  const values = frame.map.columns[name];
-  const signed = frame.map.scale === "signed";
-  const limit = name === "own" && !signed ? 1 : largest(values.map(Math.abs));
-  const cells = [];
-  for (let row = first; row <= last; row++) {
-    const colour = Number.isNaN(values[row]) ? palette.outRgb : colourOf(palette, values[row], limit, signed ? "signed" : "bias");
-    cells.push(rectangle(x, frame.top + (row - first) * frame.cell.height, STRIP.width, frame.cell.height, rgbToHex(colour)));
-  }
-  return [
-    ...cells,
+/** Frame and name of each column beside the map. */
+function stripFrames(scene, frame) {
+  const { palette } = scene;
+  return frame.pictures.slice(1).flatMap(({ name, x }) => [
     svg("rect", { x, y: frame.top, width: STRIP.width, height: frame.down, fill: "none", stroke: palette.line }),
     upright(name, x + STRIP.width - 2, frame.top - 5, { "font-size": 11, fill: palette.grey }),
-  ];
+  ]);
+}
+
+const RAMP_STOPS = 24;
+let gradients = 0;
+
+/** The scale's colours as a gradient: even steps of the ramp, which is straight between them to the eye. */
+function rampGradient(scene, map, from) {
+  const stops = Array.from({ length: RAMP_STOPS + 1 }, (_, i) => {
+    const colour = colourOf(scene.palette, from + (i / RAMP_STOPS) * (map.limit - from), map.limit, map.scale, scene.selection.root);
+    return svg("stop", { offset: i / RAMP_STOPS, "stop-color": rgbToHex(colour) });
+  });
+  return svg("linearGradient", { id: `ramp-${gradients++}` }, stops);
 }
 
 function legend(scene, frame) {
-  const { palette, selection } = scene;
+  const { palette } = scene;
   const { map, left } = frame;
   const y = frame.top + frame.down + 10;
   const width = Math.min(190, frame.width - left - 26);
   const from = map.scale === "signed" ? -map.limit : 0;
-  const steps = 48;
-  const bar = Array.from({ length: steps }, (_, i) => {
-    const value = from + ((i + 0.5) / steps) * (map.limit - from);
-    return rectangle(left + (i * width) / steps, y, width / steps + 0.5, 10, rgbToHex(colourOf(palette, value, map.limit, map.scale, selection.root)));
-  });
-  const border = svg("rect", { x: left, y, width, height: 10, fill: "none", stroke: palette.line });
+  const gradient = rampGradient(scene, map, from);
+  const bar = svg("rect", { x: left, y, width, height: 10, fill: `url(#${gradient.id})`, stroke: palette.line, class: "legend" });
   const remarks = frame.notes.map((line, index) => text(line, left, y + 38 + 14 * index, { "font-size": 11, fill: palette.grey }));
-  return [...bar, border, ...legendTicks(scene, frame, y + 22, width, from), ...remarks];
+  return [svg("defs", {}, [gradient]), bar, ...legendTicks(scene, frame, y + 22, width, from), ...remarks];
 }
 
 function legendTicks(scene, frame, y, width, from) {
@@ -127,14 +149,23 @@ function unreachable(scene, frame) {
   return runs.length ? [svg("path", { d: runs.join(""), fill: `url(#${HATCH})`, class: "unreachable" })] : [];
 }
 
-/** Everything of a map but its cells; drawn above them. */
-function furniture(scene, frame) {
-  const strips = scene.strips.filter((name) => frame.map.columns[name]);
+/** What stands around a map whatever its numbers: axes, frames, cells out of reach; `frame.rows` and `frame.columns` can be marked. */
+function surroundings(scene, frame) {
+  Object.assign(frame, { rows: rowLabels(scene, frame), columns: columnLabels(scene, frame) });
   return [
-    ...titles(scene, frame), ...axisTitles(scene, frame), ...rowLabels(scene, frame), ...columnLabels(scene, frame),
+    ...axisTitles(scene, frame), ...frame.rows.nodes, ...frame.columns.nodes,
     ...unreachable(scene, frame),
     svg("rect", { x: frame.left, y: frame.top, width: frame.across, height: frame.down, fill: "none", stroke: scene.palette.line }),
-    ...strips.flatMap((name, order) => strip(scene, frame, name, order)),
-    ...legend(scene, frame),
+    ...stripFrames(scene, frame),
   ];
+}
+
+/** What is said of a map and its numbers: titles and legend. */
+function statements(scene, frame) {
+  return [...titles(scene, frame), ...legend(scene, frame)];
+}
+
+/** The labels of the selected row and column. */
+function selectedLabels(scene, frame) {
+  return [...frame.rows.mark(scene.row), ...frame.columns.mark(scene.column)];
 }

@@ -2,7 +2,7 @@
 
 /* Okabe and Ito (2008): told apart by colour-blind readers; after eight they begin again. */
 const HEAD_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#b8a800"];
-const LINES = { row: 20, smallest: 11, gap: 190, label: 150, faintest: 0.04 };
+const LINES = { row: 20, smallest: 11, gap: 190, label: 150, head: 26, faintest: 0.04 };
 
 /** The block of heads that is shown: the one chosen, else that of the scope, else the first. */
 function headBlock(data, selection) {
@@ -70,7 +70,7 @@ function headLines(scene) {
   const { data, selection, axes } = scene;
   const keys = headKeysOf(data, selection);
   const maps = shownHeads(data, selection).map((index) => [index, headMap(scene, keys[index])]);
-  const limit = largest(maps.flatMap(([, cells]) => largest(cells.map(Math.abs)))) || 1;
+  const limit = Math.max(...maps.map(([, cells]) => largest(cells))) || 1;
   const lines = [];
   for (const [index, cells] of maps) {
     cells.forEach((value, at) => {
@@ -79,6 +79,11 @@ function headLines(scene) {
     });
   }
   return { limit, lines: lines.sort((a, b) => a[2] - b[2]) };
+}
+
+/** What the view's drawing is made from; tokens that are selected are marks. */
+function headsFields({ selection }) {
+  return ["run", "layer", "heads", "block", "words", "hide", ...(selection.block ? [] : ["scope"])];
 }
 
 /** Paints the lines; those of the token that is read or selected stand out. */
@@ -103,44 +108,62 @@ function paintLines(scene, canvas, place, lines, target) {
   }
 }
 
-function lineLabels(scene, place, height, go) {
-  const { axes, palette, maps, row, column } = scene;
-  const labels = maps[maps.length - 1].labels;
+/** Both columns of tokens: each its node and what it stands for. */
+function lineLabels(scene, place, height) {
+  const { axes, palette } = scene;
+  const labels = labelsOf(scene);
   const size = Math.min(13, height);
-  const named = (content, x, y, anchor, selected, target) => {
-    const node = text(fitText(content, size, LINES.label - 26), x, y + size * 0.35, { "text-anchor": anchor, "font-size": size, fill: palette.ink, "font-weight": selected ? 700 : 400, class: "line-token" });
-    node.addEventListener("pointerenter", () => scene.hover(target));
-    node.addEventListener("click", () => go(target.row === undefined ? { from: axes.columns[target.column].position, read: "column" } : { to: axes.rows[target.row].position, read: "row" }));
-    return node;
-  };
+  const named = (content, x, y, anchor) => text(fitText(content, size, LINES.label - 26), x, y + size * 0.35, { "text-anchor": anchor, "font-size": size, fill: palette.ink, class: "line-token" });
   const number = (value, x, y, anchor) => text(value, x, y + 3.5, { "text-anchor": anchor, "font-size": 9, fill: palette.grey });
   return [
-    ...axes.rows.flatMap(({ position }, r) => [named(labels[axes.own[r]], place.left - 26, place.y(r), "end", r === row, { row: r }), number(position, place.left - 5, place.y(r), "end")]),
-    ...axes.columns.flatMap(({ position }, c) => [named(labels[c], place.right + 26, place.yColumn(c), "start", c === column, { column: c }), number(position, place.right + 5, place.yColumn(c), "start")]),
+    ...axes.rows.map(({ position }, row) => ({
+      target: { row }, node: named(labels[axes.own[row]], place.left - 26, place.y(row), "end"), number: number(position, place.left - 5, place.y(row), "end"),
+    })),
+    ...axes.columns.map(({ position }, column) => ({
+      target: { column }, node: named(labels[column], place.right + 26, place.yColumn(column), "start"), number: number(position, place.right + 5, place.yColumn(column), "start"),
+    })),
   ];
 }
 
-function headsView(scene, go, width) {
-  const { axes, palette } = scene;
+/** Where rows, columns and lines stand. */
+function linesPlace(scene, width) {
+  const { axes } = scene;
   const height = Math.max(LINES.smallest, Math.min(LINES.row, 1400 / axes.nColumns));
-  const label = Math.min(LINES.label, Math.max(70, (width - 90) / 3));
-  const right = Math.min(width - label, label + Math.max(LINES.gap, Math.min(520, 0.55 * width)));
-  const first = 26;
-  const yColumn = (column) => first + (column + 0.5) * height;
-  const place = { left: label, right, yColumn, y: (row) => yColumn(axes.own[row]) };
-  const tall = first + axes.nColumns * height + 8;
-  const { limit, lines } = headLines(scene);
-  const canvas = element("canvas", { width: Math.round((right + label) * scene.ratio), height: Math.round(tall * scene.ratio) });
-  Object.assign(canvas.style, { position: "absolute", left: 0, top: 0, width: `${right + label}px`, height: `${tall}px` });
-  const heading = { "font-size": 11, fill: palette.grey };
-  const drawing = svg("svg", { width: right + label, height: tall }, [
+  const left = Math.min(LINES.label, Math.max(70, (width - 90) / 3));
+  const right = Math.min(width - left, left + Math.max(LINES.gap, Math.min(520, 0.55 * width)));
+  const yColumn = (column) => LINES.head + (column + 0.5) * height;
+  return { height, left, right, yColumn, y: (row) => yColumn(axes.own[row]), size: [right + left, LINES.head + axes.nColumns * height + 8] };
+}
+
+function linesDrawing(scene, place, labels, go) {
+  const heading = { "font-size": 11, fill: scene.palette.grey };
+  const drawing = svg("svg", { width: place.size[0], height: place.size[1] }, [
     text("to (destination, query)", place.left, 14, { ...heading, "text-anchor": "end" }), text("from (source, key)", place.right, 14, heading),
-    ...lineLabels(scene, place, height, go),
+    ...labels.flatMap(({ node, number }) => [node, number]),
   ]);
-  drawing.addEventListener("pointerleave", () => scene.hover(null));
+  for (const { node, target } of labels) {
+    node.addEventListener("click", () => go(selectionAt(scene, target)));
+  }
+  return drawing;
+}
+
+function headsView(scene, go, width) {
+  const place = linesPlace(scene, width);
+  const { limit, lines } = headLines(scene);
+  const [wide, high] = place.size;
+  const canvas = placed(element("canvas", { width: Math.round(wide * scene.ratio), height: Math.round(high * scene.ratio) }), 0, 0, wide, high);
+  const labels = lineLabels(scene, place, place.height);
+  const drawing = linesDrawing(scene, place, labels, go);
   const host = element("div", { className: "lines" }, [canvas, drawing]);
-  scene.marked.push((target) => paintLines(scene, canvas, place, lines, target));
-  paintLines(scene, canvas, place, lines, null);
   const note = `Width and strength of a line: ${headBlock(scene.data, scene.selection)[1].unit}, up to ${formatRough(limit, false)}; below ${formatPercent(LINES.faintest)} of that none is drawn. Point at a token for its lines, click selects it.`;
-  return element("div", {}, [headButtons(scene, go), host, element("p", { className: "note", textContent: note })]);
+  const update = (now) => {
+    for (const { node, target } of labels) {
+      node.setAttribute("font-weight", target.row === now.row || target.column === now.column ? 700 : 400);
+      node.onpointerenter = () => now.hover(target);
+    }
+    drawing.onpointerleave = () => now.hover(null);
+    now.marked.push((target) => paintLines(now, canvas, place, lines, target));
+    paintLines(now, canvas, place, lines, null);
+  };
+  return { nodes: [headButtons(scene, go), host, element("p", { className: "note", textContent: note })], update };
 }

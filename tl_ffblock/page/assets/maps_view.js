@@ -1,41 +1,79 @@
 /* View: one map, or before, after and difference of any two. */
 
+/** What its frames are made from. Other numbers are painted into them as long as they fit; what is selected are marks. */
+const MAPS_VIEW_FIELDS = ["run", "refRun", "words", "panel", "zoom"];
+
+/** Where everything stands and what stands along the axes; maps of the same shape share their frames. */
+function shapeOf(frames) {
+  return JSON.stringify(frames.map(({ map, pictures, cell, top, left, across, width, x, y, height }) =>
+    [map.role, map.labels, pictures.map(({ name }) => name), cell, top, left, across, width, x, y, height]));
+}
+
+function framesOf(scene, width) {
+  const layout = layoutOf(scene, width);
+  for (const frame of layout.frames) frame.pictures = picturesOf(scene, frame);
+  return layout;
+}
+
+/** A frame's panel, its canvases still empty; `frame.fill(scene)` paints numbers and says what they are. */
 function panelOf(scene, frame, go) {
-  const cells = element("div", { className: "cells" }, [canvasOf(scene, frame)]);
-  Object.assign(cells.style, { left: `${frame.left}px`, top: `${frame.top}px`, width: `${frame.across}px`, height: `${frame.down}px` });
-  frame.marks = svg("g", { class: "marks" });
-  const drawing = svg("svg", { width: frame.width, height: frame.height, "aria-hidden": "true" }, [...furniture(scene, frame), frame.marks]);
-  frame.panel = element("div", { className: "panel", tabIndex: 0 }, [cells, drawing]);
-  frame.panel.setAttribute("role", "application");
-  frame.panel.setAttribute("aria-label", `${titleOf(scene, frame.map)}. Arrow keys read cells, Enter selects.`);
-  frame.panel.dataset.role = frame.map.role;
-  Object.assign(frame.panel.style, { left: `${frame.x}px`, top: `${frame.y}px`, width: `${frame.width}px`, height: `${frame.height}px` });
-  if (scene.maps.length > 1) frame.panel.append(enlargeButton(scene, frame, go));
-  return frame.panel;
+  const [said, marks] = [svg("g"), svg("g", { class: "marks" })];
+  const drawing = svg("svg", { width: frame.width, height: frame.height, "aria-hidden": "true" }, [...surroundings(scene, frame), said, marks]);
+  const canvases = frame.pictures.map(() => element("canvas"));
+  const painted = frame.pictures.map(({ name, x, width }, index) => placed(element("div", { className: name ? "beside" : "cells" }, [canvases[index]]), x, frame.top, width, frame.down));
+  const panel = placed(element("div", { className: "panel", tabIndex: 0 }, [...painted, drawing]), frame.x, frame.y, frame.width, frame.height);
+  panel.setAttribute("role", "application");
+  panel.dataset.role = frame.map.role;
+  if (scene.maps.length > 1) panel.append(enlargeButton(scene, frame, go));
+  const fill = (now, { map, notes, pictures }) => {
+    Object.assign(frame, { map, notes, pictures });
+    pictures.forEach(({ picture, width }, index) => paint(picture, now.palette, width * now.ratio, frame.down * now.ratio, canvases[index]));
+    said.replaceChildren(...statements(now, frame));
+    panel.setAttribute("aria-label", `${titleOf(now, map)}. Arrow keys read cells, Enter selects.`);
+  };
+  return Object.assign(frame, { panel, marks, fill });
 }
 
 function enlargeButton(scene, frame, go) {
-  const enlarged = scene.selection.panel === frame.map.role;
-  const button = element("button", { type: "button", className: "enlarge", textContent: enlarged ? "⤡" : "⤢", title: enlarged ? "show all maps" : "show this map alone" });
+  const alone = scene.selection.panel === frame.map.role;
+  const button = element("button", { type: "button", className: "enlarge", textContent: alone ? "⤡" : "⤢", title: alone ? "show all maps" : "show this map alone" });
   button.setAttribute("aria-label", button.title);
-  button.addEventListener("click", (event) => { event.stopPropagation(); go({ panel: enlarged ? "" : frame.map.role }); });
+  button.addEventListener("click", (event) => { event.stopPropagation(); go({ panel: alone ? "" : frame.map.role }); });
   button.addEventListener("pointerdown", (event) => event.stopPropagation());
   return button;
 }
 
-/** The maps as an element; `scene.layout` keeps where they stand. */
-function mapsView(scene, go, width) {
-  const layout = layoutOf(scene, width);
-  const plot = element("div", { className: "plot" });
-  plot.style.height = `${layout.height}px`;
-  plot.append(svg("svg", { width: 0, height: 0, "aria-hidden": "true" }, [hatchPattern(scene.palette)]));
-  const mark = (target) => { for (const frame of layout.frames) frame.marks.replaceChildren(...marksOf(scene, frame, target)); };
-  scene.marked.push(mark);
-  for (const frame of layout.frames) {
-    plot.append(panelOf(scene, frame, go));
-    enablePointing(scene, frame, go, scene.hover);
+/** Marks a scene's selection on the frames, and later what is pointed at. */
+function markFrames(scene, frames) {
+  const mark = (target) => { for (const frame of frames) frame.marks.replaceChildren(...frame.selected, ...marksOf(scene, frame, target)); };
+  for (const frame of frames) {
+    frame.scene = scene;
+    frame.selected = selectedLabels(scene, frame);
   }
+  scene.marked.push(mark);
   mark(null);
-  scene.layout = layout;
-  return plot;
+}
+
+function mapsView(scene, go, width) {
+  const layout = framesOf(scene, width);
+  const shape = shapeOf(layout.frames);
+  const plot = element("div", { className: "plot" }, [svg("svg", { width: 0, height: 0, "aria-hidden": "true" }, [hatchPattern(scene.palette)])]);
+  plot.style.height = `${layout.height}px`;
+  for (const frame of layout.frames) {
+    plot.append(panelOf(scene, frame, go).panel);
+    enablePointing(frame, go);
+  }
+  let filled = "";
+  const update = (now) => {
+    const numbers = madeFrom(now, [...MAP_FIELDS, "root"], width);
+    if (numbers !== filled) {
+      const { frames } = filled === "" ? layout : framesOf(now, width);
+      if (filled !== "" && shapeOf(frames) !== shape) return false;
+      frames.forEach((frame, index) => layout.frames[index].fill(now, frame));
+      filled = numbers;
+    }
+    markFrames(now, layout.frames);
+    return true;
+  };
+  return { nodes: [plot], update };
 }

@@ -1,11 +1,15 @@
 /* Packed numbers in, readable numbers out. No DOM. */
 
+function bytesOf(base64) {
+  const written = atob(base64);
+  const bytes = new Uint8Array(written.length);
+  for (let i = 0; i < written.length; i++) bytes[i] = written.charCodeAt(i);
+  return bytes;
+}
+
 /** Bytes of a deflated base64 text. */
 async function inflate(base64) {
-  const written = atob(base64);
-  const packed = new Uint8Array(written.length);
-  for (let i = 0; i < written.length; i++) packed[i] = written.charCodeAt(i);
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const stream = new Blob([bytesOf(base64)]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 

@@ -1,12 +1,19 @@
 /* The workbench: one set of data, one selection, every view drawn from both. */
 
 const hasHeads = (data) => blocksOf(data, "head").length > 0;
+const headKeysShown = (data, selection) => {
+  const keys = headKeysOf(data, selection);
+  return shownHeads(data, selection).map((index) => keys[index]);
+};
 
-/** Each view: whether a page has what it needs, which maps have to be unpacked for it, and its drawing. */
+/**
+ * Each view: whether a page has what it needs, which maps have to be unpacked for it, and its drawing. A drawing may be nodes
+ * alone, made anew at every change; or `{ nodes, update }`, made anew where one of `fields(scene)` changed.
+ */
 const VIEWS = [
-  { name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView },
-  { name: "heads", label: "Heads", there: hasHeads, keys: (data, selection) => { const keys = headKeysOf(data, selection); return shownHeads(data, selection).map((index) => keys[index]); }, draw: headsView },
-  { name: "all", label: "All heads", there: hasHeads, keys: headKeysOf, draw: gridView },
+  { name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS },
+  { name: "heads", label: "Heads", there: hasHeads, keys: headKeysShown, draw: headsView, fields: headsFields },
+  { name: "all", label: "All heads", there: hasHeads, keys: headKeysOf, draw: gridView, fields: gridFields },
 ];
 
 function viewNow(data, selection) {
@@ -15,7 +22,7 @@ function viewNow(data, selection) {
 
 const FRAMED_PAGE = window.parent !== window;
 
-const workbench = { data: null, selection: null, scene: null, width: 0, pending: false };
+const workbench = { data: null, selection: null, scene: null, places: null, width: 0, overview: 0, lying: false, pending: false };
 
 function darkScheme() {
   return window.matchMedia("(prefers-color-scheme: dark)").matches && !window.matchMedia("print").matches;
@@ -61,71 +68,85 @@ function sceneNow() {
   return scene;
 }
 
-function drawViews(scene, go) {
-  const { selection, data } = scene;
+/** Widths that drawings are made for; asked for once, before anything is written. */
+function measure() {
+  workbench.width = byId("figure").clientWidth;
+  workbench.overview = byId("overview").clientWidth;
+  workbench.lying = window.innerWidth < 1100;
+}
+
+function drawView(scene) {
+  const { data, selection } = scene;
   const view = viewNow(data, selection);
   for (const tab of byId("views").children) tab.setAttribute("aria-selected", String(tab.dataset.view === view.name));
   byId("views").hidden = VIEWS.filter(({ there }) => there(data)).length < 2;
-  workbench.width = byId("figure").clientWidth;
-  byId("figure").replaceChildren(view.draw(scene, go, workbench.width));
+  const fields = view.fields ? view.fields(scene) : [];
+  workbench.places.figure(scene, view.name + madeFrom(scene, fields, workbench.width), () => view.draw(scene, workbench.go, workbench.width));
 }
 
-/** Draws everything; the first time the maps are painted before the rest is made. */
+/** When the browser has shown what was drawn; of a page that nobody sees soon. */
+function afterFrame() {
+  return new Promise((resolve) => {
+    requestAnimationFrame(() => setTimeout(resolve));
+    setTimeout(resolve, 100);
+  });
+}
+
+/** Draws everything: the sentence and the maps at once, what stands beside them when these are in sight. */
 async function drawAll() {
   const scene = sceneNow();
   workbench.scene = scene;
+  measure();
   drawHeading(scene);
   markControls(scene);
   drawSentence(scene, workbench.go, byId("sentence"));
   byId("meaning").textContent = meaningOf(scene);
   byId("headline").textContent = headlineOf(scene);
-  keepFocus(byId("figure"), () => drawViews(scene, workbench.go));
-  if (!performance.getEntriesByName("first-picture").length) {
-    performance.mark("first-picture");
-    await new Promise((resolve) => setTimeout(resolve));
-    if (workbench.scene !== scene) return;
-  }
+  drawView(scene);
+  revealToken(scene, byId("sentence"));
+  performance.mark("picture");
+  document.body.dataset.state = "picture";
+  await afterFrame();
+  if (workbench.scene !== scene) return;
   drawBesides(scene);
   document.body.dataset.state = "drawn";
   tellHeight();
 }
 
+/** Whether the places beside the maps are in sight: in a frame they are not until asked for. */
+function besidesShown() {
+  return !FRAMED_PAGE || document.body.classList.contains("open");
+}
+
 /** The places beside the maps. */
 function drawBesides(scene) {
-  const { data } = scene;
-  const told = viewNow(data, scene.selection).name === "maps" && data.layers.length > 1;
-  byId("biography").replaceChildren(...(told ? [element("h3", { textContent: biographyTitle(scene) }), biographyView(scene, workbench.go, workbench.width)] : []));
-  const lying = window.innerWidth < 1100;
-  keepFocus(byId("overview"), () => byId("overview").replaceChildren(whereView(scene, workbench.go, byId("overview").clientWidth, lying)));
-  byId("where-title").textContent = scene.data.block(scene.selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps";
-  byId("where-note").textContent = whereNote(scene);
   offerCircuitsVis(scene, byId("circuitsvis-place"));
-  drawCard(scene, workbench.go, byId("card"));
-  drawPairs(scene, workbench.go, byId("pair-list"));
-  loadHeads(scene).then((there) => { if (there && workbench.scene === scene) drawCard(scene, workbench.go, byId("card")); });
   if (!byId("figure-tools").hidden) byId("caption").textContent = captionOf(scene);
+  if (!besidesShown()) return;
+  const { data, selection } = scene;
+  const { places, go, width, overview, lying } = workbench;
+  const told = viewNow(data, selection).name === "maps" && data.layers.length > 1;
+  byId("biography").hidden = !told;
+  if (told) places.biography(scene, madeFrom(scene, biographyFields(scene), width), () => biographyView(scene, go, width));
+  const { blockName } = data.channels.get(selection.scope);
+  places.overview(scene, blockName + lying + madeFrom(scene, whereFields(scene), overview), () => whereView(scene, go, overview, lying));
+  byId("where-title").textContent = data.block(selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps";
+  byId("where-note").textContent = whereNote(scene);
+  drawCard(scene, go, byId("card"));
+  places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));
+  loadHeads(scene).then((there) => { if (there && workbench.scene === scene) drawCard(scene, go, byId("card")); });
 }
 
-/** Draws; the panel that had the focus, or its successor, has it again. */
-function keepFocus(host, draw) {
-  const panels = Array.from(host.querySelectorAll("[tabindex]"));
-  const index = panels.indexOf(document.activeElement);
-  draw();
-  const successor = host.querySelectorAll("[tabindex]")[index];
-  if (index >= 0 && successor) successor.focus({ preventScroll: true });
-}
-
-/** Draws the selection once it is unpacked; several changes within one frame are drawn once. */
-function schedule() {
+/** Draws the selection once it is unpacked; several changes by one event are drawn once. */
+async function schedule() {
   document.body.dataset.state = "waiting";
   if (workbench.pending) return;
   workbench.pending = true;
-  requestAnimationFrame(async () => {
-    workbench.pending = false;
-    const { selection } = workbench;
-    await ready(workbench.data, selection);
-    if (selection === workbench.selection && byId("figure").clientWidth > 0) drawAll();
-  });
+  await null;
+  workbench.pending = false;
+  const { selection } = workbench;
+  await ready(workbench.data, selection);
+  if (selection === workbench.selection && byId("figure").clientWidth > 0) drawAll();
 }
 
 let lastChange = { fields: "", time: -1e9 };
@@ -189,6 +210,7 @@ function connectPage() {
 function startPage() {
   workbench.data = openData(JSON.parse(byId("data").textContent));
   workbench.selection = selectionOf(workbench.data, FRAMED_PAGE ? "" : location.hash);
+  workbench.places = { figure: placeAt(byId("figure")), biography: placeAt(byId("biography")), overview: placeAt(byId("overview")), pairs: placeAt(byId("pair-list")) };
   document.body.classList.toggle("framed", FRAMED_PAGE);
   drawHeader(workbench.data);
   fillControls(workbench.data);

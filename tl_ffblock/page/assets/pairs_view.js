@@ -2,27 +2,32 @@
 
 const PAIR_LINES = 40;
 
+/** What the list is made from. */
+function pairsFields({ selection }) {
+  return [...MAP_FIELDS, "sort", "pairs", "mass", "find", ...(selection.pairs === "token" ? ["read", "to", "from"] : [])];
+}
+
 function pairLine(scene, pair, go) {
   const { axes, maps } = scene;
-  const labels = maps[maps.length - 1].labels;
+  const labels = labelsOf(scene);
   const [to, from] = [axes.rows[pair.row].position, axes.columns[pair.column].position];
   const button = element("button", { type: "button", className: "plain", title: `from position ${from} to position ${to}` }, [
     element("bdi", { textContent: labels[pair.column] }), " → ", element("bdi", { textContent: labels[axes.own[pair.row]] }),
   ]);
   button.addEventListener("click", () => go({ to, from }));
   const numbers = maps.map((map) => shownOf(map, map.cells[pair.index], scene.asShare));
-  const line = element("tr", {}, [element("td", {}, [button]), ...numbers.map((number) => element("td", { textContent: number }))]);
-  line.classList.toggle("current", pair.row === scene.row && pair.column === scene.column);
-  return line;
+  return element("tr", {}, [element("td", {}, [button]), ...numbers.map((number) => element("td", { textContent: number }))]);
 }
 
-function drawPairs(scene, go, host) {
+function pairsView(scene, go) {
   const { pairs, total } = rankedPairs(scene, PAIR_LINES);
   const heads = scene.maps.map((map) => element("th", { scope: "col", textContent: map.role === "difference" ? "change" : scene.data.channels.get(map.key).name }));
+  const lines = pairs.map((pair) => pairLine(scene, pair, go));
   const table = element("table", { className: "pairs" }, [
     element("thead", {}, [element("tr", {}, [element("th", { scope: "col", textContent: "from → to" }), ...heads])]),
-    element("tbody", {}, pairs.map((pair) => pairLine(scene, pair, go))),
+    element("tbody", {}, lines),
   ]);
-  host.replaceChildren(table);
   byId("pairs-note").textContent = total > pairs.length ? `the first ${pairs.length} of ${total}; the CSV has all cells` : total ? `${total} pairs` : "no pair fits";
+  const update = (now) => pairs.forEach((pair, at) => lines[at].classList.toggle("current", pair.row === now.row && pair.column === now.column));
+  return { nodes: [table], update };
 }

@@ -79,7 +79,7 @@ function remarksOf(scene, map, perPixel) {
   if (isClipped(map)) remarks.push(`Colours end at ${SCALE_ENDS[selection.range]}; cells reach ${formatRough(map.top, asShare)}.`);
   if (scene.hidden.size) remarks.push("Hidden tokens are left out of the shares.");
   const norms = strips.filter((name) => name !== "own" && map.columns[name]);
-  for (const name of norms) remarks.push(`${name}: up to ${formatRough(largest(map.columns[name].map(Math.abs)), false)}.`);
+  for (const name of norms) remarks.push(`${name}: up to ${formatRough(largest(map.columns[name]), false)}.`);
   return [...remarks, ...pixelRemark(perPixel)];
 }
 
@@ -112,8 +112,8 @@ function subjectOf(scene) {
 
 /** Why the selected cell has no number among those shown; of shares of the others the row's own cell has one beside them. */
 function absenceOf(scene, to, from) {
-  const { maps, axes, row, column, hidden, asShare } = scene;
-  const shown = maps[maps.length > 1 ? 1 : 0];
+  const { axes, row, column, hidden, asShare } = scene;
+  const shown = shownMap(scene);
   const own = column === axes.own[row] && !hidden.has(column) && shown.columns.own;
   if (own) return `${to} gives itself ${formatPercent(own[row])}; this share is not among those of the others.`;
   const why = hidden.has(column) ? `${from} is hidden` : "these maps have no such cell";
@@ -125,8 +125,8 @@ function headlineOf(scene) {
   const { maps, axes, row, column, asShare, selection } = scene;
   const index = row * axes.nColumns + column;
   const show = asShare ? formatPercent : formatNumber;
-  const last = maps[maps.length - 1];
-  const [to, from] = [quotation(last.labels[axes.own[row]]), quotation(last.labels[column])];
+  const labels = labelsOf(scene);
+  const [to, from] = [quotation(labels[axes.own[row]]), quotation(labels[column])];
   const values = maps.map((map) => map.cells[index]);
   if (!axes.reaches(row, column)) return `${to} cannot see ${from}, which comes later.`;
   if (values.some(Number.isNaN)) return absenceOf(scene, to, from);

@@ -33,7 +33,7 @@ function movedTarget(scene, target, [down, right]) {
 }
 
 /** A rectangle drawn with the mouse becomes the window; returns handlers for the panel's pointer events. */
-function brushOf(scene, frame, go) {
+function brushOf(frame, go) {
   let start = null;
   const band = svg("rect", { class: "band" });
   const within = (target) => target && target.row !== undefined && target.column !== undefined;
@@ -62,35 +62,36 @@ function brushOf(scene, frame, go) {
   };
 }
 
-/** Connects one map's panel with the tooltip, the marks, the selection and the zoom. `hover` marks a target on all views. */
-function enablePointing(scene, frame, go, hover) {
+/** Connects one map's panel with the tooltip, the marks, the selection and the zoom; `frame.scene` is the scene of now. */
+function enablePointing(frame, go) {
   const { panel } = frame;
   let [read, brushed] = [null, false];
-  const brush = brushOf(scene, frame, go);
+  const brush = brushOf(frame, go);
   const at = (event) => {
     const box = panel.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
-  const show = (target, x, y) => { read = target; hover(target); showTip(scene, target, x, y); };
+  const under = (event) => targetAt(frame.scene, frame, ...at(event));
+  const show = (target, x, y) => { read = target; frame.scene.hover(target); showTip(frame.scene, target, x, y); };
   const byKeyboard = (target) => {
     const box = panel.getBoundingClientRect();
-    const [top, , left] = scene.window;
+    const [top, , left] = frame.scene.window;
     show(target, box.left + frame.left + (target.column - left + 1) * frame.cell.width, box.top + frame.top + (target.row - top + 1) * frame.cell.height);
   };
-  panel.addEventListener("pointerdown", (event) => { brushed = false; brush.down(event, targetAt(scene, frame, ...at(event)), ...at(event)); });
-  panel.addEventListener("pointermove", (event) => { brush.move(...at(event)); show(targetAt(scene, frame, ...at(event)), event.clientX, event.clientY); });
-  panel.addEventListener("pointerup", (event) => { brushed = brush.up(targetAt(scene, frame, ...at(event))); });
+  panel.addEventListener("pointerdown", (event) => { brushed = false; brush.down(event, under(event), ...at(event)); });
+  panel.addEventListener("pointermove", (event) => { brush.move(...at(event)); show(under(event), event.clientX, event.clientY); });
+  panel.addEventListener("pointerup", (event) => { brushed = brush.up(under(event)); });
   panel.addEventListener("pointerleave", () => { brush.up(null); show(null); });
   panel.addEventListener("blur", () => show(null));
   panel.addEventListener("click", (event) => {
-    const target = targetAt(scene, frame, ...at(event));
-    if (target && !brushed) go(selectionAt(scene, target));
+    const target = under(event);
+    if (target && !brushed) go(selectionAt(frame.scene, target));
   });
   panel.addEventListener("dblclick", () => go({ zoom: "" }));
   panel.addEventListener("keydown", (event) => {
     if (event.key === "Escape") show(null);
-    else if (event.key === "Enter" && read) go(selectionAt(scene, read));
-    else if (ARROWS[event.key] && !event.altKey) byKeyboard(movedTarget(scene, read || {}, ARROWS[event.key]));
+    else if (event.key === "Enter" && read) go(selectionAt(frame.scene, read));
+    else if (ARROWS[event.key] && !event.altKey) byKeyboard(movedTarget(frame.scene, read || {}, ARROWS[event.key]));
     else return;
     event.preventDefault();
     event.stopPropagation();

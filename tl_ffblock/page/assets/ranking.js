@@ -23,14 +23,14 @@ function pairSize(scene, sort, index) {
   const { axes, maps } = scene;
   const last = maps[maps.length - 1];
   if (sort === "distance") return Math.abs(axes.own[Math.floor(index / axes.nColumns)] - (index % axes.nColumns));
-  return Math.abs((sort === "change" ? last : maps[maps.length > 1 ? 1 : 0]).cells[index]);
+  return Math.abs((sort === "change" ? last : shownMap(scene)).cells[index]);
 }
 
 /** Whether a pair is wanted: of the selected token or of all, with the letters looked for in one of its labels. */
 function wantedPairs(scene) {
   const { axes, selection, maps, row, column } = scene;
   const needle = selection.find.trim().toLowerCase();
-  const named = maps[maps.length - 1].labels.map((label) => needle === "" || label.toLowerCase().includes(needle));
+  const named = labelsOf(scene).map((label) => needle === "" || label.toLowerCase().includes(needle));
   return (r, c) => (selection.pairs === "all" || (selection.read === "row" ? r === row : c === column)) && (named[c] || named[axes.own[r]]);
 }
 

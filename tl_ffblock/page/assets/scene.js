@@ -8,67 +8,86 @@ function mapOf(scene, run, key, role) {
   const named = Object.keys(data.block(key).columns);
   const columns = Object.fromEntries(named.map((name) => [name, rows(data.column(run, key, name, selection.layer))]));
   if (selection.cells === "others") columns.own = ownShares(axes, raw, hidden);
+  const cells = sharesOf(axes, raw, hidden, selection.cells);
   return {
-    role, key, run, raw, columns,
-    cells: sharesOf(axes, raw, hidden, selection.cells),
+    role, key, run, raw, columns, cells,
+    limit: limitOf(axes, cells, selection.range),
+    top: largest(cells),
     scale: data.block(key).signed ? "signed" : "contribution",
     labels: axes.labels(data.runs[run].tokens),
   };
 }
 
-function differenceOf(before, after) {
+function differenceOf(scene, before, after) {
   const shared = Object.keys(after.columns).filter((name) => name in before.columns);
+  const cells = minus(after.cells, before.cells);
   return {
     role: "difference", key: after.key, run: after.run,
     raw: minus(after.raw, before.raw),
-    cells: minus(after.cells, before.cells),
+    cells,
+    limit: limitOf(scene.axes, cells, scene.selection.range),
+    top: largest(cells),
     columns: Object.fromEntries(shared.map((name) => [name, minus(after.columns[name], before.columns[name])])),
     scale: "signed",
     labels: jointLabels(before.labels, after.labels),
   };
 }
 
+/** The fields that maps hang on; another token or view leaves them as they are. */
+const MAP_FIELDS = ["run", "scope", "layer", "refRun", "ref", "cells", "range", "each", "words", "hide"];
+
+/** One map, or before, after and difference; a pair has one scale unless each is to have its own. */
+function mapsOf(scene) {
+  const { selection } = scene;
+  const after = mapOf(scene, selection.run, selection.scope, selection.ref ? "after" : "only");
+  if (!selection.ref) return [after];
+  const before = mapOf(scene, selection.refRun, selection.ref, "before");
+  if (!selection.each) before.limit = after.limit = Math.max(before.limit, after.limit);
+  return [before, after, differenceOf(scene, before, after)];
+}
+
 /** Columns of numbers beside the maps: those that are not zero in all of them; the own share first. */
 function stripsOf(maps) {
   const names = ["own", ...Object.keys(maps[0].columns).filter((name) => name !== "own")];
-  return names.filter((name) => maps.some((map) => map.columns[name] && largest(map.columns[name].map(Math.abs)) > 0));
+  return names.filter((name) => maps.some((map) => map.columns[name] && largest(map.columns[name]) > 0));
 }
 
-/** One map, or before, after and difference: everything that is drawn of maps. */
+/** Everything that is drawn of maps. */
 function sceneOf(data, selection) {
-  const axes = axesOf(data, selection.words === 1);
+  const axes = data.latestAxes(selection.words, () => axesOf(data, selection.words === 1));
   const hidden = hiddenColumns(data, axes, selection.hide);
   const scene = { data, selection, axes, hidden, window: windowOf(axes, selection.zoom) };
-  const after = mapOf(scene, selection.run, selection.scope, selection.ref ? "after" : "only");
-  const before = selection.ref && mapOf(scene, selection.refRun, selection.ref, "before");
-  scene.maps = before ? [before, after, differenceOf(before, after)] : [after];
+  const key = JSON.stringify(MAP_FIELDS.map((field) => selection[field]));
+  scene.maps = data.latestMaps(key, () => mapsOf(scene));
   scene.strips = stripsOf(scene.maps);
-  for (const map of scene.maps) map.limit = limitOf(axes, map.cells, selection.range);
-  if (before && !selection.each) before.limit = after.limit = Math.max(before.limit, after.limit);
-  for (const map of scene.maps) map.top = largest(map.cells.map(Math.abs));
   scene.asShare = selection.cells !== "none";
   scene.row = Math.max(0, axes.rowOf(selection.to));
   scene.column = axes.columnOf[selection.from];
   return scene;
 }
 
+/** The same text's map at another layer or channel, alone and whole, with a scale of its own. */
+function aloneAt(scene, layer, key) {
+  const { data, selection, axes } = scene;
+  const cells = data.block(key).signed ? "none" : selection.cells;
+  const alone = { ...scene, selection: { ...selection, layer, cells }, window: windowOf(axes, "") };
+  return { ...alone, map: mapOf(alone, selection.run, key, "only") };
+}
+
+/** The map of the run and scope that are selected, not of what they are compared with. */
+function shownMap({ maps }) {
+  return maps[maps.length > 1 ? 1 : 0];
+}
+
+/** What stands along the axes: tokens, and of two runs both where they differ. */
+function labelsOf({ maps }) {
+  return maps[maps.length - 1].labels;
+}
+
 /** What is drawn of the scene's maps: all, or the one that the reader enlarged. */
 function panelsOf(scene) {
   const single = scene.maps.filter((map) => map.role === scene.selection.panel);
   return single.length ? single : scene.maps;
-}
-
-/** The row and, in it, the column that changed most; of one map its largest cell of another token. */
-function strongestCell(scene, rowAsked = -1) {
-  const { axes, maps } = scene;
-  const cells = maps[maps.length - 1].cells;
-  let best = [-1, rowAsked < 0 ? axes.nRows - 1 : rowAsked, 0];
-  for (let index = 0; index < cells.length; index++) {
-    const [row, column] = [Math.floor(index / axes.nColumns), index % axes.nColumns];
-    if (Number.isNaN(cells[index]) || axes.own[row] === column || (rowAsked >= 0 && row !== rowAsked)) continue;
-    if (Math.abs(cells[index]) > best[0]) best = [Math.abs(cells[index]), row, column];
-  }
-  return { row: best[1], column: best[2] };
 }
 
 /** The values along which the sentence is coloured: sources of a row, or destinations of a column. */
@@ -87,9 +106,9 @@ function ownColumn(scene) {
 
 /** Where the sentence's scale ends: at the largest value of another token, so that a token's own does not drown the rest. */
 function profileLimit(scene) {
-  const own = scene.selection.read === "row" ? scene.axes.own[scene.row] : scene.column;
+  const own = ownColumn(scene);
   const pair = scene.maps.filter((map) => map.role !== "difference");
-  return largest(pair.flatMap((map) => Array.from(profileOf(scene, map)).filter((value, at) => at !== own && !Number.isNaN(value)).map(Math.abs)));
+  return Math.max(...pair.map((map) => largest(profileOf(scene, map).map((value, at) => (at === own ? NaN : value)))));
 }
 
 /** The axes of one row alone, where the others do not matter. */
@@ -116,5 +135,6 @@ function biographyOf(scene, run, key) {
 /** Where the colours of such a picture end: as those of a map whose rows' own column is the token's. */
 function biographyLimit(scene, cells) {
   const { data, axes, selection } = scene;
-  return limitOf({ ...axes, own: data.layers.map(() => ownColumn(scene)) }, cells, selection.range);
+  const own = data.layers.map(() => ownColumn(scene));
+  return limitOf({ ...axes, nRows: own.length, own }, cells, selection.range);
 }

@@ -2,7 +2,7 @@
 
 function sentenceWords(scene) {
   const { selection, maps, axes, row, column } = scene;
-  const label = (at) => quotation(maps[maps.length - 1].labels[at]);
+  const label = (at) => quotation(labelsOf(scene)[at]);
   const limit = profileLimit(scene);
   const ends = limit > 0 ? ` Darkest: ${formatRough(limit, scene.asShare)}.` : "";
   const sides = maps.length > 1 ? ` Ground: ${sideName(scene.data, maps[1].run, maps[1].key)}, stripe below: ${sideName(scene.data, maps[0].run, maps[0].key)}.` : "";
@@ -10,7 +10,7 @@ function sentenceWords(scene) {
 }
 
 function chipOf(column) {
-  const node = element("span", { className: "chip", id: `token-${column}` }, [element("bdi"), element("i", { className: "stripe" })]);
+  const node = element("span", { className: "chip", id: `token-${column}` }, [element("bdi")]);
   node.setAttribute("role", "option");
   node.dataset.column = column;
   return node;
@@ -19,7 +19,7 @@ function chipOf(column) {
 /** Colours one token's chip; tokens that take no part are dashed. */
 function paintChip(scene, node, column, profiles, limit) {
   const { palette, maps } = scene;
-  const label = maps[maps.length - 1].labels[column];
+  const label = labelsOf(scene)[column];
   const ground = profiles[profiles.length - 1][column];
   const shown = (value) => (Number.isNaN(value) ? "–" : scene.asShare ? formatPercent(value) : formatNumber(value));
   const own = column === ownColumn(scene);
@@ -33,8 +33,8 @@ function paintChip(scene, node, column, profiles, limit) {
   const colour = colourAt(ground);
   node.style.backgroundColor = colour ? rgbToHex(colour) : "";
   node.style.color = colour ? readableOn(colour) : "";
-  const stripe = profiles.length > 1 ? colourAt(profiles[0][column]) : null;
-  node.lastChild.style.backgroundColor = stripe ? rgbToHex(stripe) : "transparent";
+  const stripe = profiles.length > 1 && colourAt(profiles[0][column]);
+  node.style.backgroundImage = stripe ? `linear-gradient(to top, ${rgbToHex(stripe)} 4px, transparent 4px)` : "";
 }
 
 function moveInSentence(scene, go, event) {
@@ -59,11 +59,8 @@ function drawSentence(scene, go, host) {
   const profiles = scene.maps.filter((map) => map.role !== "difference").map((map) => profileOf(scene, map));
   const limit = profileLimit(scene);
   Array.from(host.children).forEach((node, column) => paintChip(scene, node, column, profiles, limit));
-  const active = ownColumn(scene);
-  host.setAttribute("aria-activedescendant", `token-${active}`);
+  host.setAttribute("aria-activedescendant", `token-${ownColumn(scene)}`);
   host.classList.toggle("long", axes.nColumns > 40);
-  const chip = host.children[active];
-  if (chip.offsetTop < host.scrollTop || chip.offsetTop + chip.offsetHeight > host.scrollTop + host.clientHeight) host.scrollTop = chip.offsetTop - 20;
   host.onclick = (event) => {
     const picked = event.target.closest(".chip");
     if (!picked) return;
@@ -79,4 +76,10 @@ function drawSentence(scene, go, host) {
     const at = target && (target.column ?? (target.row === undefined ? -1 : axes.own[target.row]));
     Array.from(host.children).forEach((node, column) => node.classList.toggle("read", column === at));
   });
+}
+
+/** Scrolls to the token that is read; asked last, because it makes the browser lay out the page. */
+function revealToken(scene, host) {
+  const chip = host.children[ownColumn(scene)];
+  if (chip.offsetTop < host.scrollTop || chip.offsetTop + chip.offsetHeight > host.scrollTop + host.clientHeight) host.scrollTop = chip.offsetTop - 20;
 }

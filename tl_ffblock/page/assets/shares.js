@@ -2,20 +2,29 @@
 
 /** Cells that take part: not out of reach, not hidden, and of "shares of the others" not the row's own. */
 function taken(axes, cells, hidden, withoutOwn) {
-  return cells.map((value, index) => {
-    const column = index % axes.nColumns;
-    return hidden.has(column) || (withoutOwn && axes.own[Math.floor(index / axes.nColumns)] === column) ? NaN : value;
-  });
+  const kept = Float32Array.from(cells);
+  for (let row = 0; row < axes.nRows; row++) {
+    const start = row * axes.nColumns;
+    for (const column of hidden) kept[start + column] = NaN;
+    if (withoutOwn) kept[start + axes.own[row]] = NaN;
+  }
+  return kept;
 }
 
 /** Each row or column divided by its sum, so that cells become shares; `how` is "others", "row", "column" or "none". */
 function sharesOf(axes, cells, hidden, how) {
-  const kept = taken(axes, cells, hidden, how === "others");
-  if (how === "none") return kept;
-  const line = how === "column" ? (index) => index % axes.nColumns : (index) => Math.floor(index / axes.nColumns);
-  const sums = new Float64Array(how === "column" ? axes.nColumns : axes.nRows);
-  kept.forEach((value, index) => { if (!Number.isNaN(value)) sums[line(index)] += value; });
-  return kept.map((value, index) => (sums[line(index)] > 0 ? value / sums[line(index)] : value));
+  const shares = taken(axes, cells, hidden, how === "others");
+  if (how === "none") return shares;
+  const { nRows, nColumns } = axes;
+  const line = how === "column" ? (row, column) => column : (row) => row;
+  const sums = new Float64Array(how === "column" ? nColumns : nRows);
+  for (let row = 0, at = 0; row < nRows; row++) {
+    for (let column = 0; column < nColumns; column++, at++) if (!Number.isNaN(shares[at])) sums[line(row, column)] += shares[at];
+  }
+  for (let row = 0, at = 0; row < nRows; row++) {
+    for (let column = 0; column < nColumns; column++, at++) if (sums[line(row, column)] > 0) shares[at] /= sums[line(row, column)];
+  }
+  return shares;
 }
 
 /** What each row keeps for itself: its own cell as a share of the whole row; NaN where it is hidden. */
@@ -32,26 +41,29 @@ function minus(after, before) {
   return after.map((value, index) => value - before[index]);
 }
 
+/** The largest size of a number; what is NaN does not count. */
 function largest(numbers) {
   let most = 0;
-  for (const number of numbers) if (number > most) most = number;
+  for (const number of numbers) if (Math.abs(number) > most) most = Math.abs(number);
   return most;
 }
 
-/** Sizes of the cells that are there, the rows' own left out where there is anything else. */
+/** Sizes of the cells that are there, with the rows' own or without. */
 function sizesOf(axes, cells, withOwn) {
-  const sizes = [];
-  cells.forEach((value, index) => {
-    const own = axes.own[Math.floor(index / axes.nColumns)] === index % axes.nColumns;
-    if (!Number.isNaN(value) && (withOwn || !own)) sizes.push(Math.abs(value));
-  });
-  return sizes;
+  const sizes = new Float32Array(cells.length);
+  let count = 0;
+  for (let row = 0, at = 0; row < axes.nRows; row++) {
+    for (let column = 0; column < axes.nColumns; column++, at++) {
+      if (!Number.isNaN(cells[at]) && (withOwn || axes.own[row] !== column)) sizes[count++] = Math.abs(cells[at]);
+    }
+  }
+  return sizes.subarray(0, count);
 }
 
-/** Where a colour scale ends: at the 99th percentile, at the largest cell of another token, or at the largest of all. */
+/** Where a colour scale ends: at the 99th percentile, at the largest cell of another token (where there is one), or at the largest of all. */
 function limitOf(axes, cells, range) {
-  const away = range === "all" ? [] : sizesOf(axes, cells, false);
-  const sizes = Float32Array.from(away.length ? away : sizesOf(axes, cells, true));
+  const away = sizesOf(axes, cells, range === "all");
+  const sizes = away.length ? away : sizesOf(axes, cells, true);
   if (range !== "percentile") return largest(sizes);
   sizes.sort();
   return sizes[Math.floor(0.99 * (sizes.length - 1))] || largest(sizes);

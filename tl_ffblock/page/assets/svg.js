@@ -33,10 +33,17 @@ function byId(id) {
 }
 
 const ruler = document.createElement("canvas").getContext("2d");
+const MEASURED = 20000;
+const measured = new Map();
 
 function textWidth(content, size) {
-  ruler.font = `${size}px ${FONT}`;
-  return ruler.measureText(content).width;
+  const key = `${size} ${content}`;
+  if (!measured.has(key)) {
+    if (measured.size > MEASURED) measured.clear();
+    ruler.font = `${size}px ${FONT}`;
+    measured.set(key, ruler.measureText(content).width);
+  }
+  return measured.get(key);
 }
 
 /** Letters as a reader counts them: an emoji of several code points is one. */

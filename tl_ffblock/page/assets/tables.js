@@ -36,13 +36,43 @@ function spread(data, numbers) {
   return cells;
 }
 
+/** Keeps what was read last, `most` numbers in all: `(key, make)` makes what is not there. */
+function recent(most) {
+  const kept = new Map();
+  let total = 0;
+  return (key, make) => {
+    const known = kept.get(key);
+    const numbers = known || make();
+    if (known) kept.delete(key);
+    else total += numbers.length;
+    kept.set(key, numbers);
+    for (const [oldest, { length }] of kept) {
+      if (total <= most || oldest === key) break;
+      kept.delete(oldest);
+      total -= length;
+    }
+    return numbers;
+  };
+}
+
+/** Keeps what was made last: `(key, make)` makes it anew for another key. */
+function latest() {
+  let [known, value] = [null, null];
+  return (key, make) => {
+    if (key !== known) [known, value] = [key, make()];
+    return value;
+  };
+}
+
+const KEPT_NUMBERS = 2 ** 24;
+
 /** Payload -> data with maps by (run, channel, layer); `load` unpacks a channel, `matrix` and `column` read it. */
 function openData(payload) {
-  const data = { ...payload };
+  const data = { ...payload, latestAxes: latest(), latestMaps: latest() };
   data.channels = channelsOf(data);
   const coming = new Map();
   const codes = new Map();
-  const numbers = new Map();
+  const numbers = recent(KEPT_NUMBERS);
   const tableOf = (run, key, name) => {
     const channel = data.channels.get(key);
     const block = data.runs[run].blocks[channel.blockName];
@@ -62,13 +92,10 @@ function openData(payload) {
   };
   const read = (run, key, name, layer) => {
     const index = data.layers.indexOf(layer);
-    const place = [run, key, name, index].join("\n");
-    if (!numbers.has(place)) {
+    return numbers([run, key, name, index].join("\n"), () => {
       const line = numbersOf(codes.get([run, key, name].join("\n")), tableOf(run, key, name), index);
-      numbers.set(place, name === "values" ? spread(data, line) : line);
-      if (numbers.size > 400) numbers.delete(numbers.keys().next().value);
-    }
-    return numbers.get(place);
+      return name === "values" ? spread(data, line) : line;
+    });
   };
   data.load = (run, key) => {
     const block = data.runs[run].blocks[data.channels.get(key).blockName];

@@ -42,7 +42,7 @@ function tipLine(label, content) {
 
 function tipContent(scene, target) {
   const { axes, maps } = scene;
-  const labels = maps[maps.length - 1].labels;
+  const labels = labelsOf(scene);
   const lines = [tipLine("to", tokenAt(labels[axes.own[target.row]], axes.rows[target.row].position))];
   if (target.strip) return [...lines, stripNumbers(scene, target)];
   lines.push(tipLine("from", tokenAt(labels[target.column], axes.columns[target.column].position)));

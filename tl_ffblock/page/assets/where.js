@@ -37,6 +37,7 @@ function whereGrid(scene, columns, width, lying) {
   return { place, cell: lying ? [along, wide] : [wide, along], size, label, head, lying };
 }
 
+/** Layers and steps along the overview, the selected ones in bold. */
 function whereLabels(scene, columns, grid) {
   const { palette, data, selection } = scene;
   const [wide, high] = grid.cell;
@@ -66,13 +67,13 @@ function whereLabels(scene, columns, grid) {
 /** Where a track's colours begin and end. */
 function trackRange(track) {
   const numbers = Object.values(track.values).flat().filter((value) => value !== null);
-  return [track.stretched ? Math.min(...numbers) : 0, largest(numbers.map(Math.abs))];
+  return [track.stretched ? Math.min(...numbers) : 0, largest(numbers)];
 }
 
 function whereCell(scene, column, layerIndex, place, [wide, high], [least, most]) {
   const { palette, data } = scene;
   const value = column.track.values[column.channel][layerIndex];
-  const colour = value === null ? palette.outRgb : colourOf(palette, value - least, most - least, column.track.signed ? "signed" : "contribution", column.track.stretched ? 0 : 1);
+  const colour = value === null ? palette.outRgb : colourOf(palette, value - least, most - least, "contribution", column.track.stretched ? 0 : 1);
   const shape = rectangle(place[0], place[1], wide - 1, high - 1, rgbToHex(colour));
   shape.append(svg("title", {}, [`layer ${data.layers[layerIndex]}, ${column.words}: ${value === null ? "undefined" : formatNumber(value)}`]));
   shape.dataset.layer = data.layers[layerIndex];
@@ -81,28 +82,17 @@ function whereCell(scene, column, layerIndex, place, [wide, high], [least, most]
   return shape;
 }
 
-/** A small picture of a map in its place of the overview. */
-function thumbnail(scene, column, layerIndex, [x, y], [wide, high]) {
-  const { data, selection } = scene;
-  const layer = data.layers[layerIndex];
-  const picture = sceneOf(data, { ...selection, layer, scope: column.key, ref: "", refRun: selection.run, zoom: "" });
-  Object.assign(picture, { palette: scene.palette });
-  const canvas = paintCells(picture, picture.maps[0], picture.window, (wide - 1) * scene.ratio, (high - 1) * scene.ratio);
-  Object.assign(canvas.style, { position: "absolute", left: `${x}px`, top: `${y}px`, width: `${wide - 1}px`, height: `${high - 1}px`, pointerEvents: "none" });
-  return canvas;
-}
-
-/** Draws thumbnails a few at a time, so that nothing waits for them; stops when the drawing is replaced. */
+/** Small pictures of all maps in their places. */
 async function fillThumbnails(scene, host, every, grid) {
   const columns = every.filter(({ group }) => group === 0);
-  for (const column of new Set(columns.map(({ key }) => key))) await scene.data.load(scene.selection.run, column);
-  const places = scene.data.layers.flatMap((_, layer) => columns.map((column, index) => [column, layer, grid.place(layer, index)]));
-  const step = () => {
-    const until = performance.now() + 12;
-    while (places.length && performance.now() < until) host.append(thumbnail(scene, ...places.shift(), grid.cell));
-    if (places.length && host.isConnected) setTimeout(step);
-  };
-  step();
+  for (const key of new Set(columns.map((column) => column.key))) await scene.data.load(scene.selection.run, key);
+  const [wide, high] = grid.cell.map((side) => side - 1);
+  const jobs = scene.data.layers.flatMap((layer, line) => columns.map((column, index) => () => {
+    const picture = placed(smallMap(scene, layer, column.key, wide, high), ...grid.place(line, index), wide, high);
+    picture.style.pointerEvents = "none";
+    host.append(picture);
+  }));
+  inPieces(jobs, () => host.isConnected);
 }
 
 function chooseByKey(scene, columns, go, event) {
@@ -122,30 +112,49 @@ function whereRef(scene, column) {
   return scene.selection.run === scene.selection.refRun ? { ref: column.refKey ?? "" } : {};
 }
 
-/** The overview as an element. */
-function whereView(scene, go, width, lying) {
+/** What the overview is made from; the selected layer and step are marks. */
+function whereFields({ selection }) {
+  const shown = selection.thumbs ? ["cells", "range", "root", "words", "hide"] : [];
+  return ["run", "thumbs", ...shown];
+}
+
+function whereMarks(scene, columns, grid) {
   const { data, selection, palette } = scene;
-  const columns = whereColumns(scene);
-  const grid = whereGrid(scene, columns, width, lying);
-  const ranges = tracksOf(scene).map(trackRange);
-  const shapes = data.layers.flatMap((_, layer) => columns.map((column, index) => whereCell(scene, column, layer, grid.place(layer, index), grid.cell, ranges[column.group])));
-  const chosen = columns.flatMap((column, index) => {
+  return columns.flatMap((column, index) => {
     if (!isChosenColumn(scene, column)) return [];
     const [x, y] = grid.place(data.layers.indexOf(selection.layer), index);
     return [frameAround(x, y, grid.cell[0] - 1, grid.cell[1] - 1, palette.mark), frameAround(x - 1.5, y - 1.5, grid.cell[0] + 2, grid.cell[1] + 2, palette.paper)];
   });
-  const drawing = svg("svg", { width: grid.size[0], height: grid.size[1], "aria-hidden": "true" }, [...whereLabels(scene, columns, grid), ...shapes, ...chosen]);
-  const host = element("div", { className: "overview", tabIndex: 0 }, [drawing]);
-  host.setAttribute("role", "application");
-  host.setAttribute("aria-label", `Layers and steps, arrow keys choose. Now layer ${selection.layer}, ${channelWords(data, selection.scope)}.`);
+}
+
+function connectWhere(host, columns, go, current) {
   host.addEventListener("click", (event) => {
     const cell = event.target.closest("[data-layer]");
     const column = cell && columns.find(({ key, refKey }) => key === cell.dataset.channel && (refKey ?? "") === cell.dataset.ref);
-    if (column) go({ layer: Number(cell.dataset.layer), scope: column.key, ...whereRef(scene, column) });
+    if (column) go({ layer: Number(cell.dataset.layer), scope: column.key, ...whereRef(current(), column) });
   });
-  host.addEventListener("keydown", (event) => chooseByKey(scene, columns, go, event));
-  if (selection.thumbs) fillThumbnails(scene, host, columns, grid);
-  return host;
+  host.addEventListener("keydown", (event) => chooseByKey(current(), columns, go, event));
+}
+
+function whereView(scene, go, width, lying) {
+  const columns = whereColumns(scene);
+  const grid = whereGrid(scene, columns, width, lying);
+  const ranges = tracksOf(scene).map(trackRange);
+  const shapes = scene.data.layers.flatMap((_, layer) => columns.map((column, index) => whereCell(scene, column, layer, grid.place(layer, index), grid.cell, ranges[column.group])));
+  const [labels, marks] = [svg("g"), svg("g")];
+  const drawing = svg("svg", { width: grid.size[0], height: grid.size[1], "aria-hidden": "true" }, [labels, ...shapes, marks]);
+  const host = element("div", { className: "overview", tabIndex: 0 }, [drawing]);
+  host.setAttribute("role", "application");
+  let shown = scene;
+  connectWhere(host, columns, go, () => shown);
+  if (scene.selection.thumbs) fillThumbnails(scene, host, columns, grid);
+  const update = (now) => {
+    shown = now;
+    host.setAttribute("aria-label", `Layers and steps, arrow keys choose. Now layer ${now.selection.layer}, ${channelWords(now.data, now.selection.scope)}.`);
+    labels.replaceChildren(...whereLabels(now, columns, grid));
+    marks.replaceChildren(...whereMarks(now, columns, grid));
+  };
+  return { nodes: [host], update };
 }
 
 function whereNote(scene) {

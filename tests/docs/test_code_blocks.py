@@ -1,6 +1,7 @@
 """The code blocks of docs/ run one after the other, as they stand."""
 
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +14,7 @@ from tests import tiny
 from tests.docs.printed import same_print
 from tl_ffblock.bridge import families
 from tl_ffblock.bridge.shipped import SHIPPED
+from tl_ffblock.cli.main import parser
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PROMPTS = (
@@ -22,6 +24,8 @@ PROMPTS = (
 )
 SENTENCE = "Tokyo is the capital of [MASK] ."
 RUN_HERE = {"index.md", "attribution.md", "patching.md", "transformer_lens.md", "models.md", "experiments.md"}
+HOW_TO = {"my_model", "many_prompts", "positions", "heads", "neurons", "figure", "refused"}
+"""Pages of docs/how_to with code."""
 
 
 def blocks(page: str) -> list[str]:
@@ -43,12 +47,19 @@ def small_models(ffb: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> d
     words = [text.replace(" ", "  ") for text in PROMPTS]
     folder = tmp_path_factory.mktemp("models")
     llama = tiny.save_local("llama", folder / "smollm2", words, num_hidden_layers=30)
+    mine = tiny.save_local("gpt2", folder / "my_model", words)
     bert = tiny.save_local("bert", folder / "minilm", [SENTENCE.replace("[MASK]", "x")], num_hidden_layers=6)
-    return {"smollm2": ffb.load_model(str(llama)), "minilm": ffb.load_model(str(bert))}
+    return {
+        "smollm2": ffb.load_model(str(llama)),
+        "minilm": ffb.load_model(str(bert)),
+        "my_model": ffb.load_model(str(mine)),
+    }
 
 
 @pytest.fixture
-def as_smollm2(ffb: ModuleType, small_models: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_small_models(
+    ffb: ModuleType, small_models: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Small models in place of those that the pages load, and an empty folder to write to."""
     monkeypatch.setattr(ffb, "load_model", small_models.__getitem__)
     monkeypatch.chdir(tmp_path)
@@ -56,10 +67,29 @@ def as_smollm2(ffb: ModuleType, small_models: dict[str, Any], tmp_path: Path, mo
 
 def test_every_page_with_code_is_run() -> None:
     """A page that gets its first block is listed here, and run below."""
-    assert {page.name for page in DOCS.rglob("*.md") if blocks(str(page.relative_to(DOCS)))} == RUN_HERE
+    assert {page.name for page in DOCS.rglob("*.md") if blocks(str(page.relative_to(DOCS)))} == {
+        *RUN_HERE,
+        *(f"{name}.md" for name in HOW_TO),
+    }
 
 
-@pytest.mark.usefixtures("as_smollm2")
+def test_commands_of_pages_are_commands() -> None:
+    """Every command of ours in a block of a page is one that the command line understands."""
+    pages = {page: page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")}
+    fences = {page: re.findall(r"```(?:bash|console)?\n(.*?)```", text, re.DOTALL) for page, text in pages.items()}
+    lines = [
+        re.split(r"\s# |$", line.removeprefix("$ ").rpartition("&& ")[2])[0]
+        for blocks_of_page in fences.values()
+        for block in blocks_of_page
+        for line in block.splitlines()
+    ]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("tl-ffblock ")]
+    assert len(commands) > 5
+    for command in commands:
+        assert parser().parse_args(command).command
+
+
+@pytest.mark.usefixtures("with_small_models")
 def test_the_start_does_what_it_says(tmp_path: Path) -> None:
     """A map and its page, then a logit whose shares sum to it."""
     names = run("index.md", {})
@@ -80,7 +110,73 @@ def test_the_start_shows_what_other_pages_show() -> None:
     assert second.splitlines() == re.findall(r"(?m)^# (.*)$", blocks("attribution.md")[0])
 
 
-@pytest.mark.usefixtures("as_smollm2")
+@pytest.mark.usefixtures("with_small_models")
+def test_my_own_model_does_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder, a model made of a configuration, and its check, whose verdict is printed."""
+    names = run("how_to/my_model.md", {})
+    assert names["maps"].tokens[-1] == "John"
+    assert names["maps_of_toy"]["AtbLnFf", 1].shape == (4, 4)
+    assert "AtbLnFfResLn" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("with_small_models")
+def test_many_prompts_do_what_they_say() -> None:
+    """A row of each prompt, a table of all, results read again, logit differences."""
+    names = run("how_to/many_prompts.md", {})
+    assert {maps["AtbLnFf", 9].shape for maps in names["results"]} == {(1, 15)}
+    assert names["again"] == names["results"][0]
+    assert set(names["table"]["prompt"]) == {0, 1, 2, 3}
+    assert len(names["attributions"]) == 4
+
+
+@pytest.mark.usefixtures("with_small_models")
+def test_averages_by_position_do_what_they_say(tmp_path: Path) -> None:
+    """The mean of a named cell is that of the prompts' own cells."""
+    names = run("how_to/positions.md", {})
+    first, second = (maps["AtbLnFf", 9] for maps in names["maps"])
+    by_hand = (first[10, 2] + second[8, 4]) / 2
+    mean = names["mean"]
+    cell = mean["AtbLnFf", 9][mean.queries.index("S2"), mean.keys.index("IO")]
+    assert float(cell) == pytest.approx(float(by_hand), rel=1e-6)
+    assert (tmp_path / "mean.html").is_file()
+
+
+@pytest.mark.usefixtures("with_small_models")
+def test_heads_do_what_they_say() -> None:
+    """Every head's map and the residual's; as vectors they sum to the parts."""
+    names = run("how_to/heads.md", {})
+    part = names["part"]
+    assert names["by_head"].shape == (5, 15, 15)
+    torch.testing.assert_close(part.heads("AtbLnFf").sum(dim=0), part.parts("AtbLnFf"), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("with_small_models")
+def test_neurons_do_what_they_say() -> None:
+    """The cell that is taken apart is that of the map, and the neuron that is looked at has triggers."""
+    names = run("how_to/neurons.md", {})
+    maps = names["ffb"].contribution_maps(names["model"], names["prompt"], layers=9, scopes="AtbLnFf", queries=-1)
+    assert float(names["cell"].shares.sum()) == pytest.approx(float(maps["AtbLnFf", 9][0, 2]), rel=1e-4)
+    assert names["triggers"] is not None
+
+
+@pytest.mark.usefixtures("with_small_models")
+def test_a_figure_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figure, another plot, the numbers as CSV; rows of shares sum to 1."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    names = run("how_to/figure.md", {})
+    assert {path.name for path in tmp_path.iterdir()} >= {"maps.pdf", "change.png", "maps.csv"}
+    torch.testing.assert_close(names["shares"].sum(dim=-1), torch.ones(len(names["shares"])))
+
+
+@pytest.mark.usefixtures("with_small_models")
+def test_a_refusal_reads_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """The page shows the sentence that is printed."""
+    run("how_to/refused.md", {})
+    page = (DOCS / "how_to" / "refused.md").read_text(encoding="utf-8")
+    assert f"```text\n{capsys.readouterr().out}```" in page
+
+
+@pytest.mark.usefixtures("with_small_models")
 def test_patching_does_what_it_says(tmp_path: Path) -> None:
     """The page is written, the hook changes the run, the two sweeps agree where both went, and the validation has its layers."""
     page = run("patching.md", {})
@@ -94,7 +190,7 @@ def test_patching_does_what_it_says(tmp_path: Path) -> None:
     assert set(page["result"].columns["layer"]) == {5, 15, 25}
 
 
-@pytest.mark.usefixtures("as_smollm2")
+@pytest.mark.usefixtures("with_small_models")
 def test_attribution_does_what_it_says() -> None:
     """The result of the page's first lines sums to the logit difference, and its certificate is complete."""
     result = run("attribution.md", {})["result"]
@@ -112,7 +208,7 @@ def test_attribution_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) ->
     assert same_print(capsys.readouterr().out, shown)
 
 
-@pytest.mark.usefixtures("as_smollm2")
+@pytest.mark.usefixtures("with_small_models")
 def test_transformer_lens_does_what_it_says() -> None:
     """Cache and capture give the same maps, the hook leaves a remainder, metrics go both ways, prompts are aligned by name."""
     page = run("transformer_lens.md", {})

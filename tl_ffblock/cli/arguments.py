@@ -1,5 +1,7 @@
 """Arguments as a user types them: read, and refused in a sentence, with the standard library alone."""
 
+import argparse
+import importlib.util
 import re
 import sys
 import tempfile
@@ -12,6 +14,14 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.scopes import STEPS, select_scopes
 
 MODEL_HELP = "minilm (default), smollm2, a folder in Hugging Face format, or a TransformerLens name"
+CAUSAL_MODEL = "smollm2"
+"""The default where a next token is asked for."""
+CAUSAL_MODEL_HELP = "smollm2 (default), a folder in Hugging Face format, or a TransformerLens name"
+
+
+def add_device_to(add: argparse.ArgumentParser) -> None:
+    """The argument that says where a model runs."""
+    add.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps")
 
 
 def read_text(given: str) -> str:
@@ -57,6 +67,31 @@ def read_numbers(option: str, given: str | None, hint: str) -> list[int] | None:
     return numbers
 
 
+def read_prompt(options: argparse.Namespace) -> tuple[str | None, list[int] | None]:
+    """The text or the token ids of a command that takes either.
+
+    Raises:
+        InputError: if both are given or none, or what is given cannot be read.
+    """
+    if (options.text is None) == (options.tokens is None):
+        raise InputError("give either a TEXT or token ids (--tokens 5,6,7).")
+    text = None if options.text is None else read_text(options.text)
+    return text, read_numbers("--tokens", options.tokens, "token ids such as 5,6,7")
+
+
+def read_token(option: str, given: str) -> str | int:
+    """A token as text, or an id written as `#7`.
+
+    Raises:
+        InputError: for a `#` before anything but digits.
+    """
+    if not given.startswith("#"):
+        return given
+    if not given[1:].isdecimal():
+        raise InputError(f"{option} {given}: expected a token as text, or an id such as #7.")
+    return int(given[1:])
+
+
 def read_scopes(given: str | None) -> list[str] | None:
     """The scopes asked for, None for all.
 
@@ -90,6 +125,16 @@ def check_against(outline: Outline, layers: list[int] | None, scopes: list[str] 
                 )
     if outline.order is not None:
         select_scopes(outline.order, scopes)
+
+
+def check_tables(file: Path | None) -> None:
+    """Say before the work that a table could not be made.
+
+    Raises:
+        InputError: if one is asked for and pandas is not installed.
+    """
+    if file is not None and importlib.util.find_spec("pandas") is None:
+        raise InputError("--csv needs pandas, which is not installed; run: pip install pandas")
 
 
 def check_writable(files: Iterable[Path]) -> None:

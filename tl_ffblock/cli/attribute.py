@@ -1,14 +1,20 @@
 """`tl-ffblock attribute TEXT --target " Mary" --minus " John"`: which tokens made a logit, as a table and JSON."""
 
 import argparse
-import importlib.util
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tl_ffblock.cli.arguments import check_writable, read_numbers, read_text
-from tl_ffblock.cli.terminal import console, plain_table, size, working
-from tl_ffblock.errors import InputError
+from tl_ffblock.cli.arguments import (
+    CAUSAL_MODEL,
+    CAUSAL_MODEL_HELP,
+    add_device_to,
+    check_tables,
+    check_writable,
+    read_prompt,
+    read_token,
+)
+from tl_ffblock.cli.terminal import console, plain_table, working, written
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,8 +27,6 @@ DESCRIPTION = (
     "a table, and write the numbers if asked."
 )
 RULES = ("path", "patching", "gradient")
-MODEL = "smollm2"
-MODEL_HELP = "smollm2 (default), a folder in Hugging Face format, or a TransformerLens name"
 MOST = 10
 """Heads and biases that the table names."""
 
@@ -45,8 +49,8 @@ def add_to(commands: Any) -> None:
         default="path",
         help="path: shares sum to the logit (default); patching: queries and keys take part; gradient: gradient x input",
     )
-    add.add_argument("--model", default=MODEL, metavar="NAME_OR_PATH", help=MODEL_HELP)
-    add.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps")
+    add.add_argument("--model", default=CAUSAL_MODEL, metavar="NAME_OR_PATH", help=CAUSAL_MODEL_HELP)
+    add_device_to(add)
     add.add_argument("--json", type=Path, metavar="FILE.json", help="write tokens, biases and certificate")
     add.add_argument("--save", type=Path, metavar="FILE.safetensors", help="write all numbers, for Attribution.load")
     add.add_argument("--csv", type=Path, metavar="FILE.csv", help="write every summand as a row")
@@ -55,15 +59,12 @@ def add_to(commands: Any) -> None:
 
 def command(options: argparse.Namespace) -> None:
     """Read the arguments, attribute, print the table and write the files."""
-    if (options.text is None) == (options.tokens is None):
-        raise InputError("give either a TEXT or token ids (--tokens 5,6,7).")
-    text = None if options.text is None else read_text(options.text)
-    tokens = read_numbers("--tokens", options.tokens, "token ids such as 5,6,7")
-    target, minus = _token("--target", options.target), _token("--minus", options.minus)
+    text, tokens = read_prompt(options)
+    target = read_token("--target", options.target)
+    minus = None if options.minus is None else read_token("--minus", options.minus)
     files = {kind: file for kind in ("json", "save", "csv") if (file := getattr(options, kind)) is not None}
     check_writable(files.values())
-    if "csv" in files and importlib.util.find_spec("pandas") is None:
-        raise InputError("--csv needs pandas, which is not installed; run: pip install pandas")
+    check_tables(options.csv)
     with working(f"loading {options.model}"):
         from tl_ffblock.bridge.loading import load_model
         from tl_ffblock.metrics import logit
@@ -76,15 +77,7 @@ def command(options: argparse.Namespace) -> None:
     _print(out, result)
     for kind, file in files.items():
         _write(result, kind, file)
-        out.print(f"{kind:5} {file} ({size(file)})", markup=False, soft_wrap=True)
-
-
-def _token(option: str, given: str | None) -> Any:
-    if given is None or not given.startswith("#"):
-        return given
-    if not given[1:].isdecimal():
-        raise InputError(f"{option} {given}: expected a token as text, or an id such as #7.")
-    return int(given[1:])
+        written(out, kind, file)
 
 
 def _write(result: "Attribution", kind: str, file: Path) -> None:

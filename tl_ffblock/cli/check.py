@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tl_ffblock.bridge.shipped import DEFAULT, outline
-from tl_ffblock.cli.arguments import MODEL_HELP, read_text
+from tl_ffblock.cli.arguments import MODEL_HELP, add_device_to, read_text
 from tl_ffblock.cli.terminal import console, working
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def add_to(commands: Any) -> None:
     add.add_argument("--model", default=DEFAULT, metavar="NAME_OR_PATH", help=MODEL_HELP)
     add.add_argument("--text", metavar="TEXT", help="what to run it on (default: an English sentence)")
     add.add_argument("--all", action="store_true", help="every layer, not only the worst of each equation")
-    add.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps")
+    add_device_to(add)
     add.set_defaults(command=command)
 
 

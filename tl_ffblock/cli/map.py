@@ -1,15 +1,22 @@
 """`tl-ffblock map TEXT`: a sentence through a model, as a table and a page."""
 
 import argparse
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tl_ffblock.bridge.shipped import DEFAULT, outline
-from tl_ffblock.cli.arguments import MODEL_HELP, check_against, check_writable, read_numbers, read_scopes, read_text
-from tl_ffblock.cli.terminal import console, plain_table, size, working
-from tl_ffblock.errors import InputError
+from tl_ffblock.cli.arguments import (
+    MODEL_HELP,
+    add_device_to,
+    check_against,
+    check_tables,
+    check_writable,
+    read_numbers,
+    read_prompt,
+    read_scopes,
+)
+from tl_ffblock.cli.terminal import console, plain_table, working, written
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +68,7 @@ def _add_choices_to(add: argparse.ArgumentParser) -> None:
         choices=("float32", "bfloat16", "float64"),
         help="arithmetic of the decomposition (default: float32, or float64 for a model in float64)",
     )
-    add.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps")
+    add_device_to(add)
 
 
 def _add_files_to(add: argparse.ArgumentParser) -> None:
@@ -101,14 +108,11 @@ def command(options: argparse.Namespace) -> None:
     _print_summary(out, maps)
     for kind, file in request.files.items():
         _write(maps, kind, file)
-        out.print(f"{kind:5} {file} ({size(file)})", markup=False, soft_wrap=True)
+        written(out, kind, file)
 
 
 def _read(options: argparse.Namespace) -> _Request:
-    if (options.text is None) == (options.tokens is None):
-        raise InputError("give either a TEXT or token ids (--tokens 5,6,7).")
-    text = None if options.text is None else read_text(options.text)
-    tokens = read_numbers("--tokens", options.tokens, "token ids such as 5,6,7")
+    text, tokens = read_prompt(options)
     layers = read_numbers("--layers", options.layers, RANGES.format("layer"))
     queries = read_numbers("--queries", options.queries, RANGES.format("position"))
     scopes = read_scopes(options.scopes)
@@ -116,8 +120,7 @@ def _read(options: argparse.Namespace) -> _Request:
         kind: file for kind, file in (("page", options.out), ("maps", options.save), ("table", options.csv)) if file
     }
     check_writable(files.values())
-    if options.csv is not None and importlib.util.find_spec("pandas") is None:
-        raise InputError("--csv needs pandas, which is not installed; run: pip install pandas")
+    check_tables(options.csv)
     check_against(outline(options.model), layers, scopes)
     choices = dict(layers=layers, scopes=scopes, queries=queries, precision=options.precision)
     return _Request(text, tokens, {**choices, "method": options.method, "value_bias": options.value_bias}, files)

@@ -5,8 +5,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tl_ffblock.cli.arguments import check_writable
-from tl_ffblock.cli.terminal import console, plain_table, size, working
+from tl_ffblock.cli.arguments import (
+    CAUSAL_MODEL,
+    CAUSAL_MODEL_HELP,
+    add_device_to,
+    check_writable,
+    read_text,
+    read_token,
+)
+from tl_ffblock.cli.terminal import console, plain_table, working, written
 from tl_ffblock.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,12 +21,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tl_ffblock.memories.card import CardTrigger, MemoryCard
+    from tl_ffblock.propagation.attribution import Attribution
 
 DESCRIPTION = (
     "Search a corpus for the prefixes at which a feed-forward neuron's coefficient is largest, say which of their tokens "
-    "brought it, and which tokens the neuron's value promotes; print tables, and write everything as JSON if asked."
+    "brought it, and which tokens the neuron's value promotes; print tables, and write everything as JSON or as a page if asked."
 )
-MODEL = "smollm2"
 SHOWN = 8
 """Last tokens of a prefix that the table shows."""
 
@@ -46,10 +53,20 @@ def add_to(commands: Any) -> None:
         "--skip-first", type=int, default=1, metavar="N", help="first tokens that are no triggers (default 1)"
     )
     add.add_argument(
-        "--model", default=MODEL, metavar="NAME_OR_PATH", help=f"{MODEL} (default), minilm, a folder, a name"
+        "--text", metavar="TEXT", help="a text to see the neuron in (default on a page: its first trigger's)"
     )
-    add.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps")
+    add.add_argument(
+        "--target",
+        metavar="TOKEN",
+        help='what comes after TEXT, such as " Mary" or #7: what the neuron carries to its logit',
+    )
+    add.add_argument("--minus", metavar="TOKEN", help="a token whose logit is subtracted")
+    add.add_argument("--model", default=CAUSAL_MODEL, metavar="NAME_OR_PATH", help=CAUSAL_MODEL_HELP)
+    add_device_to(add)
     add.add_argument("--json", type=Path, metavar="FILE.json", help="write the card")
+    add.add_argument(
+        "--html", type=Path, metavar="FILE.html", help="write a page with the card beside the layer's maps"
+    )
     add.set_defaults(command=command)
 
 
@@ -61,7 +78,12 @@ def command(options: argparse.Namespace) -> None:
     for name, least in (("limit", 1), ("k", 1), ("skip_first", 0)):
         if getattr(options, name) < least:
             raise InputError(f"--{name.replace('_', '-')} {getattr(options, name)}: expected {least} or more.")
-    check_writable([] if options.json is None else [options.json])
+    for name, needs in (("target", "text"), ("minus", "target")):
+        if getattr(options, name) is not None and getattr(options, needs) is None:
+            raise InputError(f"--{name} needs --{needs}.")
+    text = None if options.text is None else read_text(options.text)
+    files = {kind: file for kind in ("json", "html") if (file := getattr(options, kind)) is not None}
+    check_writable(files.values())
     texts = _texts(options)
     with working(f"loading {options.model}"):
         from tl_ffblock.bridge.loading import load_model
@@ -70,21 +92,42 @@ def command(options: argparse.Namespace) -> None:
     with working(f"searching {len(texts)} texts"):
         from tl_ffblock.memories.card import memory_card
 
-        card = memory_card(
-            model,
-            texts,
-            options.memory,
-            k=options.k,
-            per=options.per,
-            reading=options.reading,
-            skip_first=options.skip_first,
-        )
+        search = {name: getattr(options, name) for name in ("k", "per", "reading", "skip_first")}
+        card = memory_card(model, texts, options.memory, **search)
+    triggers = card.positive or card.negative
+    if text is None and options.html is not None and triggers:
+        text = texts[triggers[0].sequence]
+    if text is not None:
+        card = card.on_text(model, text, _attribution(model, text, options))
     _print(card)
-    if options.json is not None:
-        from tl_ffblock.results.files import write_atomically
+    for kind, file in files.items():
+        _write(model, card, text, kind, file)
+        written(console(), kind, file)
 
-        write_atomically(options.json, json.dumps(card.to_dict(), ensure_ascii=True, indent=1).encode() + b"\n")
-        console().print(f"json  {options.json} ({size(options.json)})", markup=False, soft_wrap=True)
+
+def _attribution(model: Any, text: str, options: argparse.Namespace) -> "Attribution | None":
+    """The target shared out, where one is asked for."""
+    if options.target is None:
+        return None
+    from tl_ffblock.metrics import logit
+    from tl_ffblock.propagation import attribute
+
+    target = read_token("--target", options.target)
+    minus = None if options.minus is None else read_token("--minus", options.minus)
+    return attribute(model, text, logit(target, minus=minus), of="neurons")
+
+
+def _write(model: Any, card: "MemoryCard", text: str | None, kind: str, file: Path) -> None:
+    from tl_ffblock.contributions import contribution_maps
+    from tl_ffblock.results.files import write_atomically
+
+    if kind == "json":
+        write_atomically(file, json.dumps(card.to_dict(), ensure_ascii=True, indent=1).encode() + b"\n")
+    elif text is None:
+        raise InputError(f"memory {card.memory} fired in none of these texts: give one to show it in with --text.")
+    else:
+        layer = int(card.memory.split(":")[0])
+        contribution_maps(model, text, layers=layer).to_html(file, beside=card, view="memories")
 
 
 def _texts(options: argparse.Namespace) -> list[str]:
@@ -111,6 +154,8 @@ def _print(card: "MemoryCard") -> None:
             out.print(_triggers(title, triggers))
         else:
             out.print(f"{title}: it never had one in these texts")
+    if card.text is not None and card.text.carried is not None:
+        out.print(f"carries {sum(card.text.carried):+.4f} to {card.text.target} in the text", markup=False)
     if card.value is None:
         out.print("its value cannot be read as tokens: the model was saved without its head")
         return

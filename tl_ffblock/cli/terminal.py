@@ -39,7 +39,8 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
-def size(file: Path) -> str:
-    """The size of a file, for people."""
+def written(out: "Console", kind: str, file: Path) -> None:
+    """Say that a file was written, and how large it is."""
     n_bytes = file.stat().st_size
-    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e6 else f"{max(1, round(n_bytes / 1e3))} kB"
+    size = f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e6 else f"{max(1, round(n_bytes / 1e3))} kB"
+    out.print(f"{kind:5} {file} ({size})", markup=False, soft_wrap=True)

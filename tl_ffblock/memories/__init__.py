@@ -7,6 +7,7 @@
     values = memories.value_tokens(model, layers=12)        # tokens that its value promotes and demotes
     memories.agreement(triggers, values)                    # is the token after a trigger the one that is promoted?
     memories.token_parts(model, sentence, "12:305").parts   # which token turned it on; parts and bias sum to the coefficient
+    memories.carried(ffb.attribute(model, sentence, target), "12:305")  # its signed share of a logit
     memories.ablate(model, triggers)                        # the coefficient without a token of the trigger
     model.run_with_hooks(tokens, fwd_hooks=memories.knock_out(model, "12:305"))
 
@@ -21,12 +22,14 @@ values.py      the tokens that a memory writes, and agreement with its triggers
 composition.py which memories are active, and whose top token a layer's output has
 parts.py       a coefficient as a sum over source tokens
 ablation.py    coefficients of shortened triggers
+carried.py     what memories carry to a target
 card.py        all that is known of one memory, as plain data
 knock_out.py   memories set to zero, their mean or a value, and what that does
 """
 
 from tl_ffblock.memories.ablation import ablate
-from tl_ffblock.memories.card import CardTrigger, CardValue, MemoryCard, memory_card
+from tl_ffblock.memories.card import CardText, CardTrigger, CardValue, MemoryCard, memory_card
+from tl_ffblock.memories.carried import CarriedShares, carried, largest_carried
 from tl_ffblock.memories.composition import OUTCOMES, active, outcomes, zero_agreement
 from tl_ffblock.memories.knock_out import knock_out, knock_out_effects, mean_coefficients
 from tl_ffblock.memories.names import MemoryName
@@ -36,8 +39,10 @@ from tl_ffblock.memories.values import ValueTokens, agreement, value_tokens
 
 __all__ = [
     "OUTCOMES",
+    "CardText",
     "CardTrigger",
     "CardValue",
+    "CarriedShares",
     "CoefficientParts",
     "MemoryCard",
     "MemoryName",
@@ -47,9 +52,11 @@ __all__ = [
     "ablate",
     "active",
     "agreement",
+    "carried",
     "find_triggers",
     "knock_out",
     "knock_out_effects",
+    "largest_carried",
     "mean_coefficients",
     "memory_card",
     "outcomes",

@@ -1,7 +1,7 @@
 """All that is known of one memory, as plain data: what a view, a table or a JSON file takes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -9,15 +9,23 @@ import torch
 from tl_ffblock.bridge.facts import has_trained_head
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.readout import Reading
-from tl_ffblock.bridge.runs import open_run
+from tl_ffblock.bridge.runs import Run, open_run
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.best import Per
-from tl_ffblock.memories.names import Named, select_memories
-from tl_ffblock.memories.parts import token_parts
+from tl_ffblock.memories.carried import NeuronAttribution, carried
+from tl_ffblock.memories.names import Cells, Named, select_memories
+from tl_ffblock.memories.parts import CoefficientParts, parts_at
 from tl_ffblock.memories.triggers import Text, Triggers, search
 from tl_ffblock.memories.values import agreeing, value_tokens
+from tl_ffblock.page import BlockPayload, PageText
+from tl_ffblock.results.tokens import visible
+
+_DIGITS = 5
+"""Significant digits of a number on a page."""
+_TOKENS = ("tokens", "top", "bottom")
+"""Fields that hold tokens."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +66,25 @@ class CardValue:
 
 
 @dataclass(frozen=True)
+class CardText:
+    """A memory in a text of the reader's own: where it fires, by which tokens, and what it carries."""
+
+    tokens: tuple[str, ...]
+    along: tuple[float, ...]
+    """The memory's coefficient at every token."""
+    parts: tuple[tuple[float, ...], ...]
+    """What every token brings to the coefficient at every position, [query key]; with `bias` they sum to it."""
+    bias: tuple[float, ...]
+    """By position."""
+    target: str | None = None
+    """What was attributed, in words."""
+    carried: tuple[float, ...] | None = None
+    """What the memory carries to the target from every position, signed."""
+
+
+@dataclass(frozen=True)
 class MemoryCard:
-    """One memory of one model over one corpus."""
+    """One memory of one model over one corpus. A page of maps shows it beside them: `maps.to_html(file, beside=card)`."""
 
     memory: str
     model: str
@@ -70,6 +95,60 @@ class MemoryCard:
     """The most negative ones."""
     value: CardValue | None
     """None where the model's vectors cannot be read as tokens."""
+    text: CardText | None = None
+    """None until a text is given: `on_text`."""
+
+    @property
+    def kind(self) -> str:
+        """Which view of a page shows it."""
+        return "memory"
+
+    def on_text(self, model: Any, text: Text, attribution: NeuronAttribution | None = None) -> "MemoryCard":
+        """The card with a text of the reader's own.
+
+        Args:
+            model: The card's.
+            text: A text, or a tensor of token ids [pos].
+            attribution: From `ffb.attribute` of the same text, for what the memory carries to its target.
+
+        Raises:
+            InputError: if the attribution is of another text, or has no such memory.
+            CompletenessError: if parts do not sum to a coefficient.
+        """
+        known = identify(model)
+        cells = select_memories(known, [self.memory])
+        run = open_run(known, text, layers=cells.layers)
+        if not run.single:
+            raise InputError("text is several sequences; a card shows one.")
+        labels = run.sequences[0].labels
+        if attribution is not None and attribution.labels != labels:
+            raise InputError(
+                f"the attribution is of {len(attribution.labels)} tokens, the text of {len(labels)} others."
+            )
+        shares = None if attribution is None else carried(attribution, [self.memory])
+        by_position: list[CoefficientParts] = []
+        run.deliver(lambda records: by_position.extend(parts_at(run, records[0], cells, range(len(labels)))))
+        shown = CardText(
+            tokens=labels,
+            along=tuple(float(parts.coefficient[0]) for parts in by_position),
+            parts=tuple(tuple(parts.parts[0].tolist()) for parts in by_position),
+            bias=tuple(float(parts.bias[0] + parts.remainder[0]) for parts in by_position),
+            target=None if shares is None else shares.target,
+            carried=None if shares is None else tuple(shares.shares[0].tolist()),
+        )
+        return replace(self, text=shown)
+
+    def payload(self, text: PageText) -> BlockPayload:
+        """The card as a page takes it, numbers rounded to five digits.
+
+        Raises:
+            InputError: if the card's text is not the page's.
+        """
+        if self.text is not None and len(self.text.tokens) != len(text.words):
+            raise InputError(
+                f"the card of memory {self.memory} is of a text of {len(self.text.tokens)} tokens, the page of {len(text.words)}."
+            )
+        return BlockPayload(_sendable({"kind": self.kind, **self.to_dict()}), 0.5 * 10.0 ** (1 - _DIGITS))
 
     def to_dict(self) -> dict[str, Any]:
         """The same in lists, numbers and strings, for JSON."""
@@ -121,14 +200,8 @@ def _card_triggers(model: Model, triggers: Triggers) -> tuple[CardTrigger, ...]:
     cells = select_memories(model, [name])
     cards = []
     for trigger in triggers.of(name):
-        ids = torch.as_tensor(triggers.tokens[trigger.sequence], dtype=torch.long)
-        along: list[float] = []
-
-        def receive(records: Mapping[int, LayerRecord], along: list[float] = along) -> None:
-            along += coefficients(records[0])[:, int(cells.numbers[0])].tolist()
-
-        open_run(model, ids, layers=cells.layers).deliver(receive)
-        parts = token_parts(model, ids.tolist(), [name], query=trigger.position)
+        run = open_run(model, torch.as_tensor(triggers.tokens[trigger.sequence], dtype=torch.long), layers=cells.layers)
+        along, parts = _along_and_parts(run, cells, trigger.position)
         cards.append(
             CardTrigger(
                 rank=trigger.rank,
@@ -136,12 +209,25 @@ def _card_triggers(model: Model, triggers: Triggers) -> tuple[CardTrigger, ...]:
                 sequence=trigger.sequence,
                 position=trigger.position,
                 tokens=triggers.labels[trigger.sequence],
-                along=tuple(along),
+                along=along,
                 parts=tuple(parts.parts[0].tolist()),
                 bias=float(parts.bias[0]),
             )
         )
     return tuple(cards)
+
+
+def _along_and_parts(run: Run, cells: Cells, position: int) -> tuple[tuple[float, ...], CoefficientParts]:
+    """A memory's coefficient at every token of a text, and its parts at one."""
+    along: list[float] = []
+    parts: list[CoefficientParts] = []
+
+    def receive(records: Mapping[int, LayerRecord]) -> None:
+        along.extend(coefficients(records[0])[:, int(cells.numbers[0])].tolist())
+        parts.extend(parts_at(run, records[0], cells, [position]))
+
+    run.deliver(receive)
+    return tuple(along), parts[0]
 
 
 def _card_value(model: Model, triggers: Triggers, reading: Reading, k: int) -> CardValue:
@@ -156,3 +242,12 @@ def _card_value(model: Model, triggers: Triggers, reading: Reading, k: int) -> C
         agreeing=int(agrees.sum()) if triggers.causal else None,
         followed=int(followed.sum()) if triggers.causal else None,
     )
+
+
+def _sendable(value: Any) -> Any:
+    """Numbers rounded, white space in tokens made visible; lists and dictionaries gone through."""
+    if isinstance(value, Mapping):
+        return {name: [*map(visible, held)] if name in _TOKENS else _sendable(held) for name, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_sendable(held) for held in value]
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

@@ -1,24 +1,27 @@
 """Which token turned a memory on: its coefficient as a sum over source tokens and a bias."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Unpack
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, open_run
+from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Run, open_run
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.layer.neurons import coefficient_parts, coefficients
 from tl_ffblock.layer.parts import CANCELLED
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.memories.names import Memories, MemoryName, Named, row_of, select_memories
+from tl_ffblock.layer.settings import Settings
+from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
 from tl_ffblock.signatures import spelled_out
 
 if TYPE_CHECKING:
     import pandas
+
+_Columns: TypeAlias = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -105,30 +108,48 @@ def token_parts(
     run = open_run(known, input, layers=cells.layers, queries=[int(query)], **options)
     if not run.single:
         raise InputError("input is several sequences; parts of coefficients are of one at a time.")
-    found: list[tuple[Tensor, ...]] = []
+    by_layer: list[_Columns] = []
+    run.deliver(lambda records: by_layer.append(_columns(records[0], run.settings, cells)))
+    columns = [torch.cat(of_layers, dim=1) for of_layers in zip(*by_layer, strict=True)]
+    return _certified(run, cells, run.sequences[0].queries[0], [column[0] for column in columns])
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        record = records[0]
-        neurons = cells.numbers[cells.rows(record.layer)].tolist()
-        parts = coefficient_parts(record, run.settings, neurons)
-        remainder = torch.zeros_like(parts.bias) if parts.remainder is None else parts.remainder
-        own = coefficients(record)[0]
-        largest = own.abs().amax().expand(len(neurons))
-        found.append((parts.tokens[0].T, parts.bias[0], remainder[0], own[neurons], largest))
 
-    run.deliver(receive)
-    sequence = run.sequences[0]
-    result = CoefficientParts(
-        cells.names,
-        sequence.labels,
-        sequence.queries[0],
-        *(torch.cat(of_layers).cpu() for of_layers in zip(*found, strict=True)),
+def parts_at(run: Run, record: LayerRecord, cells: Cells, positions: Sequence[int]) -> tuple[CoefficientParts, ...]:
+    """The same at some positions of a run of one sequence, from its record of the layer that the memories are in.
+
+    Args:
+        run: The run, of all queries.
+        record: Its record of that layer.
+        cells: Memories of that layer alone.
+        positions: Where.
+
+    Raises:
+        CompletenessError: if parts and bias do not sum to a coefficient.
+    """
+    chosen = record.rows(torch.tensor(list(positions), device=record.resid_pre.device))
+    columns = _columns(chosen, run.settings, cells)
+    return tuple(
+        _certified(run, cells, position, [column[row] for column in columns]) for row, position in enumerate(positions)
     )
+
+
+def _columns(record: LayerRecord, settings: Settings, cells: Cells) -> _Columns:
+    """Parts [query memory key], and bias, remainder, coefficient and the layer's largest coefficient [query memory]."""
+    neurons = cells.numbers[cells.rows(record.layer)].tolist()
+    parts, own = coefficient_parts(record, settings, neurons), coefficients(record)
+    remainder = torch.zeros_like(parts.bias) if parts.remainder is None else parts.remainder
+    largest = own.abs().amax(dim=1, keepdim=True).expand(-1, len(neurons))
+    return parts.tokens.transpose(1, 2), parts.bias, remainder, own[:, neurons], largest
+
+
+def _certified(run: Run, cells: Cells, position: int, columns: Sequence[Tensor]) -> CoefficientParts:
+    """The parts at one position, refused where they miss a coefficient."""
+    result = CoefficientParts(cells.names, run.sequences[0].labels, position, *(column.cpu() for column in columns))
     worst = int(result.error.argmax())
     if not float(result.error[worst]) <= run.settings.rtol:
         raise CompletenessError(
             f"{run.model.name}, memory {cells.names[worst]}: parts and bias miss its coefficient by "
             f"{float(result.error[worst]):.1e} of the largest of them (tolerance {run.settings.rtol:.0e}) at position "
-            f"{result.position}."
+            f"{position}."
         )
     return result

@@ -22,7 +22,7 @@ class PageStart:
     run: int = 0
     ref_run: int = 0
     """The run that is compared with."""
-    view: Literal["maps", "heads", "all"] = "maps"
+    view: Literal["maps", "heads", "all", "memories"] = "maps"
 
     def payload(self) -> dict[str, Any]:
         """Under the names of the page's selection."""

@@ -32,6 +32,7 @@ DRAWING = (
     "controls",
     "heads_view",
     "grid_view",
+    "memory_view",
     "exports",
     "page",
 )

@@ -27,7 +27,7 @@ from tl_ffblock.results.ranks import shares
 from tl_ffblock.results.scope_table import HeadTable, ScopeTable
 from tl_ffblock.results.tokens import special_positions, visible, word_numbers
 
-View: TypeAlias = Literal["maps", "heads", "all"]
+View: TypeAlias = Literal["maps", "heads", "all", "memories"]
 
 
 @runtime_checkable
@@ -72,7 +72,7 @@ def page_data(
     query: int | str | None = None,
     compare: tuple[str, str] | None = None,
     view: View = "maps",
-    beside: Sequence[ChannelMaps] = (),
+    beside: Sequence[ChannelMaps | PageBlock] = (),
 ) -> PageData:
     """Labels, measures and numbers of one run or several, and where their page opens.
 
@@ -83,7 +83,8 @@ def page_data(
         query: Destination to open at, a position or a token; None means the one that changed most.
         compare: The run to open with and the one to compare it with; None means the first alone.
         view: "maps", or of results with heads "heads" (lines) or "all" (every layer and head).
-        beside: Further maps of the same tokens and layers, such as attention patterns; of one run only.
+        beside: Further maps of the same tokens and layers, such as attention patterns, or blocks with a view of their own; of
+            one run only.
 
     Raises:
         InputError: if what is asked for is not in the results, or they do not fit each other.
@@ -155,7 +156,7 @@ def token_maps_page(
     )
 
 
-def _run(name: str, maps: Result, preferred: Sequence[str], beside: Sequence[ChannelMaps]) -> PageRun:
+def _run(name: str, maps: Result, preferred: Sequence[str], beside: Sequence[ChannelMaps | PageBlock]) -> PageRun:
     """The blocks of one run: contributions by scope, by head, and what stands beside them."""
     steps = steps_of(maps.order, maps.values, maps.signed)
     cells = maps.reachable()
@@ -172,9 +173,12 @@ def _run(name: str, maps: Result, preferred: Sequence[str], beside: Sequence[Cha
     if not maps.signed:
         blocks |= head_blocks(maps.heads, maps.queries, preferred, int(cells.sum()) * len(maps.layers))
     for further in beside:
-        _refuse_other_text(maps, further)
         name = further.kind if further.kind not in blocks else f"{further.kind} {len(blocks)}"
-        blocks[name] = token_maps_block(further)
+        if isinstance(further, ChannelMaps):
+            _refuse_other_text(maps, further)
+            blocks[name] = token_maps_block(further)
+        else:
+            blocks[name] = further
     return PageRun(name, tuple(visible(token) for token in maps.tokens), blocks)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
-from tl_ffblock.page import PageData, PageView, component_page, iframe, page
+from tl_ffblock.page import PageBlock, PageData, PageView, component_page, iframe, page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.map_figure import map_figure
 from tl_ffblock.results.page_blocks import ChannelMaps, steps_of
@@ -19,7 +19,9 @@ from tl_ffblock.results.tokens import visible
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Beside = ChannelMaps | Sequence[ChannelMaps]
+Companion = ChannelMaps | PageBlock
+"""What can stand beside maps of the same text: further maps, or a block with a view of its own, such as a memory's card."""
+Beside = Companion | Sequence[Companion]
 
 
 class ShownMaps:
@@ -47,8 +49,9 @@ class ShownMaps:
             layer: Layer to open at, negative ones from the end; None means the one the step changed most.
             scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
             query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.
-            view: "maps", or of maps made with heads "heads" (lines between tokens) or "all" (every layer and head).
-            beside: Maps of the same text to compare with, such as those of `attention_maps`.
+            view: "maps", or of maps made with heads "heads" (lines between tokens) or "all" (every layer and head), or
+                "memories" where a card of one stands beside.
+            beside: Maps of the same text to compare with, such as those of `attention_maps`; cards of memories.
 
         Raises:
             InputError: if what is asked for is not in the result, `beside` is of another text, or the folder of `path` does not
@@ -165,5 +168,5 @@ def _still(maps: Result, data: PageData) -> bytes | None:
     return picture.getvalue()
 
 
-def _listed(beside: Beside) -> tuple[ChannelMaps, ...]:
-    return (beside,) if isinstance(beside, ChannelMaps) else tuple(beside)
+def _listed(beside: Beside) -> tuple[Companion, ...]:
+    return (beside,) if isinstance(beside, ChannelMaps | PageBlock) else tuple(beside)

@@ -14,6 +14,7 @@ const VIEWS = [
   { name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS },
   { name: "heads", label: "Heads", there: hasHeads, keys: headKeysShown, draw: headsView, fields: headsFields },
   { name: "all", label: "All heads", there: hasHeads, keys: headKeysOf, draw: gridView, fields: gridFields },
+  { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView },
 ];
 
 function viewNow(data, selection) {

@@ -28,7 +28,7 @@ const FIELDS = {
   to: (data, value) => data.queries.includes(value),
   from: isPosition,
   read: (data, value) => value === "row" || value === "column",
-  view: (data, value) => ["maps", "heads", "all"].includes(value),
+  view: (data, value) => ["maps", "heads", "all", "memories"].includes(value),
   heads: (data, value) => HEADS_FORM.test(value),
   block: (data, value) => value === "" || Object.hasOwn(data.runs[0].blocks, value),
   cells: (data, value) => CELLS.includes(value) && (value !== "column" || data.queries.length === data.words.length),

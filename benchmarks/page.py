@@ -137,7 +137,7 @@ def time_circuitsvis(browser: Any, n: int, folder: Path, repeats: int) -> dict[s
     """Three maps by CircuitsVis's own component: cold, then again on the same page."""
     boxes = "".join(f"<div id={name} style='width:400px;height:400px'></div>" for name in "abc")
     path = folder / "circuitsvis.html"
-    path.write_text(f"<!doctype html><meta charset=utf-8>{boxes}<script>{bundle().script}</script>", encoding="utf-8")
+    path.write_text(f"<!doctype html><meta charset=utf-8>{boxes}<script>{bundle()}</script>", encoding="utf-8")
     cold, warm = [], []
     for _ in range(repeats):
         tab = browser.new_page(viewport={"width": 1400, "height": 900})

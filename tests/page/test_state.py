@@ -1,5 +1,7 @@
 """The page's arithmetic and its selection, in Node: the scripts that know no document."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,9 @@ import torch
 from tests.page.node import needs_node, payload, run
 from tests.page.screen import Builder
 from tl_ffblock.layer.scopes import STEPS
+from tl_ffblock.page.document import asset
 from tl_ffblock.page.numbers import pack
+from tl_ffblock.results.map_figure import GAIN, INK, LOSS
 
 pytestmark = needs_node
 
@@ -252,6 +256,17 @@ def test_gain_and_loss_are_equally_light() -> None:
     )
     for gain, loss, paper in lightness:
         assert abs(gain - loss) < 4 and min(abs(paper - gain), abs(paper - loss)) > 40
+
+
+def test_page_style_sheet_and_still_figure_have_the_same_inks() -> None:
+    """The scripts' colours are those that the style sheet sets for the same things, and those of Matplotlib's maps."""
+    themes = run("return THEMES;")
+    light, dark = re.findall(r":root \{[^}]*--paper[^}]*\}", asset("page.css"))[:2]
+    for sheet, theme in ((light, themes["light"]), (dark, themes["dark"])):
+        styles = dict(re.findall(r"--(\w+): (#\w+);", sheet))
+        for name in ("ink", "grey", "read"):
+            assert styles[name] == theme[name]
+    assert tuple(themes["light"][name] for name in ("contribution", "gain", "loss")) == (INK, GAIN, LOSS)
 
 
 def test_search_goes_round(build: Builder) -> None:

@@ -93,7 +93,6 @@ class PageTrack:
     columns: tuple[TrackColumn, ...]
     values: Mapping[str, Float[Tensor, " layer"]]
     """The numbers by channel."""
-    signed: bool = False
     stretched: bool = False
     """Whether colours begin at the smallest number and not at zero."""
 

@@ -1,23 +1,14 @@
 """CircuitsVis's JavaScript, from the installed wheel and never from a network."""
 
 import importlib.metadata
-from dataclasses import dataclass
 from pathlib import Path
 
 LARGEST = 64
 """Tokens up to which a page offers CircuitsVis: three maps of 64 x 64 take it a second or two (benchmarks/page.py)."""
 
 
-@dataclass(frozen=True)
-class Bundle:
-    """A script that defines the global `CircuitsVis`."""
-
-    version: str
-    script: str
-
-
-def bundle() -> Bundle:
-    """The bundle of the installed CircuitsVis, ready to stand inside a script element.
+def bundle() -> str:
+    """The script of the installed CircuitsVis, which defines a global of that name, ready to stand inside a script element.
 
     Its Python functions are not used: they ask google.com at every display and do not escape tokens.
 
@@ -32,4 +23,4 @@ def bundle() -> Bundle:
     if not path.is_file():
         raise ModuleNotFoundError(f"CircuitsVis {wheel.version} has no {path}: install the wheel from PyPI.")
     script = path.read_text(encoding="utf-8").replace("</script", "<\\/script")
-    return Bundle(wheel.version, script.partition("//# sourceMappingURL=")[0])
+    return script.partition("//# sourceMappingURL=")[0]

@@ -28,7 +28,7 @@ def component_page(
     Raises:
         ModuleNotFoundError: if CircuitsVis is not installed.
     """
-    script = bundle().script
+    script = bundle()
     return _PAGE.substitute(
         policy=policy([script, _START], _STYLE),
         style=_STYLE,

@@ -56,7 +56,7 @@ def page(data: PageData, *, circuitsvis: bool = False) -> str:
     """
     script = "(() => {\n'use strict';\n" + "\n".join(asset(f"{name}.js") for name in SCRIPTS) + "\n})();"
     style = asset("page.css")
-    bundles = [bundle().script] if circuitsvis and _is_square(data) else []
+    bundles = [bundle()] if circuitsvis and _is_square(data) else []
     return Template(asset("page.html")).substitute(
         policy=policy([script, *bundles], style),
         style=style,

@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from jaxtyping import Float64
 
 from tl_ffblock.results.figures import COLUMN, axes
 from tl_ffblock.results.page_data import Result
+from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.results.tokens import visible
 
 if TYPE_CHECKING:
@@ -64,13 +66,11 @@ def _panels(
 
 def _others(maps: Result, layer: int, scope: str) -> Float64[np.ndarray, "query key"]:
     """Cells as shares of their row, the row's own left out; NaN where there is nothing to show."""
-    cells = maps.values[scope, layer].detach().cpu().double().numpy().copy()
-    cells[~maps.reachable().numpy()] = np.nan
-    if maps.signed or len(maps.tokens) == 1:
-        return cells
-    cells[np.arange(len(maps.queries)), list(maps.queries)] = np.nan
-    total = np.nansum(cells, axis=1, keepdims=True)
-    return cells / np.where(total > 0, total, 1.0)
+    cells, there = maps.values[scope, layer].detach().cpu().double(), maps.reachable()
+    if not maps.signed and len(maps.tokens) > 1:
+        there = others_of(there, maps.queries)
+        cells = shares_of_others(cells, there)
+    return cells.where(there, torch.nan).numpy()
 
 
 def _limit(cells: Float64[np.ndarray, "query key"]) -> float:

@@ -1,15 +1,18 @@
 """Maps as the named blocks of a page: contributions by scope, by head, any `TokenMaps`, each with its overview of layers."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from tl_ffblock.layer.scopes import STEPS, Order, Step
 from tl_ffblock.page import MapsBlock, PageChannel, PageTrack, TrackColumn
-from tl_ffblock.results.ranks import rank_change, shares
+from tl_ffblock.results.ranks import shares, unit_ranks
 from tl_ffblock.results.scope_table import HeadTable, ScopeTable
 
 FINE_TOKENS = 64
@@ -49,6 +52,16 @@ class ChannelMaps(Protocol):
 Changes = Mapping[str, Float[Tensor, " layer"]]
 
 
+@dataclass(frozen=True)
+class StepChanges:
+    """How much the ranking of token pairs changed (1 - Spearman's rho, NaN where undefined), by the scope at the end."""
+
+    by_step: Changes
+    """By the step alone."""
+    since_block: Changes
+    """Since the attention block, step after step."""
+
+
 def steps_of(order: Order, values: ScopeTable, signed: bool) -> dict[str, tuple[Step, str | None]]:
     """By scope: its step, and the scope before it where the two can be compared."""
     comparable = () if signed else tuple(values)
@@ -61,9 +74,18 @@ def steps_of(order: Order, values: ScopeTable, signed: bool) -> dict[str, tuple[
 
 def step_changes(
     values: ScopeTable, steps: Mapping[str, tuple[Step, str | None]], cells: Bool[Tensor, "query key"]
-) -> Changes:
-    """How much each step changed the ranking of token pairs, by the scope that ends with it."""
-    return {scope: _change(values, before, scope, cells) for scope, (_, before) in steps.items() if before is not None}
+) -> StepChanges:
+    """The changes of one run; every map is ranked once."""
+
+    @cache
+    def ranked(scope: str) -> Float64[np.ndarray, "layer cell"]:
+        return unit_ranks(values[scope].cpu()[:, cells].double().numpy())
+
+    def change(before: str, after: str) -> Float[Tensor, " layer"]:
+        return torch.from_numpy(1 - (ranked(before) * ranked(after)).sum(axis=-1))
+
+    by_step = {scope: change(before, scope) for scope, (_, before) in steps.items() if before is not None}
+    return StepChanges(by_step, {scope: change("Atb", scope) for scope in _chain(steps, "Atb")})
 
 
 def contribution_block(
@@ -92,12 +114,7 @@ def contribution_block(
     )
 
 
-def step_tracks(
-    values: ScopeTable,
-    steps: Mapping[str, tuple[Step, str | None]],
-    changes: Changes,
-    cells: Bool[Tensor, "query key"],
-) -> list[PageTrack]:
+def step_tracks(steps: Mapping[str, tuple[Step, str | None]], changes: StepChanges) -> list[PageTrack]:
     """The change by each step, and the change since the attention block: what is left of it after every further step."""
     words = "change of the ranking of token pairs"
     columns = [
@@ -108,17 +125,15 @@ def step_tracks(
     if not columns:
         return []
     note = "Dark: the step changed the ranking of token pairs much (1 − Spearman's ρ, up to {:.2g})."
-    largest = max(float(change.nan_to_num(0).max()) for change in changes.values())
-    tracks = [PageTrack("by each step", note.format(largest), tuple(columns), changes)]
-    chain = _chain(steps, "Atb")
-    if len(chain) > 1:
-        since = {scope: _change(values, "Atb", scope, cells) for scope in chain}
+    largest = max(float(change.nan_to_num(0).max()) for change in changes.by_step.values())
+    tracks = [PageTrack("by each step", note.format(largest), tuple(columns), changes.by_step)]
+    if len(changes.since_block) > 1:
         later = [
             TrackColumn(s, "Atb", f"+{steps[s][0].component}", f"{words} since the attention block (Atb → {s})")
-            for s in chain
+            for s in changes.since_block
         ]
         note = "“since Atb”: the change since the attention block; where it pales again, later steps take back what earlier ones did."
-        tracks.append(PageTrack("since Atb", note, tuple(later), since))
+        tracks.append(PageTrack("since Atb", note, tuple(later), changes.since_block))
     return tracks
 
 
@@ -204,11 +219,6 @@ def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries
     )
     note = "Dark: more comes from other tokens than elsewhere (mean share of a row)."
     return PageTrack("from others", note, columns, shared, stretched=True)
-
-
-def _change(values: ScopeTable, before: str, after: str, cells: Bool[Tensor, "query key"]) -> Float[Tensor, " layer"]:
-    pairs = zip(values[before].cpu(), values[after].cpu(), strict=True)
-    return torch.tensor([rank_change(first, second, cells) for first, second in pairs], dtype=torch.float64)
 
 
 def _chain(steps: Mapping[str, tuple[Step, str | None]], base: str) -> list[str]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.scopes import Order, Step
-from tl_ffblock.page import PageBlock, PageCertificate, PageData, PageRun, PageStart, PageText
+from tl_ffblock.page import PageBlock, PageCertificate, PageData, PageRun, PageStart, PageText, PageTrack
 from tl_ffblock.results.page_blocks import (
     Changes,
     ChannelMaps,
@@ -23,7 +23,7 @@ from tl_ffblock.results.page_blocks import (
     steps_of,
     token_maps_block,
 )
-from tl_ffblock.results.ranks import shares
+from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.results.scope_table import HeadTable, ScopeTable
 from tl_ffblock.results.tokens import special_positions, visible, word_numbers
 
@@ -94,10 +94,10 @@ def page_data(
         raise InputError(f"scope={scope!r}: these maps hold {', '.join(first.values)}.")
     run, ref_run = (0, 0) if compare is None else (names.index(compare[0]), names.index(compare[1]))
     steps = steps_of(first.order, first.values, first.signed)
-    changes = step_changes(first.values, steps, first.reachable())
-    scope = scope or _feed_forward(steps)
-    layer = _start_layer(first, changes, layer, scope)
     results = list(runs.values())
+    changes = [step_changes(result.values, steps, result.reachable()) for result in results]
+    scope = scope or _feed_forward(steps)
+    layer = _start_layer(first, changes[0].by_step, layer, scope)
     before = scope if compare is not None else steps[scope][1]
     reference = results[ref_run].values[before, layer] if before is not None else None
     to, from_ = _start_cell(first, results[run].values[scope, layer], reference, query)
@@ -108,7 +108,10 @@ def page_data(
         text=PageText(
             first.queries, first.layers, first.causal, word_numbers(first.tokens), special_positions(first.tokens)
         ),
-        runs=tuple(_run(name, result, preferred, beside) for name, result in runs.items()),
+        runs=tuple(
+            _run(name, result, step_tracks(steps, of_run), preferred, beside)
+            for (name, result), of_run in zip(runs.items(), changes, strict=True)
+        ),
         start=PageStart(layer, scope, to, from_, run, ref_run, view),
         certificate=_worst(results),
         provenance={"order": first.order, **first.provenance},
@@ -156,14 +159,18 @@ def token_maps_page(
     )
 
 
-def _run(name: str, maps: Result, preferred: Sequence[str], beside: Sequence[ChannelMaps | PageBlock]) -> PageRun:
+def _run(
+    name: str,
+    maps: Result,
+    tracks: list[PageTrack],
+    preferred: Sequence[str],
+    beside: Sequence[ChannelMaps | PageBlock],
+) -> PageRun:
     """The blocks of one run: contributions by scope, by head, and what stands beside them."""
     steps = steps_of(maps.order, maps.values, maps.signed)
     cells = maps.reachable()
     tables = {"bias": maps.bias, "remainder": maps.remainder}
     columns = {n: t for n, t in tables.items() if any(bool(torch.count_nonzero(rows)) for rows in t.values())}
-    changes = step_changes(maps.values, steps, cells)
-    tracks = step_tracks(maps.values, steps, changes, cells)
     if not tracks:
         tracks = [size_track(maps.values, {scope: scope for scope in steps}, cells)]
     sides = maps.provenance.get("difference", "first result minus second") if maps.signed else ""
@@ -214,11 +221,10 @@ def _start_cell(
     query: int | str | None,
 ) -> tuple[int, int]:
     """Positions of the cell whose share of the others changed most, in the row asked for if any."""
-    cells = maps.reachable().clone()
-    cells[torch.arange(len(maps.queries)), list(maps.queries)] = False
-    changes = after.cpu().double().where(cells, 0.0)
+    others = others_of(maps.reachable(), maps.queries)
+    changes = after.cpu().double().where(others, 0.0)
     if not maps.signed and before is not None:
-        changes = shares(changes, "row") - shares(before.cpu().double().where(cells, 0.0), "row")
+        changes = shares_of_others(after, others) - shares_of_others(before, others)
     return _largest_cell(changes, maps.tokens, maps.queries, maps.causal, _row_of(maps, query))
 
 

@@ -3,6 +3,7 @@
 A map is [query, key]; nothing here knows its labels, so that every statistic of maps can use it.
 """
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -21,9 +22,8 @@ def spearman(
     cells: Bool[Tensor, "*cell"] | Bool[np.ndarray, "*cell"] | None = None,
 ) -> float:
     """Spearman's rho of two arrays over the chosen cells (None: all); NaN where one of them is constant."""
-    x, y = (centred_ranks(_flat(values, cells)) for values in (first, second))
-    lengths = float(np.linalg.norm(x) * np.linalg.norm(y))
-    return float(x @ y) / lengths if lengths != 0 else float("nan")
+    x, y = (unit_ranks(_flat(values, cells)) for values in (first, second))
+    return float(x @ y)
 
 
 def rank_change(
@@ -43,6 +43,19 @@ def centred_ranks(values: Shaped[np.ndarray, " cell"]) -> Float[np.ndarray, " ce
     return ranks - ranks.mean()
 
 
+def unit_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray, "*lead cell"]:
+    """Centred ranks along the last axis, divided by their length: sums of their products are Spearman's rho.
+
+    NaN where all values are equal. Ranks that are compared more than once are so made once.
+    """
+    from scipy.stats import rankdata
+
+    ranks = rankdata(values, axis=-1)
+    ranks -= ranks.mean(axis=-1, keepdims=True)
+    lengths = np.linalg.norm(ranks, axis=-1, keepdims=True)
+    return ranks / np.where(lengths > 0, lengths, np.nan)
+
+
 def shares(maps: Float[Tensor, "*lead query key"], normalise: Normalise = "column") -> Float[Tensor, "*lead query key"]:
     """Each map divided by the sums of its columns or rows; a column or row of zeros stays zero.
 
@@ -53,6 +66,20 @@ def shares(maps: Float[Tensor, "*lead query key"], normalise: Normalise = "colum
         raise InputError(f'normalise={normalise!r}: expected "column" or "row".')
     total = maps.sum(dim=-2 if normalise == "column" else -1, keepdim=True)
     return maps / total.where(total != 0, 1)
+
+
+def shares_of_others(
+    maps: Float[Tensor, "*lead query key"], others: Bool[Tensor, "query key"]
+) -> Float[Tensor, "*lead query key"]:
+    """What each row takes from the cells of other positions (`others`), as shares of their sum; zero elsewhere."""
+    return shares(maps.detach().cpu().double().where(others, 0.0), "row")
+
+
+def others_of(reachable: Bool[Tensor, "query key"], queries: Sequence[int]) -> Bool[Tensor, "query key"]:
+    """The cells that can be reached but for each row's own."""
+    others = reachable.clone()
+    others[range(len(queries)), list(queries)] = False
+    return others
 
 
 def _flat(values: Tensor | np.ndarray, cells: Tensor | np.ndarray | None) -> Float[np.ndarray, " cell"]:

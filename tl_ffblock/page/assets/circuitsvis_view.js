@@ -1,11 +1,5 @@
 /* The maps once more, drawn by CircuitsVis: its bundle lies deflated in the page and runs only when asked for. */
 
-const CIRCUITSVIS_TOKENS = 64;
-
-function hasCircuitsVis(data) {
-  return byId("circuitsvis-bundle") !== null && data.queries.length === data.words.length && data.words.length <= CIRCUITSVIS_TOKENS;
-}
-
 async function startCircuitsVis() {
   if (typeof CircuitsVis === "object") return;
   const script = new TextDecoder().decode(await inflate(byId("circuitsvis-bundle").textContent));
@@ -38,7 +32,7 @@ async function drawWithCircuitsVis(scene, host) {
 /** A button that draws the maps of now; another selection takes them away. */
 function offerCircuitsVis(scene, host) {
   delete host.dataset.drawn;
-  if (!hasCircuitsVis(scene.data) || scene.selection.view !== "maps") { host.replaceChildren(); return; }
+  if (byId("circuitsvis-bundle") === null || scene.selection.view !== "maps") { host.replaceChildren(); return; }
   const button = element("button", { type: "button", textContent: "Draw with CircuitsVis" });
   button.addEventListener("click", () => drawWithCircuitsVis(scene, host));
   host.replaceChildren(button);

@@ -1,4 +1,4 @@
-"""`tl-ffblock attribute`: table, JSON, saved numbers."""
+"""`tl-ffblock attribute`: table, page, JSON, saved numbers."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ TEXT = "the cat sat on the"
 def test_a_prompt_becomes_a_table(command: Command, folder: Path, tmp_path: Path) -> None:
     """Tokens with their shares, sums, heads, the certificate; JSON and file hold the same numbers."""
     ran = command("attribute", TEXT, "--target", "mat", "--minus", "cat", "--model", str(folder), "--json", "x.json",
-                  "--save", "x.safetensors", "--csv", "x.csv")  # fmt: skip
+                  "--save", "x.safetensors", "--csv", "x.csv", "--html", "x.html")  # fmt: skip
     assert ran.status == 0, ran.err
     assert "logit difference" in ran.out
     assert "handed out 100.0000%" in ran.out or "handed out 99.99" in ran.out
@@ -26,6 +26,7 @@ def test_a_prompt_becomes_a_table(command: Command, folder: Path, tmp_path: Path
     for label, share in zip(result.labels, result.tokens.tolist(), strict=True):
         assert label.strip() in ran.out
         assert f"{share:+.4f}" in ran.out
+    assert (tmp_path / "x.html").read_text(encoding="utf-8") == result.to_html()
     rows = (tmp_path / "x.csv").read_text().splitlines()
     assert sum(float(row.split(",")[-1]) for row in rows[1:]) == pytest.approx(result.value, rel=1e-3)
 

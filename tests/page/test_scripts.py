@@ -6,6 +6,7 @@ import pytest
 
 from tests.page.scripts import Chunk, chunks_of, tokens_of
 from tl_ffblock.page import document
+from tl_ffblock.page.shares import SHARES_SCRIPTS
 
 ASSETS = Path(document.__file__).parent / "assets"
 BROWSER = frozenset(
@@ -52,7 +53,9 @@ BROWSER = frozenset(
 )
 """What the scripts take from the browser, and CircuitsVis's one global."""
 
-SCRIPTS = {name: chunks_of((ASSETS / f"{name}.js").read_text(encoding="utf-8")) for name in document.SCRIPTS}
+EVERY = (*document.SCRIPTS, *(name for name in SHARES_SCRIPTS if name not in document.SCRIPTS))
+"""Those of the workbench, and of the page of shares."""
+SCRIPTS = {name: chunks_of((ASSETS / f"{name}.js").read_text(encoding="utf-8")) for name in EVERY}
 
 
 def defined(chunks: list[Chunk]) -> frozenset[str]:
@@ -62,7 +65,7 @@ def defined(chunks: list[Chunk]) -> frozenset[str]:
 
 def test_every_script_is_on_the_page() -> None:
     """The folder holds the listed scripts and no other."""
-    assert sorted(path.stem for path in ASSETS.glob("*.js")) == sorted(document.SCRIPTS)
+    assert sorted(path.stem for path in ASSETS.glob("*.js")) == sorted(EVERY)
 
 
 def test_no_name_is_defined_twice() -> None:

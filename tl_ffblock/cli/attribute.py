@@ -1,4 +1,4 @@
-"""`tl-ffblock attribute TEXT --target " Mary" --minus " John"`: which tokens made a logit, as a table and JSON."""
+"""`tl-ffblock attribute TEXT --target " Mary" --minus " John"`: which tokens made a logit, as a table, a page and JSON."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Run TEXT through a model and share the logit of a next token out among all tokens, heads, neurons and biases; print "
-    "a table, and write the numbers if asked."
+    "a table, and write a page and the numbers if asked."
 )
 RULES = ("path", "patching", "gradient")
 MOST = 10
@@ -51,6 +51,9 @@ def add_to(commands: Any) -> None:
     )
     add.add_argument("--model", default=CAUSAL_MODEL, metavar="NAME_OR_PATH", help=CAUSAL_MODEL_HELP)
     add_device_to(add)
+    add.add_argument(
+        "--html", type=Path, metavar="FILE.html", help="write a page: tokens, layers, heads, neurons, certificate"
+    )
     add.add_argument("--json", type=Path, metavar="FILE.json", help="write tokens, biases and certificate")
     add.add_argument("--save", type=Path, metavar="FILE.safetensors", help="write all numbers, for Attribution.load")
     add.add_argument("--csv", type=Path, metavar="FILE.csv", help="write every summand as a row")
@@ -62,7 +65,7 @@ def command(options: argparse.Namespace) -> None:
     text, tokens = read_prompt(options)
     target = read_token("--target", options.target)
     minus = None if options.minus is None else read_token("--minus", options.minus)
-    files = {kind: file for kind in ("json", "save", "csv") if (file := getattr(options, kind)) is not None}
+    files = {kind: file for kind in ("html", "json", "save", "csv") if (file := getattr(options, kind)) is not None}
     check_writable(files.values())
     check_tables(options.csv)
     with working(f"loading {options.model}"):
@@ -85,6 +88,8 @@ def _write(result: "Attribution", kind: str, file: Path) -> None:
 
     if kind == "save":
         result.save(file)
+    elif kind == "html":
+        result.to_html(file)
     elif kind == "json":
         write_atomically(file, json.dumps(result.to_dict(), ensure_ascii=True, indent=1).encode() + b"\n")
     else:

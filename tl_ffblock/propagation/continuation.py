@@ -17,6 +17,7 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms, relative
+from tl_ffblock.propagation.shown import ShownContinuation
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import visible
 
@@ -29,7 +30,7 @@ AT_ONCE = 16
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class ContinuationAttribution:
+class ContinuationAttribution(ShownContinuation):
     """Signed shares of every token of a continuation: `values = shares + biases + edits + what is not linear`, row by row."""
 
     labels: tuple[str, ...]

@@ -1,0 +1,112 @@
+"""Pages of signed shares in a browser: the numbers of the result, hostile tokens, a chosen row, no request and no overflow."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from tests.page.screen import Screen, Shower
+from tl_ffblock.propagation import Attribution, ContinuationAttribution
+from tl_ffblock.results.tokens import visible
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = ("</script><script>window.x=1</script>", "<img src=x onerror=window.x=1>", "\n", "", "\u05e9", "${alert(1)}")
+N, LAYERS, HEADS = len(HOSTILE), 3, 2
+
+
+def attribution(**changes: object) -> Attribution:
+    """Random shares of hostile tokens."""
+    draw = torch.Generator().manual_seed(0)
+    fields = {
+        "labels": HOSTILE,
+        "target": "<b onclick=x>",
+        "rules": "path",
+        "value": 2.5,
+        "first_order": 2.5,
+        "tokens": torch.randn(N, generator=draw),
+        "positions": torch.zeros(N),
+        "token_types": torch.zeros(N),
+        "residual": torch.randn(LAYERS + 1, N, generator=draw),
+        "bias_names": ("blocks.0.<i>b",),
+        "bias_layers": (0,),
+        "bias_shares": torch.randn(1, N, generator=draw),
+        "edits": {},
+        "edit_layers": {},
+        "parts": {
+            "heads": torch.randn(LAYERS, HEADS, N, generator=draw),
+            "edges": torch.randn(LAYERS, HEADS, N, N, generator=draw),
+            "neurons.1": torch.randn(N, 5, generator=draw),
+        },
+        "model": "<u>",
+    }
+    return Attribution(**(fields | changes))
+
+
+def opened(show: Shower, html: str, width: int = 1400) -> Screen:
+    """The page, drawn."""
+    screen = show(html=html, width=width)
+    screen.settle()
+    return screen
+
+
+def number(text: str) -> float:
+    """As the page writes it."""
+    return float(text.replace("\u2212", "-").replace("+", ""))
+
+
+@pytest.mark.parametrize("width", [380, 1400])
+def test_the_page_shows_the_shares_and_runs_nothing_of_the_tokens(show: Shower, width: int) -> None:
+    """Every token is text with its own share; a head says its largest edges; nothing is requested, nothing is too wide."""
+    result = attribution()
+    screen = opened(show, result.to_html(), width)
+    chips = screen.page.locator(".share-token")
+    assert chips.locator("bdi").all_inner_texts() == [visible(token) for token in HOSTILE]
+    shown = [number(text) for text in chips.locator("span").all_inner_texts()]
+    assert shown == pytest.approx(result.tokens.tolist(), rel=6e-3)
+    screen.page.locator(".share-map svg").nth(1).focus()
+    screen.page.keyboard.press("ArrowDown")
+    screen.page.keyboard.press("ArrowRight")
+    said = screen.page.locator(".share-said").nth(1).inner_text()
+    layer, head = LAYERS - 1, 1
+    edges = result.edges[layer, head]
+    query, key = divmod(int(edges.abs().argmax()), N)
+    assert said.startswith(f"layer {layer} · head {head}: ")
+    assert number(said.split(": ")[1].split(" ")[0]) == pytest.approx(float(result.heads[layer, head].sum()), rel=6e-3)
+    assert f"{visible(HOSTILE[query])} ← {visible(HOSTILE[key])}" in said
+    assert screen.page.evaluate("window.x") is None
+    assert screen.page.locator("img, b, u, i, main script").count() == 0
+    assert screen.page.locator("#heading").inner_text() == "<b onclick=x> = 2.5"
+    assert screen.overflow() <= 0
+    assert screen.problems == []
+    assert len(screen.requests) == 1
+
+
+def test_a_row_of_a_continuation_colours_the_text(show: Shower) -> None:
+    """A click on a row of the matrix shows the shares of that target, and marks its token."""
+    shares = torch.tensor([[1.0, 2, 0, 0, 0, 0], [-1, 3, 4, 0, 0, 0], [5, 6, 7, 8, 0, 0], [1, 1, 1, 1, 1, 0]])
+    zeros, values = torch.zeros(4), shares.sum(dim=1)
+    result = ContinuationAttribution(HOSTILE, 2, "logit", "path", values, values, shares, zeros, zeros, zeros)
+    screen = opened(show, result.to_html())
+    marked = screen.page.locator(".share-token.marked bdi")
+    assert marked.inner_text() == visible(HOSTILE[2])
+    picture = screen.page.locator(".share-map svg image").bounding_box()
+    screen.page.mouse.click(picture["x"] + 5, picture["y"] + 2.5 * picture["height"] / 4)
+    assert marked.inner_text() == visible(HOSTILE[4])
+    numbers = screen.page.locator(".share-token span").all_inner_texts()
+    assert [number(text) for text in numbers[:4]] == [5, 6, 7, 8]
+    assert [text.strip() for text in numbers[4:]] == ["", ""]
+    assert screen.problems == []
+
+
+def test_a_page_is_a_file_and_a_cell(ffb: ModuleType, tmp_path: Path) -> None:
+    """Written as a whole; in a notebook a frame; of a result without parts, and of a difference."""
+    plain = attribution(parts={}, rules="gradient", value=3.0, first_order=3.0)
+    html = plain.to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == html
+    assert "not handed out" in html
+    assert "No certificate" in (plain - plain).to_html()
+    assert "iframe" in plain.show()._repr_html_()
+    with pytest.raises(ffb.errors.InputError):
+        plain.to_html(tmp_path / "nowhere" / "page.html")

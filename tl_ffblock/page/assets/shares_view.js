@@ -1,0 +1,188 @@
+/* The page of signed shares: tokens in the colour of what they bring, maps of layers, tables. It has no selection but a row and a cell. */
+
+const PIECE = { left: 46, top: 4, label: 11 };
+
+/** A value's colour on a scale that ends at `limit` on both sides. */
+function inkOf(palette, value, limit) {
+  return colourOf(palette, value, limit, "signed");
+}
+
+function largestOf(values) {
+  return values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+}
+
+function cssColour([r, g, b]) {
+  return `rgb(${r}, ${g}, ${b})`;
+}
+
+/** The scale of a map or a text, from loss to gain. */
+function scaleView(palette, limit) {
+  const canvas = element("canvas", { width: 121, height: 1 });
+  const pen = canvas.getContext("2d");
+  for (let x = 0; x < 121; x++) {
+    pen.fillStyle = cssColour(inkOf(palette, (x - 60) / 60, 1));
+    pen.fillRect(x, 0, 1, 1);
+  }
+  canvas.setAttribute("aria-hidden", "true");
+  return element("div", { className: "share-scale" }, [`−${formatNumber(limit)}`, canvas, `+${formatNumber(limit)}`]);
+}
+
+/** The text, each token with its share; `marked` is the position of the token that is explained, behind which nothing is. */
+function tokensView(palette, tokens, shares, marked) {
+  const limit = largestOf(shares);
+  const chips = tokens.map((token, position) => {
+    const colour = inkOf(palette, shares[position], limit);
+    const number = marked < 0 || position < marked ? formatChange(shares[position]) : "\u00a0";
+    const chip = element("li", { className: position === marked ? "share-token marked" : "share-token", title: `position ${position}` }, [
+      element("bdi", { textContent: token }), element("span", { textContent: number }),
+    ]);
+    chip.style.background = cssColour(colour);
+    chip.style.color = readableOn(colour);
+    return chip;
+  });
+  return element("div", {}, [element("ol", { className: "share-tokens" }, chips), scaleView(palette, limit)]);
+}
+
+/** One pixel a cell, as an image that is drawn large. */
+function pictureOf(palette, values, limit) {
+  const [rows, columns] = [values.length, values[0].length];
+  const canvas = element("canvas", { width: columns, height: rows });
+  const image = canvas.getContext("2d").createImageData(columns, rows);
+  values.forEach((row, r) => row.forEach((value, c) => image.data.set([...inkOf(palette, value, limit), 255], 4 * (r * columns + c))));
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas.toDataURL();
+}
+
+/** Which of many labels have room: every first, second, fifth, tenth ... */
+function everyOf(count, size) {
+  return [1, 2, 5, 10, 20, 50, 100, 200, 500].find((step) => step * size >= PIECE.label + 2) || count;
+}
+
+/**
+ * A map that says what is pointed at. `pick(row, column)` is called for the cell that is clicked; where there is none, cells are
+ * said on pointing alone. Arrow keys move the cell.
+ */
+function shareMap(palette, map, width, pick) {
+  const [rows, columns, limit] = [map.rows.length, map.columns.length, largestOf(map.values.map(largest))];
+  const longest = Math.min(110, Math.max(...map.rows.map((name) => textWidth(name, PIECE.label))) + 8);
+  const left = Math.max(PIECE.left, longest);
+  const cell = Math.max(6, Math.min(34, (width - left - 8) / columns));
+  const tall = Math.max(5, Math.min(20, 460 / rows));
+  const widest = Math.max(...map.columns.map((name) => textWidth(name, PIECE.label)));
+  const lying = widest < cell - 2;
+  const below = lying ? 20 : Math.min(90, widest) + 14;
+  const [w, h] = [cell * columns, tall * rows];
+  const ring = svg("rect", { fill: "none", stroke: palette.mark, "stroke-width": 1.5, visibility: "hidden", width: cell, height: tall });
+  const drawing = svg("svg", { width: left + w + 6, height: PIECE.top + h + below, tabindex: 0, role: "img" }, [
+    svg("image", { href: pictureOf(palette, map.values, limit), x: left, y: PIECE.top, width: w, height: h, preserveAspectRatio: "none" }),
+    svg("rect", { x: left, y: PIECE.top, width: w, height: h, fill: "none", stroke: palette.line }),
+    ring,
+  ]);
+  drawing.setAttribute("aria-label", `${map.title}; arrow keys choose a cell`);
+  const label = (content, attributes) => text(content, 0, 0, { "font-size": PIECE.label, fill: palette.grey, ...attributes });
+  for (let r = 0; r < rows; r += everyOf(rows, tall)) {
+    drawing.append(label(fitText(map.rows[r], PIECE.label, left - 8), { x: left - 5, y: PIECE.top + (r + 0.5) * tall + 4, "text-anchor": "end" }));
+  }
+  for (let c = 0; c < columns; c += everyOf(columns, cell)) {
+    const [x, y] = [left + (c + 0.5) * cell + (lying ? 0 : 4), PIECE.top + h + (lying ? 14 : 6)];
+    const turned = lying ? { "text-anchor": "middle" } : { transform: `rotate(-90 ${x} ${y})`, "text-anchor": "end" };
+    drawing.append(label(lying ? map.columns[c] : fitText(map.columns[c], PIECE.label, below - 12), { x, y, ...turned }));
+  }
+  const said = element("p", { className: "share-said", textContent: "Point at a cell, or move to one with the arrow keys." });
+  said.setAttribute("role", "status");
+  let at = null;
+  const say = (r, c) => {
+    at = [r, c];
+    for (const [name, value] of Object.entries({ x: left + c * cell, y: PIECE.top + r * tall, visibility: "visible" })) ring.setAttribute(name, value);
+    said.replaceChildren(`${map.row} `, element("bdi", { textContent: map.rows[r] }), ` · ${map.column} `, element("bdi", { textContent: map.columns[c] }), `: ${formatChange(map.values[r][c])}`);
+    for (const [name, share] of map.details[`${r},${c}`] || []) said.append(" · ", element("bdi", { textContent: name }), ` ${formatChange(share)}`);
+  };
+  const cellOf = (event) => {
+    const box = drawing.getBoundingClientRect();
+    const [c, r] = [Math.floor((event.clientX - box.left - left) / cell), Math.floor((event.clientY - box.top - PIECE.top) / tall)];
+    return r >= 0 && c >= 0 && r < rows && c < columns ? [r, c] : null;
+  };
+  drawing.addEventListener("pointermove", (event) => { const place = cellOf(event); if (place) say(...place); });
+  drawing.addEventListener("click", (event) => { const place = cellOf(event); if (place) { say(...place); if (pick) pick(...place); } });
+  drawing.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (event.key === "Enter" && at && pick) pick(...at);
+    if (!step) return;
+    event.preventDefault();
+    const [r, c] = at || [rows - 1, 0];
+    say(Math.min(rows - 1, Math.max(0, r + (at ? step[0] : 0))), Math.min(columns - 1, Math.max(0, c + (at ? step[1] : 0))));
+  });
+  return element("div", {}, [element("div", { className: "share-map" }, [drawing]), said, scaleView(palette, limit)]);
+}
+
+/** Names with their shares and bars of their sizes. */
+function shareTable(palette, { title, entries }) {
+  const limit = largestOf(entries.map(([, share]) => share));
+  const lines = entries.map(([name, share]) => {
+    const bar = element("span", { className: "share-bar" });
+    bar.style.width = `${limit ? Math.round(60 * Math.abs(share) / limit) : 0}px`;
+    bar.style.background = palette[share < 0 ? "loss" : "gain"];
+    return element("tr", {}, [element("td", {}, [element("bdi", { textContent: name })]), element("td", {}, [bar]), element("td", { textContent: formatChange(share) })]);
+  });
+  return element("section", { className: "share-table" }, [element("h2", { textContent: title }), element("table", {}, lines)]);
+}
+
+function section(title, note, children, wide) {
+  const parts = [element("h2", { textContent: title }), element("p", { className: "note", textContent: note }), ...children];
+  return element("section", { className: wide ? "wide" : "" }, parts);
+}
+
+function sumsText(row) {
+  const parts = row.sums.map(([name, share]) => `${name} ${formatChange(share)}`);
+  return `${formatNumber(row.value, 4)} = ${parts.join(" · ")}`;
+}
+
+/** Draws everything; `chosen` is the row whose shares colour the text. */
+function drawShares(data, chosen, palette) {
+  const view = byId("view");
+  const width = view.clientWidth;
+  const row = data.rows[chosen];
+  const several = data.rows.length > 1;
+  const marked = several ? data.tokens.length - data.rows.length + chosen : -1;
+  const named = several ? `What brought ${quoted(row.name)}` : "What each token brings";
+  const note = several ? "Choose another row in the matrix below." : "Signed, in the target's units: what flows in through a token's embedding, its position with it.";
+  const parts = [section(named, note, [tokensView(palette, data.tokens, row.shares, marked), element("p", { className: "share-sums", textContent: sumsText(row) })], true)];
+  if (several) {
+    const matrix = {
+      title: "Every token of the continuation", row: "target", column: "source", rows: data.rows.map(({ name }) => name),
+      columns: data.tokens, values: data.rows.map(({ shares }) => shares), details: {},
+    };
+    parts.push(section(matrix.title, "A row: the shares of all tokens before it.", [shareMap(palette, matrix, width, (r) => drawShares(data, r, palette))], true));
+  }
+  const half = width > 1080 ? (width - 28) / 2 : width;
+  for (const map of data.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, map.columns.length > 40 ? width : half, null)], map.columns.length > 40));
+  for (const table of data.tables) parts.push(shareTable(palette, table));
+  view.replaceChildren(...parts);
+  document.body.dataset.state = "drawn";
+  if (window.parent !== window) window.parent.postMessage({ tlFfblock: "height", height: Math.ceil(document.body.scrollHeight) + 2 }, "*");
+}
+
+function quoted(name) {
+  return `“${name}”`;
+}
+
+function startShares() {
+  const data = JSON.parse(byId("data").textContent);
+  document.title = data.heading;
+  byId("heading").textContent = data.heading;
+  byId("facts").textContent = data.facts;
+  byId("certificate").textContent = data.certificate;
+  byId("drawn").textContent = `Numbers on this page have ${data.digits} digits at most.`;
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  let drawn = 0;
+  const draw = () => {
+    drawn = byId("view").clientWidth;
+    drawShares(data, 0, paletteOf(dark.matches && !window.matchMedia("print").matches ? "dark" : "light"));
+  };
+  draw();
+  dark.addEventListener("change", draw);
+  for (const name of ["beforeprint", "afterprint"]) window.addEventListener(name, draw);
+  new ResizeObserver(() => { if (byId("view").clientWidth !== drawn) draw(); }).observe(byId("view"));
+}
+
+startShares();

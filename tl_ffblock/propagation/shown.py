@@ -1,0 +1,192 @@
+"""Attributions as pages: tokens tinted by signed share, layers by positions, heads, biases, the certificate at the foot."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.page import PageView, SharesData, SharesMap, SharesRow, SharesTable, iframe, shares_page
+from tl_ffblock.results.files import write_atomically
+from tl_ffblock.results.tokens import visible
+
+if TYPE_CHECKING:
+    from tl_ffblock.propagation.attribution import Attribution
+    from tl_ffblock.propagation.continuation import ContinuationAttribution
+
+MOST_ENTRIES = 20
+"""Of a table."""
+MOST_EDGES = 6
+"""Of a head, named where it is pointed at."""
+
+
+class ShownShares(ABC):
+    """Methods of results that are pages of shares."""
+
+    @abstractmethod
+    def page_data(self) -> SharesData:
+        """What the page shows."""
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """One self-contained page; written to `path` when given.
+
+        Raises:
+            InputError: if the folder does not exist.
+        """
+        html = shares_page(self.page_data())
+        if path is not None:
+            write_atomically(Path(path), html.encode("utf-8"))
+        return html
+
+    def show(self, *, height: int = 820) -> PageView:
+        """The page in a notebook cell.
+
+        Args:
+            height: Pixels of the frame before the page says how high it is.
+
+        Raises:
+            InputError: if it is not positive.
+        """
+        return iframe(shares_page(self.page_data()), height, "attribution")
+
+
+class ShownAttribution(ShownShares):
+    """The page of one target."""
+
+    def page_data(self) -> SharesData:
+        return attribution_data(cast("Attribution", self))
+
+
+class ShownContinuation(ShownShares):
+    """The page of every token of a continuation."""
+
+    def page_data(self) -> SharesData:
+        return continuation_data(cast("ContinuationAttribution", self))
+
+
+def attribution_data(result: "Attribution") -> SharesData:
+    """What the page of an attribution shows."""
+    tokens = tuple(visible(label) for label in result.labels)
+    entering = result.tokens + result.positions + result.token_types
+    summands = {
+        "tokens": float(result.tokens.sum()),
+        "positions": float(result.positions.sum()),
+        "token types": float(result.token_types.sum()),
+        "biases": float(result.bias_shares.sum()),
+        "edits": sum(result.edits.values()),
+        "what is not linear": result.nonlinear,
+    }
+    rest = result.value - sum(summands.values())
+    if result.rules != "path":
+        summands["not handed out"] = rest
+    sums = {name: share for name, share in summands.items() if share or name == "tokens"}
+    return SharesData(
+        heading=f"{result.target} = {result.value:.4g}",
+        facts=f"{result.model} · rules {result.rules} · {len(tokens)} tokens · {result.n_layers} layers",
+        tokens=tokens,
+        rows=(SharesRow(result.target, result.value, entering, sums),),
+        maps=tuple(_maps(result, tokens)),
+        tables=tuple(_tables(result, tokens)),
+        certificate=str(result.certificate or "No certificate: a difference or a mean of results."),
+    )
+
+
+def continuation_data(result: "ContinuationAttribution") -> SharesData:
+    """What the page of a continuation shows."""
+    tokens = tuple(visible(label) for label in result.labels)
+    nonlinear = (result.values - result.first_order).tolist()
+    rows = []
+    for number, name in enumerate(tokens[result.n_prompt :]):
+        sums = {
+            "tokens": float(result.shares[number].sum()),
+            "biases": float(result.biases[number]),
+            "edits": float(result.edits[number]),
+            "what is not linear": nonlinear[number],
+        }
+        shown = {kind: share for kind, share in sums.items() if share or kind == "tokens"}
+        rows.append(SharesRow(name, float(result.values[number]), result.shares[number], shown))
+    return SharesData(
+        heading=f"{result.reading} of every token of a continuation",
+        facts=f"{result.model} · rules {result.rules} · {result.n_prompt} tokens of a prompt, {len(rows)} behind it",
+        tokens=tokens,
+        rows=tuple(rows),
+        certificate=f"Largest error of a row, over the sum of sizes: {float(result.errors.max()):.1e}.",
+    )
+
+
+def _maps(result: "Attribution", tokens: tuple[str, ...]) -> Iterator[SharesMap]:
+    boundaries = (*map(str, range(result.n_layers)), "end")
+    yield SharesMap(
+        title="Through the layers",
+        note="What reaches the target through the residual stream of each position, at each layer's input and at the end.",
+        row="layer",
+        column="position",
+        rows=boundaries,
+        columns=tokens,
+        values=result.residual,
+    )
+    if "heads" in result.parts:
+        by_head = result.heads.sum(dim=-1)
+        yield SharesMap(
+            title="Heads",
+            note="What each head writes, summed over positions; point at one for the largest of its parts.",
+            row="layer",
+            column="head",
+            rows=boundaries[:-1],
+            columns=tuple(map(str, range(by_head.shape[1]))),
+            values=by_head,
+            details=dict(_details(result, tokens)),
+        )
+
+
+def _details(
+    result: "Attribution", tokens: tuple[str, ...]
+) -> Iterator[tuple[tuple[int, int], tuple[tuple[str, float], ...]]]:
+    """By layer and head: its largest edges, or positions where edges are not known."""
+    n = len(tokens)
+    for layer in range(result.n_layers):
+        for head in range(result.heads.shape[1]):
+            if "edges" in result.parts:
+                cells = result.edges[layer, head].reshape(-1)
+                names = (f"{tokens[cell // n]} ← {tokens[cell % n]}" for cell in _largest(cells, MOST_EDGES))
+            else:
+                cells = result.heads[layer, head]
+                names = (f"at {tokens[cell]}" for cell in _largest(cells, MOST_EDGES))
+            shares = cells[_largest(cells, MOST_EDGES)].tolist()
+            yield (layer, head), tuple(zip(names, shares, strict=True))
+
+
+def _tables(result: "Attribution", tokens: tuple[str, ...]) -> Iterator[SharesTable]:
+    if result.biases:
+        yield _largest_first("Biases", result.biases.items())
+    if result.edits:
+        yield _largest_first("Edits of your hooks", result.edits.items())
+    layers = [layer for layer in range(result.n_layers) if f"neurons.{layer}" in result.parts]
+    if layers:
+        yield SharesTable("Neurons, each at its position", tuple(_neurons(result, tokens, layers)))
+
+
+def _neurons(result: "Attribution", tokens: tuple[str, ...], layers: Iterable[int]) -> list[tuple[str, float]]:
+    named = []
+    for layer in layers:
+        shares = result.neurons(layer)
+        for place in _largest(shares.reshape(-1), MOST_ENTRIES):
+            position, neuron = divmod(place, shares.shape[1])
+            named.append((f"{layer}:{neuron} at {position} {tokens[position]}", float(shares[position, neuron])))
+    return sorted(named, key=lambda entry: -abs(entry[1]))[:MOST_ENTRIES]
+
+
+def _largest_first(title: str, entries: Iterable[tuple[str, float]]) -> SharesTable:
+    ordered = sorted(entries, key=lambda entry: -abs(entry[1]))
+    others = ordered[MOST_ENTRIES:]
+    rest = [(f"{len(others)} smaller ones", sum(share for _, share in others))] if others else []
+    return SharesTable(title, (*ordered[:MOST_ENTRIES], *rest))
+
+
+def _largest(shares: Float[Tensor, " place"], most: int) -> list[int]:
+    numbers: list[int] = torch.topk(shares.abs(), min(most, len(shares))).indices.tolist()
+    return numbers

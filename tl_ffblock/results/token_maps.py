@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.page import PageView, iframe, page
 from tl_ffblock.results.files import write_atomically
@@ -72,6 +73,54 @@ class TokenMaps:
             raise InputError(f"channels={self.channels}: a name stands twice, so it names no map.")
         if not all(0 <= query < len(self.tokens) for query in self.queries):
             raise InputError(f"queries={self.queries}: expected positions from 0 to {len(self.tokens) - 1}.")
+
+    @classmethod
+    def from_attention(
+        cls,
+        attention: Sequence[Float[Tensor, "*batch head query key"]],
+        tokens: Sequence[str],
+        *,
+        causal: bool | None = None,
+        model: str = "model",
+    ) -> "TokenMaps":
+        """Attention of one's own as maps of heads, given as BertViz takes it and Hugging Face has it in `outputs.attentions`.
+
+        Args:
+            attention: A tensor a layer, [1 head query key] or [head query key], rows the tokens that look; layers are numbered
+                from 0.
+            tokens: The tokens, as many as rows and columns.
+            causal: Whether a position sees only itself and earlier ones; None means if no weight lies on a later one.
+            model: Name of the model, for labels.
+
+        Raises:
+            InputError: for another shape, layers of different shapes, negative weights or no numbers, or weights on later
+                tokens where `causal` says that there are none.
+        """
+        n = len(tokens)
+        layers = [torch.as_tensor(weights).detach().cpu() for weights in attention]
+        layers = [weights[0] if weights.ndim == 4 and len(weights) == 1 else weights for weights in layers]
+        shapes = {tuple(weights.shape) for weights in layers}
+        if len(shapes) != 1 or layers[0].ndim != 3 or layers[0].shape[1:] != (n, n):
+            raise InputError(
+                f"attention has {len(layers)} layers of shapes {', '.join(map(str, sorted(shapes))) or 'none'}: expected "
+                f"[1 head query key] with {n} queries and keys, one for each of the tokens, the same in every layer."
+            )
+        values = torch.stack(layers)
+        if not bool((values >= 0).all()) or not bool(values.isfinite().all()):
+            raise InputError("attention holds negative weights or no numbers: expected weights behind the softmax.")
+        later = bool(values.triu(1).any())
+        if causal and later:
+            raise InputError("causal=True, but some weights lie on later tokens.")
+        return cls(
+            values=values,
+            tokens=tuple(tokens),
+            layers=tuple(range(len(layers))),
+            channels=head_names(range(values.shape[1])),
+            queries=tuple(range(n)),
+            causal=not later if causal is None else causal,
+            model=model,
+            kind="attention",
+        )
 
     @overload
     def __getitem__(self, key: str) -> Float[Tensor, "layer query key"]: ...

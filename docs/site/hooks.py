@@ -5,7 +5,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from docs.site import notebooks, reference, repository
+from docs.site import live, notebooks, reference, repository
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -13,13 +13,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     titles = {page: title for page, (title, _) in reference.PAGES.items()}
     shown: list[Any] = [{title: f"reference/{page}.md"} for page, title in titles.items()]
     shown = ["reference/index.md", *shown, {"Command line": f"reference/{reference.COMMAND_LINE}.md"}]
-    gallery = [{notebooks.title(path): f"gallery/{path.stem}.md"} for path in notebooks.NOTEBOOKS]
+    gallery: list[Any] = ["gallery/index.md", *(f"gallery/{page.name}" for page in live.pages())]
+    gallery += [{notebooks.title(path): f"gallery/{path.stem}.md"} for path in notebooks.NOTEBOOKS]
     architecture = ["architecture/index.md", {"The fast road": "architecture/fast_road.md"}]
     architecture += [{"Contributing": "architecture/contributing.md"}, {"Changes": "architecture/changelog.md"}]
     assert config.nav is not None
     places = [next(iter(entry)) for entry in config.nav]
     config.nav.insert(places.index("Results"), {"Reference": shown})
-    config.nav.insert(places.index("Glossary") + 1, {"Gallery": ["gallery/index.md", *gallery]})
+    config.nav.insert(places.index("Glossary") + 1, {"Gallery": gallery})
     config.nav.insert(places.index("Glossary") + 2, {"Architecture": architecture})
     return config
 
@@ -27,6 +28,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds all generated pages, and a page for every source file that a page links to."""
     generated: dict[str, str | bytes] = dict(reference.pages())
+    generated |= live.files()
     for notebook in notebooks.NOTEBOOKS:
         generated |= notebooks.files(notebook)
     paths = {file.src_uri: f"docs/{file.src_uri}" for file in files.documentation_pages()}
@@ -49,8 +51,6 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
     """Links that are written for the repository lead to pages of the site."""
     place = page.file.src_uri
     outside = {place: path for path, place in repository.TAKEN.items()}
-    if place.startswith("gallery/") and place != "gallery/index.md":
-        path = f"notebooks/{page.file.name}.ipynb"
-    else:
-        path = outside.get(place, f"docs/{place}")
+    outside |= {f"gallery/{path.stem}.md": f"notebooks/{path.name}" for path in notebooks.NOTEBOOKS}
+    path = outside.get(place, f"docs/{place}")
     return repository.without_flowcharts(repository.with_links(markdown, path, place))

@@ -118,7 +118,7 @@ def test_an_unknown_command_is_refused(command: Command, given: str, meant: str 
     guess = "" if meant is None else f"Did you mean {meant}? "
     assert (ran.status, ran.out) == (2, "")
     assert ran.err == (
-        f"tl-ffblock: error: there is no command {given!r}. {guess}There are map, attribute, memory, models, check, run.\n"
+        f"tl-ffblock: error: there is no command {given!r}. {guess}There are map, attribute, flow, memory, models, check, run.\n"
     )
 
 

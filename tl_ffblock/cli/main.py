@@ -1,4 +1,4 @@
-"""The command line: `tl-ffblock map TEXT`, `attribute TEXT`, `memory LAYER:NEURON`, `models`, `check --model NAME` and `run EXPERIMENT`, one file each.
+"""The command line: `tl-ffblock map TEXT`, `attribute TEXT`, `flow TEXT`, `memory LAYER:NEURON`, `models`, `check --model NAME` and `run EXPERIMENT`, one file each.
 
 1. Arguments are read and checked with the standard library alone; torch and the models are imported
    only by the command that needs them.
@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from tl_ffblock._version import __version__
-from tl_ffblock.cli import attribute, check, map, memory, models, run
+from tl_ffblock.cli import attribute, check, flow, map, memory, models, run
 from tl_ffblock.cli.arguments import suggestion
 from tl_ffblock.errors import FFBlockError, InputError
 
 PROGRAM = "tl-ffblock"
 DESCRIPTION = "Token-to-token maps of Transformer layers, feed-forward block included, as one HTML page."
-COMMANDS = ("map", "attribute", "memory", "models", "check", "run")
+COMMANDS = ("map", "attribute", "flow", "memory", "models", "check", "run")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     program = argparse.ArgumentParser(prog=PROGRAM, description=DESCRIPTION)
     program.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = program.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (map, attribute, memory, models, check, run):
+    for command in (map, attribute, flow, memory, models, check, run):
         command.add_to(commands)
     return program
 

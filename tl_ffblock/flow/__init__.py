@@ -3,6 +3,7 @@
 from tl_ffblock.flow.flow_graph import flow_graph
 from tl_ffblock.flow.graph import FlowCertificate, FlowEdge, FlowGraph, FlowNode, FlowTarget, FlowVectors
 from tl_ffblock.flow.pruning import Pruning
+from tl_ffblock.flow.routes import routes
 
 __all__ = [
     "FlowCertificate",
@@ -13,4 +14,5 @@ __all__ = [
     "FlowVectors",
     "Pruning",
     "flow_graph",
+    "routes",
 ]

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from tl_ffblock.errors import CompletenessError, InputError, MapFileError
 from tl_ffblock.flow.draft import NodeKind, Unit
+from tl_ffblock.flow.view import flow_page
+from tl_ffblock.page import PageView, graph_page, iframe
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.tokens import shortened, visible
 
@@ -226,6 +228,25 @@ class FlowGraph:
             for source, target, held in of_edges
         )
         return graph
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """One self-contained page of the graph; written to `path` when given.
+
+        Raises:
+            InputError: if the folder of `path` does not exist.
+        """
+        html = graph_page(flow_page(self))
+        if path is not None:
+            write_atomically(Path(path), html.encode("utf-8"))
+        return html
+
+    def show(self, *, height: int = 820) -> PageView:
+        """The page in a notebook cell, inside a frame of its own, `height` pixels high until it says how high it is.
+
+        Raises:
+            InputError: if `height` is not positive.
+        """
+        return iframe(self.to_html(), height=height, title="flow graph")
 
     def __repr__(self) -> str:
         targets = ", ".join(f"{target.name} = {target.value:.4g}" for target in self.targets) or "no target"

@@ -1,0 +1,53 @@
+"""`tl-ffblock flow`: table, page and JSON, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+import tl_ffblock as ffb
+
+from .conftest import Command
+
+TEXT = "the cat sat on the"
+
+
+def test_a_prompt_becomes_a_table_a_page_and_a_file(command: Command, folder: Path, tmp_path: Path) -> None:
+    """The graph in words, its largest nodes, one page, and JSON that loads."""
+    ran = command("flow", TEXT, "--layers", "1-2", "--target", "mat", "--minus", "cat", "--model", str(folder),
+                  "--html", "x.html", "--json", "x.json")  # fmt: skip
+    assert ran.status == 0, ran.err
+    graph = ffb.FlowGraph.load(tmp_path / "x.json")
+    assert graph.layers == (1, 2)
+    assert repr(graph) in ran.out
+    strongest = max((n for n in graph.nodes if n.kind == "head"), key=lambda n: abs(n.shares[0]))
+    assert strongest.name in ran.out
+    assert (tmp_path / "x.html").read_text().startswith("<!doctype html>")
+
+
+def test_routes_have_a_page(command: Command, folder: Path, tmp_path: Path) -> None:
+    """From all tokens to the target, through the whole model."""
+    ran = command(
+        "flow", TEXT, "--routes", "--target", "mat", "--keep", "0.7", "--model", str(folder), "--html", "r.html"
+    )
+    assert ran.status == 0, ran.err
+    assert "routes to logit" in (tmp_path / "r.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--minus", "cat"], "--minus needs --target"),
+        (["--routes"], "--routes needs --target"),
+        (["--routes", "--target", "mat", "--json", "x.json"], "routes have a page alone"),
+        (["--layers", "0,2"], "expected consecutive layers"),
+        (["--layers", "x"], "expected layers such as"),
+        (["--target", "mat cat"], "is 2 tokens: 'mat', 'cat'"),
+        (["--html", "no/x.html"], "does not exist"),
+    ],
+)
+def test_what_cannot_be_used_is_a_line(command: Command, folder: Path, arguments: list[str], message: str) -> None:
+    """On standard error, with status 2."""
+    ran = command("flow", TEXT, *arguments, "--model", str(folder))
+    assert ran.status == 2
+    assert message in ran.err
+    assert ran.err.count("\n") == 1

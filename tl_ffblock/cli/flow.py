@@ -1,0 +1,108 @@
+"""`tl-ffblock flow TEXT`: what flows through one position of a few layers, or from all tokens to a target, as a page."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tl_ffblock.cli.arguments import check_writable, read_numbers, read_text
+from tl_ffblock.cli.terminal import console, plain_table, size, working
+from tl_ffblock.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tl_ffblock.flow import FlowGraph
+
+DESCRIPTION = (
+    "Run TEXT through a model and draw what flows through one position of some layers as a graph in which what enters a node "
+    "sums to it; print the nodes that carry most of the target, and write a page or JSON. --routes draws the whole model."
+)
+MODEL = "smollm2"
+MOST = 12
+"""Nodes that the table names."""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to a parser's subcommands."""
+    add = commands.add_parser("flow", help="what flows through a position, or to a target", description=DESCRIPTION)
+    add.add_argument("text", metavar="TEXT", help="the prompt; - reads it from standard input")
+    add.add_argument("--layers", default="-1", metavar="10,11,12", help="consecutive layers (default: the last one)")
+    add.add_argument("--position", type=int, default=-1, help="the position that is drawn, -1 is the last (default)")
+    add.add_argument(
+        "--target", metavar="TOKEN", help='a token, with its space: " Mary" (default: what the model expects)'
+    )
+    add.add_argument("--minus", metavar="TOKEN", help="a token whose logit is subtracted")
+    add.add_argument("--all", action="store_true", help="show every head, row and neuron: for small models")
+    add.add_argument("--routes", action="store_true", help="draw the routes from all tokens to the target instead")
+    add.add_argument("--keep", type=float, default=0.8, help="with --routes: the part of the flow shown (default 0.8)")
+    add.add_argument(
+        "--model", default=MODEL, metavar="NAME_OR_PATH", help=f"{MODEL} (default), minilm, a folder, a name"
+    )
+    add.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps")
+    add.add_argument("--html", type=Path, metavar="FILE.html", help="write the page")
+    add.add_argument("--json", type=Path, metavar="FILE.json", help="write the graph, for FlowGraph.load")
+    add.set_defaults(command=command)
+
+
+def command(options: argparse.Namespace) -> None:
+    """Read the arguments, draw the graph, print its largest nodes and write the files."""
+    if options.minus is not None and options.target is None:
+        raise InputError("--minus needs --target: the token whose logit it is subtracted from.")
+    if options.routes and options.target is None:
+        raise InputError("--routes needs --target: the token to which the routes lead.")
+    if options.routes and options.json is not None:
+        raise InputError("--json holds a flow graph; routes have a page alone: give --html.")
+    text, layers = read_text(options.text), read_numbers("--layers", options.layers, "layers such as 10,11,12")
+    check_writable([file for file in (options.html, options.json) if file is not None])
+    with working(f"loading {options.model}"):
+        from tl_ffblock.bridge.loading import load_model
+        from tl_ffblock.metrics import logit
+
+        model = load_model(options.model, device=options.device)
+    target = None if options.target is None else logit(options.target, minus=options.minus, at=options.position)
+    if options.routes:
+        _routes(model, text, target, options)
+        return
+    from tl_ffblock.flow import Pruning, flow_graph
+
+    pruning = Pruning.off() if options.all else Pruning()
+    graph = flow_graph(model, text, layers=layers or [-1], position=options.position, target=target, pruning=pruning)
+    out = console()
+    out.print(str(graph), markup=False, highlight=False, soft_wrap=True)
+    out.print(_largest(graph))
+    for kind, file in (("html", options.html), ("json", options.json)):
+        if file is not None:
+            graph.to_html(file) if kind == "html" else graph.save(file)
+            out.print(f"{kind:5} {file} ({size(file)})", markup=False, soft_wrap=True)
+
+
+def _routes(model: Any, text: str, target: Any, options: argparse.Namespace) -> None:
+    from tl_ffblock.flow import routes
+    from tl_ffblock.propagation import attribute
+
+    result = attribute(model, text, target, of="graph")
+    view = routes(result, keep=options.keep)
+    out = console()
+    out.print(str(result), markup=False, highlight=False, soft_wrap=True)
+    if options.html is not None:
+        view.save(options.html)
+        out.print(f"html  {options.html} ({size(options.html)})", markup=False, soft_wrap=True)
+
+
+def _largest(graph: "FlowGraph") -> "Table":
+    """The heads, memories and rows that carry most of the target, or that are largest where there is none."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from tl_ffblock.results.tokens import visible
+
+    table = Table(title="largest heads, memories and rows", **plain_table())
+    for column in ("layer", "what", "says", "norm", "share"):
+        table.add_column(column, justify="left" if column in ("what", "says") else "right")
+    nodes = [node for node in graph.nodes if node.kind in ("head", "memory value", "row")]
+    nodes.sort(key=lambda node: -abs(node.shares[0] if node.shares else node.norm))
+    for node in nodes[:MOST]:
+        says = Text(" ".join(visible(token) for token in node.tokens[:3]))
+        share = f"{node.shares[0]:+.4f}" if node.shares else ""
+        table.add_row(str(node.layer), node.name, says, f"{node.norm:.3f}", share)
+    return table

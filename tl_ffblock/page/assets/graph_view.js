@@ -1,0 +1,90 @@
+/* The picture of a graph: cards in columns, edges as bands. */
+
+/** The colour of a share: the ramp's ink of its sign, full at the limit; grey where nothing of the target flows. */
+function shareInk(palette, share, limit, least = 0) {
+  if (!share) return palette.line;
+  const step = Math.round(SHADES * Math.max(least, Math.sqrt(Math.min(1, Math.abs(share) / limit))));
+  return rgbToHex(palette.ramps[share > 0 ? "gain" : "loss"][step]);
+}
+
+/** Rank 1 is dark, ranks beyond a hundred thousand pale; even steps of the logarithm. */
+function rankInk(palette, rank) {
+  return rank ? rgbToHex(palette.ramps.contribution[Math.round(SHADES * Math.max(0.04, 1 - Math.log10(rank) / 4.7))]) : palette.paper;
+}
+
+function nodeInk(scene, node) {
+  if (scene.inks === "rank" && scene.data.targets.length) return rankInk(scene.palette, node.ranks[scene.target]);
+  return node.shares.length && node.shares[scene.target] ? shareInk(scene.palette, node.shares[scene.target], scene.limit * 1.6) : scene.palette.paper;
+}
+
+function edgeView(scene, index) {
+  const { data, palette, layout, target } = scene;
+  const edge = data.edges[index];
+  const { size, places } = layout;
+  const [from, to] = [places.get(edge.source), places.get(edge.target)];
+  const [x1, y1, x2, y2] = [from.x + size.width, from.y + size.height / 2, to.x, to.y + size.height / 2];
+  const bend = Math.max(size.apart / 2, (x2 - x1) / 2);
+  const ink = data.targets.length ? shareInk(palette, edge.shares[target], scene.limit, 0.22) : palette.line;
+  const path = svg("path", { class: "graph-edge", d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, fill: "none", stroke: ink, "stroke-width": widthOf(edge, scene.largest), "stroke-opacity": 0.8 });
+  if (!(edge.unit in data.widths)) path.setAttribute("stroke-dasharray", "4 3");
+  path.dataset.edge = index;
+  return path;
+}
+
+/** A stub for what enters a node and is not on the page. */
+function restView(scene, index) {
+  const node = scene.data.nodes[index];
+  const place = scene.layout.places.get(index);
+  if (!node.unseen) return [];
+  const share = node.rest_shares[scene.target] || 0;
+  const y = place.y + scene.layout.size.height - 5;
+  return [svg("path", { class: "graph-edge", d: `M${place.x - 14} ${y + 9}L${place.x} ${y}`, stroke: shareInk(scene.palette, share, scene.limit, 0.22), "stroke-width": 2, "stroke-dasharray": "2 2" })];
+}
+
+function nodeView(scene, index) {
+  const { data, layout, palette } = scene;
+  const node = data.nodes[index];
+  const { x, y } = layout.places.get(index);
+  const { width, height } = layout.size;
+  const fill = nodeInk(scene, node);
+  const ink = readableOn(hexToRgb(fill));
+  const name = `${node.label} ${node.name}`;
+  const group = svg("g", { class: "graph-node", transform: `translate(${x} ${y})`, role: "img", "aria-label": name }, [
+    svg("rect", { width, height, rx: 4, fill, stroke: palette.line }),
+    text(fitText(node.label || node.short, 11, width - 8), width / 2, node.label ? 12 : 18, { "font-size": 11, "text-anchor": "middle", fill: ink }),
+  ]);
+  if (node.label) group.append(text(fitText(node.short, 8.5, width - 6), width / 2, 23, { "font-size": 8.5, "text-anchor": "middle", fill: ink, "fill-opacity": 0.85 }));
+  group.dataset.node = index;
+  return group;
+}
+
+function columnTitle(scene, { title, x }) {
+  const { width, apart } = scene.layout.size;
+  return title.split("\n").map((line, row) => text(fitText(line, 10, width + apart - 4), x + width / 2, 12 + 12 * row, { "font-size": 10, "text-anchor": "middle", fill: scene.palette.grey }));
+}
+
+/** The whole picture. */
+function graphView(scene) {
+  const { data, layout, shown, palette } = scene;
+  const edges = [...shown.edges].sort((a, b) => Math.abs(data.edges[a].shares[scene.target] || 0) - Math.abs(data.edges[b].shares[scene.target] || 0));
+  return svg("svg", { xmlns: SVG, width: layout.width, height: layout.height, viewBox: `0 0 ${layout.width} ${layout.height}`, "font-family": FONT }, [
+    rectangle(0, 0, layout.width, layout.height, palette.paper),
+    ...layout.columns.flatMap((column) => columnTitle(scene, column)),
+    ...[...shown.nodes].flatMap((index) => restView(scene, index)),
+    ...edges.map((index) => edgeView(scene, index)),
+    ...[...shown.nodes].map((index) => nodeView(scene, index)),
+  ]);
+}
+
+/** Marks a node with all that enters and leaves it; null lets go. */
+function light(picture, data, index) {
+  picture.classList.toggle("lit", index !== null);
+  const near = new Set([index]);
+  for (const path of picture.querySelectorAll("[data-edge]")) {
+    const edge = data.edges[path.dataset.edge];
+    const touches = index !== null && (edge.source === index || edge.target === index);
+    path.classList.toggle("lit", touches);
+    if (touches) near.add(edge.source).add(edge.target);
+  }
+  for (const group of picture.querySelectorAll("[data-node]")) group.classList.toggle("lit", near.has(Number(group.dataset.node)));
+}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tl_ffblock.cli.arguments import check_writable, read_numbers, read_text
-from tl_ffblock.cli.terminal import console, plain_table, size, working
+from tl_ffblock.cli.terminal import console, plain_table, working, written
 from tl_ffblock.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def command(options: argparse.Namespace) -> None:
     for kind, file in (("html", options.html), ("json", options.json)):
         if file is not None:
             graph.to_html(file) if kind == "html" else graph.save(file)
-            out.print(f"{kind:5} {file} ({size(file)})", markup=False, soft_wrap=True)
+            written(out, kind, file)
 
 
 def _routes(model: Any, text: str, target: Any, options: argparse.Namespace) -> None:
@@ -86,7 +86,7 @@ def _routes(model: Any, text: str, target: Any, options: argparse.Namespace) -> 
     out.print(str(result), markup=False, highlight=False, soft_wrap=True)
     if options.html is not None:
         view.save(options.html)
-        out.print(f"html  {options.html} ({size(options.html)})", markup=False, soft_wrap=True)
+        written(out, "html", options.html)
 
 
 def _largest(graph: "FlowGraph") -> "Table":

@@ -16,8 +16,7 @@ from docs.results import causal_tables, findings, heads_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": cost.BLOCKS,
-    "docs/speed.md": cost.PROMPT_BLOCKS,
+    "docs/speed.md": {**cost.BLOCKS, **cost.PROMPT_BLOCKS},
     "docs/attribution.md": cost.ATTRIBUTION_BLOCKS,
     "tl_ffblock/README.md": rooms.BLOCKS,
     "docs/transformer_lens.md": hook_names.BLOCKS,

@@ -12,7 +12,7 @@ MODELS = {
     "minilm": "MiniLM: 6 layers, d_model 384",
     "smollm2": "SmolLM2-135M-Instruct: 30 layers, d_model 576, gated",
 }
-"""Models of the stored run that the README shows, by the run's names."""
+"""Models of the stored run that the table of whole models shows, by the run's names."""
 
 
 def _on_one_thread(results: dict[str, Any], kind: str) -> dict[tuple[str, int], dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Numbers that the README states of real models."""
+"""Numbers that the pages state of real models."""
 
 import pytest
 

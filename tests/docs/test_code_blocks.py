@@ -108,6 +108,8 @@ def test_the_start_shows_what_other_pages_show() -> None:
     assert command[1] in start
     first, second = re.findall(r"```text\n(.*?)```", start, re.DOTALL)
     assert first in readme
+    assert second in readme
+    assert re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[1] in blocks("index.md")[1]
     assert second.splitlines() == re.findall(r"(?m)^# (.*)$", blocks("attribution.md")[0])
 
 

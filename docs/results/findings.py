@@ -185,7 +185,7 @@ def ignored_dimensions() -> str:
     rows = []
     for run in ("minilm-sst2-ignored", "smollm2-sst2-ignored"):
         wide = stored(run, "outliers_ignored").pivot(index="layer", columns="dimensions", values="change")
-        for name in wide[["all", *(name for name in wide if name != "all")]]:
+        for name in sorted(wide, key=lambda dimensions: dimensions != "all"):
             left = wide[name] / wide["all"]
             later = [
                 f"{layer}: {wide['all'][layer]:.3f} → {wide[name][layer]:.3f}"

@@ -21,7 +21,6 @@ SCOPES = {
 """After attention, after the feed-forward, at the layer's output."""
 PLACES = ("after attention", "after FF", "layer output")
 DRAWN = ("previous", "own", "next", "first", "separator", "punctuation")
-FEWEST_ARCS = 50
 
 
 def stored(run: str, name: str) -> pd.DataFrame:

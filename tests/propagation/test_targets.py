@@ -197,3 +197,29 @@ def test_means_are_of_alike_results(ffb: ModuleType, model: Any, tokens: Tensor)
         _ = one - ffb.attribute(model, tokens[:3], ffb.logit(7))
     with pytest.raises(ffb.errors.InputError, match="different rules"):
         _ = one - ffb.attribute(model, tokens, ffb.logit(7), rules="gradient")
+
+
+def test_attributions_are_averaged_by_named_positions(ffb: ModuleType, model: Any) -> None:
+    """Prompts of two lengths: each cell is the mean of the prompts' shares at the position of that name, in the target's row."""
+    several = [ffb.attribute(model, tiny.tokens("gpt2", n, seed=n), ffb.logit(7)) for n in (5, 7)]
+    places = {"subject": [1, 3], "END": -1}
+    streams = ffb.average(several, places)
+    assert (streams.queries, streams.keys, streams.layers) == (("END",), ("subject", "END"), (0, 1, 2, 3))
+    expected = (several[0].residual[:, 1] + several[1].residual[:, 3]) / 2
+    torch.testing.assert_close(streams["residual"][:, 0, 0], expected)
+    heads = ffb.average([result.token_maps("heads") for result in several], places)
+    torch.testing.assert_close(heads["head 2", 1][0, 1], (several[0].heads[1, 2, 4] + several[1].heads[1, 2, 6]) / 2)
+    edges = several[0].token_maps("edges")
+    assert edges.causal
+    torch.testing.assert_close(edges["head 3", 2], several[0].edges[2, 3])
+    early = ffb.attribute(model, tiny.tokens("gpt2", 5), ffb.direction(torch.ones(32).double(), layer=1, at=2), of=())
+    assert early.token_maps().queries == (2,)
+    with pytest.raises(ffb.errors.InputError, match="one result or more"):
+        ffb.average([streams])
+
+
+@pytest.mark.wrong_types
+def test_an_attribution_has_no_maps_of_another_name(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """Those there are, are named."""
+    with pytest.raises(ffb.errors.InputError, match="'residual', 'heads', 'edges'"):
+        ffb.attribute(model, tokens, ffb.logit(7), of=()).token_maps("neurons")

@@ -14,6 +14,7 @@ from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.propagation.certificate import Certificate, relative
 from tl_ffblock.propagation.graph import AttributionGraph, flows_of, graph_of
+from tl_ffblock.propagation.positioned import PositionedShares
 from tl_ffblock.propagation.saving import read_fields, write_fields
 from tl_ffblock.propagation.shown import ShownAttribution
 from tl_ffblock.results.scope_table import ScopeTable
@@ -28,7 +29,7 @@ _RTOL_OF_COMBINED = 1e-4
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Attribution(ShownAttribution):
+class Attribution(ShownAttribution, PositionedShares):
     """Signed shares of a target, in its own units (logits, nats), of one sequence.
 
     With complete rules `value = tokens + positions + token types + biases + edits + nonlinear`, and the same at every

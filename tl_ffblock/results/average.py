@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from tl_ffblock.layer.positions import NamedPositions, aligned, spans
 from tl_ffblock.page import page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
-from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import joined
@@ -29,7 +28,16 @@ from tl_ffblock.results.tokens import joined
 if TYPE_CHECKING:
     import pandas
 
-AnyMaps = ContributionMaps | TokenMaps
+
+@runtime_checkable
+class AsTokenMaps(Protocol):
+    """A result that is token maps in a form of its own: `ContributionMaps`, `Attribution`."""
+
+    def token_maps(self) -> TokenMaps: ...
+
+
+AnyMaps = AsTokenMaps | TokenMaps
+_EXPECTED = "average: expected one result or more, as contribution_maps gives them for a list of texts."
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -189,7 +197,7 @@ def average(
     """The mean of several prompts' maps with its 95 % interval (percentile bootstrap over prompts).
 
     Args:
-        maps: One result a prompt, as `contribution_maps` gives them for a list of texts, or their `token_maps`.
+        maps: One result a prompt, as `contribution_maps` and `attribute` give them for a list of texts, or their `token_maps`.
         positions: Names by which the prompts are aligned, each one position for all or one a prompt. Rows are those of
             the names that are queries of the maps. None aligns prompts of equally many tokens by position.
         n_draws: Draws of the bootstrap.
@@ -199,9 +207,9 @@ def average(
         InputError: if there is no result, they differ in layers, channels, queries or (without names) in length, or a
             position does not exist or is a query of some of the maps only.
     """
-    several = [result.token_maps() if isinstance(result, ContributionMaps) else result for result in maps]
-    if not several or not all(isinstance(result, TokenMaps) for result in several):
-        raise InputError("average: expected one result or more, as contribution_maps gives them for a list of texts.")
+    several = [_as_maps(result) for result in maps]
+    if not several:
+        raise InputError(_EXPECTED)
     first, lengths = several[0], [len(result.tokens) for result in several]
     _refuse_unlike(several, named=positions is not None)
     named = {str(place): place for place in range(lengths[0])} if positions is None else positions
@@ -223,6 +231,14 @@ def average(
         n_draws=n_draws,
         seed=seed,
     )
+
+
+def _as_maps(result: AnyMaps) -> TokenMaps:
+    if isinstance(result, TokenMaps):
+        return result
+    if isinstance(result, AsTokenMaps) and not isinstance(result, AverageMaps):
+        return result.token_maps()
+    raise InputError(_EXPECTED)
 
 
 def _refuse_unlike(several: Sequence[TokenMaps], *, named: bool) -> None:

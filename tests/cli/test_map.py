@@ -140,6 +140,13 @@ def test_the_choices_are_those_of_the_library() -> None:
             parser().parse_args(["map", "x", option, "other"])
 
 
+def test_the_page_opens_in_the_view_asked_for(command: Command, folder: Path) -> None:
+    """`--view heads` makes maps by head, and the page opens with them."""
+    command("map", TEXT, "--model", str(folder), "--scopes", "Atb", "--view", "heads")
+    page = Path("map.html").read_text(encoding="utf-8")
+    assert '"view":"heads"' in page and '"Atb by head"' in page
+
+
 def test_csv(command: Command, folder: Path) -> None:
     """The table is the data frame of the saved maps."""
     import pandas as pd

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.page.screen import Builder, Screen, Shower
+from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.patched import PatchedMaps
 from tl_ffblock.results.token_maps import TokenMaps
 
@@ -205,7 +206,7 @@ def test_an_average_shows_its_mean_between_its_ends(build: Builder, show: Shower
 
 
 def test_a_page_opens_in_the_view_asked_for(build: Builder, show: Shower) -> None:
-    """`view="heads"` opens with lines, and only where there are heads."""
+    """`view="heads"` opens with lines; where there is nothing that a view could show, it is refused."""
     maps = build(4)
     heads = TokenMaps(
         maps.token_maps().values[:, :2], maps.tokens, maps.layers, ("head 0", "head 1"), maps.queries, True
@@ -213,6 +214,6 @@ def test_a_page_opens_in_the_view_asked_for(build: Builder, show: Shower) -> Non
     screen = show(html=heads.to_html(view="heads"))
     screen.settle()
     assert screen.page.locator(".lines canvas").count() == 1
-    plain = show(html=maps.token_maps().to_html(view="heads"))
-    plain.settle()
-    assert plain.page.locator(".lines").count() == 0 and plain.page.locator(".panel").count() == 1
+    for view, lacking in (("heads", "maps by head"), ("all", "maps by head"), ("memories", "a memory's card")):
+        with pytest.raises(InputError, match=f'view="{view}": this page lacks {lacking}'):
+            maps.to_html(view=view)

@@ -249,6 +249,17 @@ def test_the_headline_states_the_cell(build: Builder) -> None:
     assert line[2] == "tiny_he-is-a-king_layer1_AtbLn-AtbLnFf_others.svg"
 
 
+def test_tokens_that_are_written_alike_have_their_position(build: Builder) -> None:
+    """In sentences a token that stands more than once in the text is told by its position, others are not."""
+    maps = build(4, tokens=("the", "cat", "the", "mat"), causal=False)
+    line = run(
+        'return headlineOf(await scened({ to: 2, from: 0, ref: "", scope: "Atb" })) + headlineOf(await scened({ to: 1, from: 3, ref: "", scope: "Atb" }));',
+        payload=payload(maps),
+    )
+    assert "“the”\u00a0(2) takes" in line and "from “the”\u00a0(0)." in line
+    assert "“cat” takes" in line and "from “mat”." in line
+
+
 def test_gain_and_loss_are_equally_light() -> None:
     """Equal changes look equal: the two inks differ by less than 4 in L*, in both themes; white differs from both."""
     lightness = run(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from tl_ffblock.page import View
     from tl_ffblock.results.maps import ContributionMaps
 
 DESCRIPTION = (
@@ -79,6 +80,13 @@ def _add_files_to(add: argparse.ArgumentParser) -> None:
     add.add_argument(
         "--save", type=Path, metavar="FILE.safetensors", help="also save the numbers, for ContributionMaps.load"
     )
+    add.add_argument(
+        "--view",
+        choices=("maps", "heads", "all"),
+        default="maps",
+        help="what the page opens with: maps (default), heads (lines between tokens) or all (every layer and head as a small "
+        "map); the last two make maps by head",
+    )
     add.add_argument("--csv", type=Path, metavar="FILE.csv", help="also write the numbers as a table, one row a cell")
 
 
@@ -89,6 +97,7 @@ class _Request:
     text: str | None
     tokens: list[int] | None
     choices: dict[str, Any]
+    view: "View"
     files: dict[str, Path]
 
 
@@ -107,7 +116,7 @@ def command(options: argparse.Namespace) -> None:
     out = console()
     _print_summary(out, maps)
     for kind, file in request.files.items():
-        _write(maps, kind, file)
+        _write(maps, kind, file, request.view)
         written(out, kind, file)
 
 
@@ -122,15 +131,16 @@ def _read(options: argparse.Namespace) -> _Request:
     check_writable(files.values())
     check_tables(options.csv)
     check_against(outline(options.model), layers, scopes)
-    choices = dict(layers=layers, scopes=scopes, queries=queries, precision=options.precision)
-    return _Request(text, tokens, {**choices, "method": options.method, "value_bias": options.value_bias}, files)
+    choices = dict(layers=layers, scopes=scopes, queries=queries, precision=options.precision, method=options.method)
+    choices |= dict(value_bias=options.value_bias, heads=options.view != "maps")
+    return _Request(text, tokens, choices, options.view, files)
 
 
-def _write(maps: "ContributionMaps", kind: str, file: Path) -> None:
+def _write(maps: "ContributionMaps", kind: str, file: Path, view: "View") -> None:
     from tl_ffblock.results.files import write_atomically
 
     if kind == "page":
-        maps.to_html(file)
+        maps.to_html(file, view=view)
     elif kind == "maps":
         maps.save(file)
     else:

@@ -11,7 +11,7 @@ The page's own JavaScript lies in `assets/`, one idea a file: arithmetic and sel
 
 from tl_ffblock.page.blocks import BlockPayload, MapsBlock, PageBlock, PageChannel, PageText, PageTrack, TrackColumn
 from tl_ffblock.page.component import component_page
-from tl_ffblock.page.data import PageCertificate, PageData, PageRun, PageStart
+from tl_ffblock.page.data import PageCertificate, PageData, PageRun, PageStart, View
 from tl_ffblock.page.document import page
 from tl_ffblock.page.graph import GraphPage, PageEdge, PageNode, PageTarget, graph_page
 from tl_ffblock.page.notebook import PageView, iframe
@@ -38,6 +38,7 @@ __all__ = [
     "SharesRow",
     "SharesTable",
     "TrackColumn",
+    "View",
     "component_page",
     "graph_page",
     "iframe",

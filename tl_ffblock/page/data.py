@@ -2,10 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.page.blocks import MapsBlock, PageBlock, PageText
+
+View: TypeAlias = Literal["maps", "heads", "all", "memories"]
+"""Ways to look at a page's data: maps, lines of heads, every layer and head, cards of memories."""
+
+
+def _shows(view: View, block: PageBlock) -> bool:
+    """Whether a view can show a block."""
+    if view == "memories":
+        return block.kind == "memory"
+    return isinstance(block, MapsBlock) and (view == "maps" or block.axis == "head")
+
+
+_LACKING = {
+    "heads": "maps by head: make them with heads=True, or put attention_maps beside them",
+    "all": "maps by head: make them with heads=True, or put attention_maps beside them",
+    "memories": "a memory's card: put one beside the maps",
+}
+"""What a page lacks that cannot open in a view."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +40,7 @@ class PageStart:
     run: int = 0
     ref_run: int = 0
     """The run that is compared with."""
-    view: Literal["maps", "heads", "all", "memories"] = "maps"
+    view: View = "maps"
 
     def payload(self) -> dict[str, Any]:
         """Under the names of the page's selection."""
@@ -74,7 +92,7 @@ class PageData:
         """Refuse what could not be drawn.
 
         Raises:
-            InputError: if runs differ in tokens or blocks, or the page opens at what is not there.
+            InputError: if runs differ in tokens or blocks, or the page opens at what is not there or in a view of it.
         """
         n, names = len(self.text.words), list(self.runs[0].blocks) if self.runs else []
         for run in self.runs:
@@ -83,6 +101,10 @@ class PageData:
                     f"run {run.name} has {len(run.tokens)} tokens and the blocks {', '.join(run.blocks)}: "
                     f"expected {n} tokens and {', '.join(names)}, as the first run."
                 )
+        if self.start.view not in get_args(View):
+            raise InputError(f"view={self.start.view!r}: expected one of {', '.join(get_args(View))}.")
+        if self.runs and not any(_shows(self.start.view, block) for block in self.runs[0].blocks.values()):
+            raise InputError(f'view="{self.start.view}": this page lacks {_LACKING[self.start.view]}.')
         block = next(iter(self.runs[0].blocks.values()), None) if self.runs else None
         channels: list[str] = [channel.name for channel in block.channels] if isinstance(block, MapsBlock) else []
         start = self.start

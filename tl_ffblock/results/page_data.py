@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -11,7 +11,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.scopes import Order, Step
-from tl_ffblock.page import PageBlock, PageCertificate, PageData, PageRun, PageStart, PageText, PageTrack
+from tl_ffblock.page import PageBlock, PageCertificate, PageData, PageRun, PageStart, PageText, PageTrack, View
 from tl_ffblock.results.page_blocks import (
     Changes,
     ChannelMaps,
@@ -26,8 +26,6 @@ from tl_ffblock.results.page_blocks import (
 from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.results.scope_table import HeadTable, ScopeTable
 from tl_ffblock.results.tokens import special_positions, visible, word_numbers
-
-View: TypeAlias = Literal["maps", "heads", "all", "memories"]
 
 
 @runtime_checkable

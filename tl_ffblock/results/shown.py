@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
-from tl_ffblock.page import PageBlock, PageData, PageView, component_page, iframe, page
+from tl_ffblock.page import PageBlock, PageData, PageView, View, component_page, iframe, page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.map_figure import map_figure
 from tl_ffblock.results.page_blocks import ChannelMaps, steps_of
-from tl_ffblock.results.page_data import Result, View, page_data
+from tl_ffblock.results.page_data import Result, page_data
 from tl_ffblock.results.tokens import visible
 
 if TYPE_CHECKING:

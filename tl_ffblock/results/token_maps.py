@@ -18,9 +18,9 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
-from tl_ffblock.page import PageView, iframe, page
+from tl_ffblock.page import PageView, View, iframe, page
 from tl_ffblock.results.files import write_atomically
-from tl_ffblock.results.page_data import View, token_maps_page
+from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.tokens import shortened
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ function biographyFields({ selection }) {
 
 function biographyTitle(scene) {
   const { selection, axes, row, column } = scene;
-  const { labels } = shownMap(scene);
   const name = sideName(scene.data, selection.run, selection.scope);
   return selection.read === "row"
-    ? `Through the layers: where ${quotation(labels[axes.own[row]])} takes from (${name})`
-    : `Through the layers: who takes from ${quotation(labels[column])} (${name})`;
+    ? `Through the layers: where ${tokenWords(scene, axes.own[row])} takes from (${name})`
+    : `Through the layers: who takes from ${tokenWords(scene, column)} (${name})`;
 }
 
 /** The columns that the token can take from (or give to), within the window. */

@@ -66,7 +66,7 @@ function profileCard(scene, go) {
   const most = largest(entries.map(({ at }) => Math.abs(last[at])));
   const labels = sides[sides.length - 1].labels;
   const lines = entries.map((entry) => {
-    const button = element("button", { type: "button", className: "plain" }, [element("bdi", { textContent: labels[entry.at] })]);
+    const button = element("button", { type: "button", className: "plain" }, [element("bdi", { textContent: labels[entry.at] }), whichOf(scene, entry.at)]);
     const position = axes.columns[entry.at].position;
     button.addEventListener("click", () => go(selection.read === "row" ? { from: position } : { to: position }));
     return element("tr", {}, [
@@ -74,8 +74,8 @@ function profileCard(scene, go) {
       element("td", { textContent: profiles.map((profile) => show(profile[entry.at])).join(" → ") }), element("td", { className: "rank", textContent: rankWord(entry) }),
     ]);
   });
-  const name = selection.read === "row" ? labels[axes.own[scene.row]] : labels[scene.column];
-  const heading = element("h3", {}, [selection.read === "row" ? "Strongest sources of " : "Strongest destinations of ", element("bdi", { textContent: name })]);
+  const own = ownColumn(scene);
+  const heading = element("h3", {}, [selection.read === "row" ? "Strongest sources of " : "Strongest destinations of ", element("bdi", { textContent: labels[own] }), whichOf(scene, own)]);
   return element("section", { className: "card" }, [heading, element("table", { className: "profile" }, lines)]);
 }
 

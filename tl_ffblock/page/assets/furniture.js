@@ -17,7 +17,7 @@ function rowLabel(scene, frame, row, weight) {
   const index = text(axes.rows[row].position, frame.left - 5, y, { "text-anchor": "end", "font-size": LABEL.index, fill: palette.grey });
   if (!frame.fullLabels) return svg("g", {}, [index]);
   const room = frame.left - indexWidth(scene) - LABEL.axis;
-  const token = fitText(frame.map.labels[axes.own[row]], size, Math.max(20, room));
+  const token = fitText(frame.map.labels[axes.own[row]], "font-weight" in weight ? BOLD * size : size, Math.max(20, room));
   return svg("g", {}, [index, text(token, frame.left - indexWidth(scene), y, { "text-anchor": "end", "font-size": size, fill: palette.ink, ...weight })]);
 }
 
@@ -27,7 +27,7 @@ function columnLabel(scene, frame, column, weight) {
   const x = frame.left + (column - left + 0.5) * frame.cell.width + size * 0.35;
   return svg("g", {}, [
     upright(axes.columns[column].position, x, frame.top - 5, { "font-size": LABEL.index, fill: palette.grey }),
-    upright(fitText(frame.map.labels[column], size, LABEL.column), x, frame.top - indexWidth(scene), { "font-size": size, fill: palette.ink, ...weight }),
+    upright(fitText(frame.map.labels[column], "font-weight" in weight ? BOLD * size : size, LABEL.column), x, frame.top - indexWidth(scene), { "font-size": size, fill: palette.ink, ...weight }),
   ]);
 }
 

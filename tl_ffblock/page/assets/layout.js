@@ -1,6 +1,8 @@
 /* Where everything in the figure of maps stands, in pixels, for screen, print and export alike. */
 
 const LABEL = { size: 12, smallest: 9.5, index: 10, row: 88, column: 84, axis: 18, spacing: 11 };
+/* How much wider bold letters are: the selected label's. */
+const BOLD = 1.12;
 const TITLE_HEIGHT = 44;
 const STRIP = { gap: 6, width: 13 };
 const PANEL_GAP = 20;
@@ -17,7 +19,7 @@ function shownLabels(scene, frameMap) {
 
 function labelWidth(scene, labels, most) {
   const widest = labels.reduce((width, label) => Math.max(width, textWidth(label.slice(0, 60), LABEL.size)), 0);
-  return Math.ceil(Math.min(most, widest)) + indexWidth(scene);
+  return Math.ceil(Math.min(most, BOLD * widest)) + indexWidth(scene);
 }
 
 /** Left margins: token names on every map where there is room, else on the first of a line only. */

@@ -15,13 +15,11 @@ function chosenMemory(data, selection) {
 /** A token on the ground of one number, and where there is a second one a stripe of its colour. */
 function memoryChip(scene, token, position, ground, stripe) {
   const { palette } = scene;
-  const chip = element("span", { className: "chip" }, [element("bdi", { textContent: token }), element("i", { className: "stripe" })]);
+  const chip = element("span", { className: "chip" }, [element("bdi", { textContent: token })]);
   const sides = [ground, stripe].filter((side) => side && Number.isFinite(side.value));
   chip.title = [`${token} · position ${position}`, ...sides.map((side) => `${side.name} ${formatChange(side.value, false)}`)].join(" · ");
   const colour = (side) => (side && Number.isFinite(side.value) && side.limit && Math.abs(side.value) >= MEMORY.faintest * side.limit ? colourOf(palette, side.value, side.limit, "signed") : null);
-  const [on, below] = [colour(ground), colour(stripe)];
-  if (on) Object.assign(chip.style, { backgroundColor: rgbToHex(on), color: readableOn(on) });
-  if (below) chip.lastChild.style.backgroundColor = rgbToHex(below);
+  colourChip(chip, colour(ground), colour(stripe));
   return chip;
 }
 

@@ -12,7 +12,8 @@ function pairLine(scene, pair, go) {
   const labels = labelsOf(scene);
   const [to, from] = [axes.rows[pair.row].position, axes.columns[pair.column].position];
   const button = element("button", { type: "button", className: "plain", title: `from position ${from} to position ${to}` }, [
-    element("bdi", { textContent: labels[pair.column] }), " → ", element("bdi", { textContent: labels[axes.own[pair.row]] }),
+    element("bdi", { textContent: labels[pair.column] }), `${whichOf(scene, pair.column)} → `,
+    element("bdi", { textContent: labels[axes.own[pair.row]] }), whichOf(scene, axes.own[pair.row]),
   ]);
   button.addEventListener("click", () => go({ to, from }));
   const numbers = maps.map((map) => shownOf(map, map.cells[pair.index], scene.asShare));

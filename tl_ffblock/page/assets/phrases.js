@@ -13,6 +13,11 @@ function quotation(label) {
   return `“${label}”`;
 }
 
+/** A token in a sentence, with its position where others are written alike. */
+function tokenWords(scene, column) {
+  return quotation(labelsOf(scene)[column]) + whichOf(scene, column);
+}
+
 /** A channel in a reader's words, then its name: "attention block (Atb)". */
 function channelWords(data, key) {
   const channel = data.channels.get(key);
@@ -125,8 +130,7 @@ function headlineOf(scene) {
   const { maps, axes, row, column, asShare, selection } = scene;
   const index = row * axes.nColumns + column;
   const show = asShare ? formatPercent : formatNumber;
-  const labels = labelsOf(scene);
-  const [to, from] = [quotation(labels[axes.own[row]]), quotation(labels[column])];
+  const [to, from] = [tokenWords(scene, axes.own[row]), tokenWords(scene, column)];
   const values = maps.map((map) => map.cells[index]);
   if (!axes.reaches(row, column)) return `${to} cannot see ${from}, which comes later.`;
   if (values.some(Number.isNaN)) return absenceOf(scene, to, from);

@@ -12,6 +12,7 @@ const PANELS = ["", "before", "after", "difference"];
 const SORTS = ["change", "share", "distance"];
 const HEADS_FORM = /^[\d.]{0,400}$/;
 const ZOOM_FORM = /^\d{1,5}-\d{1,5},\d{1,5}-\d{1,5}$/;
+const VIEW_NAMES = ["maps", "heads", "all", "memories"];
 const MANY_TOKENS = 20;
 
 function isPosition(data, value) {
@@ -28,7 +29,7 @@ const FIELDS = {
   to: (data, value) => data.queries.includes(value),
   from: isPosition,
   read: (data, value) => value === "row" || value === "column",
-  view: (data, value) => ["maps", "heads", "all", "memories"].includes(value),
+  view: (data, value) => VIEW_NAMES.includes(value),
   heads: (data, value) => HEADS_FORM.test(value),
   block: (data, value) => value === "" || Object.hasOwn(data.runs[0].blocks, value),
   cells: (data, value) => CELLS.includes(value) && (value !== "column" || data.queries.length === data.words.length),

@@ -30,11 +30,7 @@ function paintChip(scene, node, column, profiles, limit) {
   node.classList.toggle("later", Number.isNaN(ground) && !own);
   node.classList.toggle("cell", column === (scene.selection.read === "row" ? scene.column : scene.axes.own[scene.row]));
   const colourAt = (value) => (Number.isNaN(value) ? null : colourOf(palette, value, limit, maps[0].scale, scene.selection.root));
-  const colour = colourAt(ground);
-  node.style.backgroundColor = colour ? rgbToHex(colour) : "";
-  node.style.color = colour ? readableOn(colour) : "";
-  const stripe = profiles.length > 1 && colourAt(profiles[0][column]);
-  node.style.backgroundImage = stripe ? `linear-gradient(to top, ${rgbToHex(stripe)} 4px, transparent 4px)` : "";
+  colourChip(node, colourAt(ground), profiles.length > 1 && colourAt(profiles[0][column]));
 }
 
 function moveInSentence(scene, go, event) {

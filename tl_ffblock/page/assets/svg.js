@@ -28,6 +28,13 @@ function element(name, properties = {}, children = []) {
   return node;
 }
 
+/** Colours a token's chip: its ground, and a stripe below; either may be missing. */
+function colourChip(chip, ground, stripe) {
+  chip.style.backgroundColor = ground ? rgbToHex(ground) : "";
+  chip.style.color = ground ? readableOn(ground) : "";
+  chip.style.backgroundImage = stripe ? `linear-gradient(to top, ${rgbToHex(stripe)} 4px, transparent 4px)` : "";
+}
+
 function byId(id) {
   return document.getElementById(id);
 }

@@ -1,11 +1,13 @@
 """The page's scripts stand in one file: each may use what scripts before it define, and every name is somebody's."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from tests.page.scripts import Chunk, chunks_of, tokens_of
+from tests.page.scripts import chunks_of, tokens_of
 from tl_ffblock.page import document
+from tl_ffblock.page.graph import GRAPH_SCRIPTS
 from tl_ffblock.page.shares import SHARES_SCRIPTS
 
 ASSETS = Path(document.__file__).parent / "assets"
@@ -53,48 +55,51 @@ BROWSER = frozenset(
 )
 """What the scripts take from the browser, and CircuitsVis's one global."""
 
-EVERY = (*document.SCRIPTS, *(name for name in SHARES_SCRIPTS if name not in document.SCRIPTS))
-"""Those of the workbench, and of the page of shares."""
+PAGES = {"workbench": document.SCRIPTS, "shares": SHARES_SCRIPTS, "graph": GRAPH_SCRIPTS}
+"""The scripts of each page, in their order."""
+EVERY = tuple(dict.fromkeys(name for scripts in PAGES.values() for name in scripts))
 SCRIPTS = {name: chunks_of((ASSETS / f"{name}.js").read_text(encoding="utf-8")) for name in EVERY}
+PLACES = [(page, script) for page, scripts in PAGES.items() for script in scripts]
 
 
-def defined(chunks: list[Chunk]) -> frozenset[str]:
-    """The names of a script's top level."""
-    return frozenset().union(*(chunk.defines for chunk in chunks))
+def defined(scripts: Iterable[str]) -> frozenset[str]:
+    """The names of scripts' top levels."""
+    return frozenset(name for script in scripts for chunk in SCRIPTS[script] for name in chunk.defines)
 
 
-def test_every_script_is_on_the_page() -> None:
+def test_every_script_is_on_a_page() -> None:
     """The folder holds the listed scripts and no other."""
     assert sorted(path.stem for path in ASSETS.glob("*.js")) == sorted(EVERY)
 
 
-def test_no_name_is_defined_twice() -> None:
-    """All scripts share one scope."""
-    names = [name for chunks in SCRIPTS.values() for name in defined(chunks)]
+@pytest.mark.parametrize("page", PAGES)
+def test_no_name_is_defined_twice(page: str) -> None:
+    """All scripts of a page share one scope."""
+    names = [name for script in PAGES[page] for name in defined([script])]
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_uses_nothing_of_a_later_one(script: str) -> None:
+@pytest.mark.parametrize(("page", "script"), PLACES)
+def test_a_script_uses_nothing_of_a_later_one(page: str, script: str) -> None:
     """Each top-level name that a script uses is its own or an earlier script's: no circle, and one order to read them in."""
-    order = list(SCRIPTS)
+    order = PAGES[page]
     used = frozenset().union(*(chunk.free for chunk in SCRIPTS[script]))
     for later in order[order.index(script) + 1 :]:
-        assert sorted(used & defined(SCRIPTS[later])) == [], f"{script}.js uses what {later}.js defines"
+        assert sorted(used & defined([later])) == [], f"{script}.js uses what {later}.js defines"
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_no_parameter_hides_a_name_of_the_page(script: str) -> None:
+@pytest.mark.parametrize(("page", "script"), PLACES)
+def test_no_parameter_hides_a_name_of_the_page(page: str, script: str) -> None:
     """A function whose parameter were forgotten would read a top-level name of the same spelling in silence."""
-    shared = frozenset().union(*map(defined, SCRIPTS.values())) | BROWSER
+    shared = defined(PAGES[page]) | BROWSER
     for chunk in SCRIPTS[script]:
         assert sorted(chunk.binds & shared) == [], f"{script}.js, {', '.join(chunk.defines)}"
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_every_name_is_defined_somewhere(script: str) -> None:
+@pytest.mark.parametrize(("page", "script"), PLACES)
+def test_every_name_is_defined_somewhere(page: str, script: str) -> None:
     """A name that is no parameter, no variable, no top-level name and not the browser's is a mistake."""
-    known = frozenset().union(*map(defined, SCRIPTS.values())) | BROWSER
+    known = defined(PAGES[page]) | BROWSER
     for chunk in SCRIPTS[script]:
         assert sorted(chunk.free - known) == [], f"{script}.js, {', '.join(chunk.defines)}"
 

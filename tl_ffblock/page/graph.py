@@ -9,7 +9,7 @@ from typing import Any
 from tl_ffblock.errors import InputError
 from tl_ffblock.page.document import asset, policy, to_json
 
-GRAPH_SCRIPTS = ("colours", "svg", "graph_layout", "graph_words", "graph_view", "graph_card", "graph_page")
+GRAPH_SCRIPTS = ("shares", "colours", "svg", "graph_layout", "graph_words", "graph_view", "graph_card", "graph_page")
 """In the order in which they stand on the page: each uses what scripts before it define, never after."""
 
 

@@ -49,14 +49,14 @@ function placesOf(data, shown, size = CARD) {
 
 /** The largest size of each unit that is drawn as a width. */
 function largestSizes(data) {
-  const largest = {};
-  for (const { unit, size } of data.edges) if (unit in data.widths) largest[unit] = Math.max(largest[unit] || 0, Math.abs(size));
-  return largest;
+  const sizes = {};
+  for (const { unit, size } of data.edges) if (unit in data.widths) sizes[unit] = Math.max(sizes[unit] || 0, Math.abs(size));
+  return sizes;
 }
 
 /** Pixels: the square root of the size, so that small ones are seen. */
-function widthOf(edge, largest) {
-  return largest[edge.unit] ? 0.8 + 9 * Math.sqrt(Math.abs(edge.size) / largest[edge.unit]) : 1.1;
+function widthOf(edge, sizes) {
+  return sizes[edge.unit] ? 0.8 + 9 * Math.sqrt(Math.abs(edge.size) / sizes[edge.unit]) : 1.1;
 }
 
 /** Where colours are full: the 98th percentile of what can be hidden, or the largest of all. */

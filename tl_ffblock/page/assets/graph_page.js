@@ -73,7 +73,7 @@ function setAmount(amount) {
 }
 
 /** The nearest shown node in a direction. */
-function step(key) {
+function moveBy(key) {
   const { places } = board.scene.layout;
   const from = places.get(board.chosen);
   if (!from) return choose([...board.scene.shown.nodes].sort((a, b) => a - b)[0]);
@@ -149,7 +149,7 @@ function connect() {
   host.addEventListener("pointerover", (event) => { const index = nodeOf(event); if (board.chosen === null) { light(board.picture, data, index); byId("node-card").replaceChildren(...nodeCard(board.scene, index, choose)); } });
   host.addEventListener("keydown", (event) => {
     if (event.key === "Escape") choose(null);
-    else if (event.key.startsWith("Arrow")) { event.preventDefault(); step(event.key); }
+    else if (event.key.startsWith("Arrow")) { event.preventDefault(); moveBy(event.key); }
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawPicture);
   for (const name of ["beforeprint", "afterprint"]) window.addEventListener(name, drawPicture);

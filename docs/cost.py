@@ -1,4 +1,4 @@
-"""The blocks on cost, from the runs stored in docs/speed.json, docs/prompts.json and docs/attribution.json."""
+"""The blocks on cost, from the runs stored beside this file: speed.json, prompts.json, attribution.json and gpu.json."""
 
 import json
 from pathlib import Path
@@ -95,6 +95,36 @@ def attribution() -> str:
     return f"{table(('length', 'forward pass, CPU s', *ways), cells)}\n\n{memory}"
 
 
+GPU = STORED.with_name("gpu.json")
+"""The run of benchmarks/gpu.py."""
+
+
+def gpu() -> str:
+    """Times on a GPU, and how many times longer the CPU beside it takes."""
+    results = json.loads(GPU.read_text())
+
+    def milliseconds(row: dict[str, Any], name: str) -> str:
+        return f"{row[f'{name}_ms']:.0f} ms" if f"{name}_ms" in row else "not run"
+
+    rows = [
+        (
+            row["model"],
+            f"{row['prompts']} x {row['n']}",
+            *(milliseconds(row, name) for name in ("forward", "maps", "last_row", "attribution")),
+            f"{row['cpu_over_gpu']:.0f}x" if "cpu_over_gpu" in row else "not run",
+            f"{row['peak_gb']:.1f} GB",
+            f"{row['completeness']:.0e}",
+        )
+        for row in results["rows"]
+    ]
+    head = ("model", "prompts x tokens", "forward pass", "maps", "last row", "attribution", "maps on the CPU", "memory")
+    where = (
+        f"{results['gpu']}, beside it {results['machine']} ({results['cpu_threads']} threads); torch {results['torch']}, "
+        f"{results['date']}."
+    )
+    return f"{where}\n\n{table((*head, 'completeness error'), rows)}"
+
+
 BLOCKS = {"cost": cost}
-PROMPT_BLOCKS = {"prompts": prompts}
+PROMPT_BLOCKS = {"prompts": prompts, "gpu": gpu}
 ATTRIBUTION_BLOCKS = {"attribution": attribution}

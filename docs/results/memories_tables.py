@@ -23,10 +23,7 @@ HERE = Path(__file__).resolve().parent
 RUNS = {
     "memories-smollm2-wikitext2": ("SmolLM2", "WikiText-2"),
     "memories-smollm2-ewt": ("SmolLM2", "UD-EWT"),
-    "memories-minilm-wikitext2": ("MiniLM", "WikiText-2"),
 }
-WITH_HEAD = ("memories-smollm2-wikitext2", "memories-smollm2-ewt")
-"""MiniLM is a sentence encoder: nothing can be read as tokens there."""
 COPIED = ("ngrams", "agreement", "confident", "composition", "refinement")
 SIXTHS = ("first sixth of the layers", "second", "third", "fourth", "fifth", "last")
 Cells = list[str]
@@ -47,12 +44,10 @@ def samples() -> str:
     rows = []
     for run, titles in RUNS.items():
         summary = json.loads((HERE / run / "summary.json").read_text())
-        positions = int(stored(run, "composition")["positions"].max()) if run in WITH_HEAD else 0
-        tokens, effects = (
-            (stored(run, f"causes_{kind}") if run in WITH_HEAD else ()) for kind in ("tokens", "effects")
-        )
+        positions = int(stored(run, "composition")["positions"].max())
+        tokens, effects = (stored(run, f"causes_{kind}") for kind in ("tokens", "effects"))
         counts = (summary["sequences"], summary["tokens"], summary["memories"], positions, len(tokens), len(effects))
-        rows.append([*titles, *(f"{count:,}".replace(",", " ") if count else "" for count in counts)])
+        rows.append([*titles, *(f"{count:,}".replace(",", " ") for count in counts)])
     head = [
         "model",
         "text",
@@ -81,7 +76,7 @@ def endings() -> str:
 def agreement() -> str:
     """How often the token behind a trigger is the value's top token."""
     rows = []
-    for run, titles in _with_head():
+    for run, titles in RUNS.items():
         positive = stored(run, "agreement").query("sign == 'positive'")
         for reading, of_reading in positive.groupby("reading", sort=False):
             for column, title in (
@@ -97,7 +92,7 @@ def agreement() -> str:
 def confident() -> str:
     """The values with the largest top probability."""
     rows = []
-    for run, titles in _with_head():
+    for run, titles in RUNS.items():
         for row in stored(run, "confident").query("sign == 'positive'").to_dict("records"):
             shares = [percent(row[name]) for name in ("upper_third", "agreeing_trigger", "agreeing_trigger_of_all")]
             rows.append(
@@ -115,7 +110,7 @@ def composition() -> str:
         "zero_agreement": "none says the feed-forward's token",
         "zero_agreement_with_sum": "none says the layer's token",
     }
-    for run, titles in _with_head():
+    for run, titles in RUNS.items():
         for rule, of_rule in stored(run, "composition").groupby("rule", sort=False):
             for column, title in columns.items():
                 shares = by_sixth(of_rule, column, _layers(of_rule))
@@ -134,7 +129,7 @@ def refinement() -> str:
         "agreement": "both say it",
         "composition": "neither said it",
     }
-    for run, titles in _with_head():
+    for run, titles in RUNS.items():
         of_reading = stored(run, "refinement").query("reading == 'final_norm'")
         for column, title in columns.items():
             rows.append([titles[1], title, *map(percent, by_sixth(of_reading, column, _layers(of_reading)))])
@@ -144,7 +139,7 @@ def refinement() -> str:
 def decisive() -> str:
     """Which token turned a memory on: by shares, and by what its removal does."""
     rows = []
-    for run, titles in _with_head():
+    for run, titles in RUNS.items():
         triggers = stored(run, "causes_tokens")
         measures: dict[str, tuple[pd.Series, Callable[[float], str]]] = {
             "largest share is the trigger token's": (triggers["by_shares"] == 0, percent),
@@ -166,7 +161,7 @@ def decisive() -> str:
 def removals() -> str:
     """Median change of the coefficient without a token (section 3.3 of the paper)."""
     rows = []
-    for run, titles in _with_head():
+    for run, titles in RUNS.items():
         triggers = stored(run, "causes_tokens")
         sixth = triggers["layer"] * 6 // _layers(triggers)
         for column, title in (("change_last", "last"), ("change_random", "random"), ("change_first", "first")):
@@ -177,7 +172,7 @@ def removals() -> str:
 def effects() -> str:
     """Does the rank of a trigger say how much the model needs the memory there?"""
     rows = []
-    for run, titles in _with_head():
+    for run, titles in RUNS.items():
         memories = stored(run, "causes_effects")
         third = memories["layer"] * 3 // _layers(memories)
         for effect, title in (
@@ -191,7 +186,7 @@ def effects() -> str:
                     of_part[f"{effect}_{where}"].mean() * (1000 if effect == "kl" else 1)
                     for where in ("first", "last", "elsewhere")
                 ]
-                rho = of_part[f"{effect}_spearman"].dropna().to_numpy()
+                rho = of_part[f"{effect}_spearman"].dropna().to_numpy(copy=True)
                 rows.append([titles[1], title, name, *(number(mean, 3) for mean in means), _with_interval(rho)])
     head = ["text", "effect on", "layers", "first five triggers", "last five", "another memory's triggers"]
     return table([*head, "Spearman of rank and effect"], rows)
@@ -199,9 +194,9 @@ def effects() -> str:
 
 def in_short() -> str:
     """The paper's figures beside ours."""
-    columns = [_figures_of(run) for run in WITH_HEAD]
+    columns = [_figures_of(run) for run in RUNS]
     rows = [[question, paper, *(column[question] for column in columns)] for question, paper in PAPER.items()]
-    return table(["", "the paper, 16 layers, ReLU", *(f"{RUNS[run][0]}, {RUNS[run][1]}" for run in WITH_HEAD)], rows)
+    return table(["", "the paper, 16 layers, ReLU", *(f"{RUNS[run][0]}, {RUNS[run][1]}" for run in RUNS)], rows)
 
 
 PAPER = {
@@ -267,10 +262,6 @@ def copy(run: str, folder: str, causes: str | None = None) -> None:
 
 def _write(rows: pd.DataFrame, path: Path) -> None:
     rows.to_csv(path, index=False, lineterminator="\n", float_format="%.4g")
-
-
-def _with_head() -> list[tuple[str, tuple[str, str]]]:
-    return [(run, RUNS[run]) for run in WITH_HEAD]
 
 
 def _layers(rows: pd.DataFrame) -> int:

@@ -10,6 +10,7 @@ import torch
 
 from tests.corpora import assert_kills_change_nothing
 from tl_ffblock import memories
+from tl_ffblock.bridge.facts import weights_digest
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, run_studies, study
@@ -93,6 +94,24 @@ def test_an_encoder_without_its_head_has_triggers_alone(config_of: Runs, loaded:
         config.untrained_head = False
     assert {name for name in tables if name.startswith("memories")} == {"memories_triggers", "memories_ngrams"}
     assert len(tables["memories_triggers"])
+
+
+def test_a_head_that_nobody_trained_is_not_digested(loaded: Callable[[str], Any]) -> None:
+    """It is other random numbers at every loading, and a run could not be continued."""
+    model = identify(loaded("bert"))
+    config = model.hooked.original_model.config
+    head = model.hooked.original_model.cls.predictions.transform.dense._original_component.weight
+    digests = {True: [], False: []}
+    for untrained in (True, False):
+        config.untrained_head = untrained
+        try:
+            for change in (0.1, -0.1):
+                digests[untrained].append(weights_digest(model, head=True))
+                head.data += change
+        finally:
+            config.untrained_head = False
+    assert digests[True][0] == digests[True][1]
+    assert digests[False][0] != digests[False][1]
 
 
 def test_options_out_of_range_are_refused() -> None:

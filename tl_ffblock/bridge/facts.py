@@ -67,10 +67,14 @@ def token_vectors(model: Model, ids: Int[Tensor, " token"]) -> Float[Tensor, "to
 
 
 def weights_digest(model: Model, *, head: bool = False) -> str:
-    """Digest every parameter up to the last layer, or with the head, by name, shape and bytes."""
+    """Digest every parameter up to the last layer, or with the head, by name, shape and bytes.
+
+    A head that nobody trained has other random weights at every loading and says nothing: it is left out.
+    """
+    with_head = head and has_trained_head(model)
     digest = hashlib.sha256(model.family.name.encode())
     for name, tensor in sorted(model.hooked.state_dict().items()):
-        if name.startswith(MODULES_AFTER_LAST_LAYER) and not head:
+        if name.startswith(MODULES_AFTER_LAST_LAYER) and not with_head:
             continue
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -23,7 +23,7 @@ from tl_ffblock.corpus.study import ModelFacts
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.fast.stacks import Stack
 from tl_ffblock.layer.heads import head_names, head_norms
-from tl_ffblock.layer.scopes import STEPS, Add, Feed
+from tl_ffblock.layer.scopes import STEPS, Feed, output_step
 from tl_ffblock.results.token_maps import TokenMaps
 
 ATTENTION = "attention"
@@ -43,14 +43,15 @@ class Channel:
     def __str__(self) -> str:
         return f"{self.kind}: {self.name}"
 
+    def columns(self, layer: int) -> dict[str, object]:
+        """How tables name one layer of it."""
+        return {"map": self.kind, "layer": layer, "channel": self.name}
+
 
 def compared_scopes(facts: ModelFacts) -> tuple[str, ...]:
     """The scopes after attention, after the feed-forward and at the layer's output, those that the model has."""
-    steps = STEPS[facts.order]
-    fed = [step.scope for step in steps if isinstance(step.operation, Feed)]
-    last_sum = [step.scope for step in steps if isinstance(step.operation, Add)][-1]
-    output = steps[-1].scope if facts.order == "post_ln" else last_sum
-    return tuple(dict.fromkeys(("Atb", *fed, output)))
+    fed = [step.scope for step in STEPS[facts.order] if isinstance(step.operation, Feed)]
+    return tuple(dict.fromkeys(("Atb", *fed, output_step(facts.order).scope)))
 
 
 def channels_of(facts: ModelFacts, n_heads: int, *, by_head: bool) -> tuple[Channel, ...]:
@@ -85,6 +86,11 @@ def compared_maps(observed: Observation, facts: ModelFacts, *, by_head: bool) ->
     values = torch.cat([table.detach().float().cpu() for table in tables], dim=1)
     names = tuple(map(str, channels_of(facts, n_heads, by_head=by_head)))
     return replace(whole, values=values, channels=names, kind="compared maps")
+
+
+def kinds_of(channels: Sequence[Channel]) -> tuple[str, ...]:
+    """The kinds of some channels, attention first, which the others are compared with."""
+    return tuple(dict.fromkeys((ATTENTION, *(channel.kind for channel in channels))))
 
 
 def of_kind(channels: Sequence[Channel], kind: str) -> list[int]:

@@ -21,7 +21,7 @@ from tl_ffblock.corpus.running.worker import facts_of
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.texts.texts import CorpusText
 from tl_ffblock.corpus.texts.tokenised import Tokeniser
-from tl_ffblock.experiments.clark.compared import ATTENTION, channels_of, compared_maps, compared_scopes, of_kind
+from tl_ffblock.experiments.clark.compared import channels_of, compared_maps, compared_scopes, kinds_of, of_kind
 from tl_ffblock.experiments.clark.syntax import maps_of_words
 from tl_ffblock.heads import Share, antecedent_hits, chosen_elsewhere, nearest_hits, share_of_hits
 
@@ -88,7 +88,7 @@ def antecedents(model: Any) -> pd.DataFrame:
     sentence = np.repeat(np.arange(len(found)), [len(near) for _, near in found])
     channels = channels_of(facts, known.n_heads, by_head=False)
     shares: dict[str, Share] = {}
-    for kind in (ATTENTION, *dict.fromkeys(channel.kind for channel in channels if channel.kind != ATTENTION)):
+    for kind in kinds_of(channels):
         of_channels = hits[..., of_kind(channels, kind)].reshape(len(hits), -1)
         shares[kind] = share_of_hits(chosen_elsewhere(of_channels, sentence)[0], sentence)
     shares["nearest mention"] = share_of_hits(nearest, sentence)

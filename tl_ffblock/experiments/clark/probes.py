@@ -13,7 +13,7 @@ random. Baselines: the next word ("right-branching") and the best fixed offset, 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -28,17 +28,19 @@ from tl_ffblock.corpus.observation import Observation, observe
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.study import Arrays, Figures, ModelFacts, Study, Tables
+from tl_ffblock.corpus.texts.tokenised import TokenisedText
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments.clark.compared import (
     ATTENTION,
     channels_of,
     compared_maps,
     compared_scopes,
+    kinds_of,
     n_heads_of,
     of_kind,
     refuse_silent_masks,
 )
-from tl_ffblock.experiments.clark.syntax import document_number, heads_of, maps_of_words
+from tl_ffblock.experiments.clark.syntax import document_number, heads_of, maps_of_words, words_of
 from tl_ffblock.heads import (
     Attachments,
     ProbeKind,
@@ -113,7 +115,7 @@ class Probes(Study):
         head, counted = heads_of(tokenised)
         sentence = ProbeSentence(
             maps=_flat(maps.values),
-            vectors=_word_means(token_vectors(observed.model, observed.tokens).numpy(), tokenised.word),
+            vectors=_word_means(token_vectors(observed.model, observed.tokens).numpy(), tokenised),
             head=head,
             counted=counted,
             document=document_number(tokenised),
@@ -173,7 +175,7 @@ class _Corpus:
         self.n_layers = facts.n_layers
         n_channels = len(shards[0]["maps"]) // facts.n_layers
         self.channels = channels_of(facts, n_heads_of(facts, n_channels, by_head=False), by_head=False)
-        self.kinds = tuple(dict.fromkeys(channel.kind for channel in self.channels))
+        self.kinds = kinds_of(self.channels)
 
     @cached_property
     def _sentences(self) -> tuple[Probed, ...]:
@@ -191,7 +193,7 @@ class _Corpus:
 def _answers(corpus: _Corpus, training: Training) -> Iterator[tuple[str, str, Attachments]]:
     """Every probe on every kind of map, attention first, and the baselines, which have no map."""
     probes: tuple[ProbeKind, ...] = ("maps", "maps and words")
-    kinds = (ATTENTION, *(kind for kind in corpus.kinds if kind != ATTENTION), ALL_MAPS, RANDOM)
+    kinds = (*corpus.kinds, ALL_MAPS, RANDOM)
     for probe in probes:
         for kind in kinds:
             yield probe, kind, attachments(corpus.of(kind), probe, training)
@@ -220,10 +222,9 @@ def _flat(maps: Float[torch.Tensor, "layer channel word word"]) -> Float[np.ndar
     return maps.flatten(0, 1).float().numpy()
 
 
-def _word_means(vectors: Float[np.ndarray, "token d"], word: Any) -> Float[np.ndarray, "word d"]:
+def _word_means(vectors: Float[np.ndarray, "token d"], tokenised: TokenisedText) -> Float[np.ndarray, "word d"]:
     """The mean of every word's pieces."""
-    numbers = list(dict.fromkeys(word[word >= 0].tolist()))
-    return np.stack([vectors[word == number].mean(axis=0) for number in numbers])
+    return np.stack([vectors[tokenised.word == number].mean(axis=0) for number in words_of(tokenised)])
 
 
 def _figure(table: pd.DataFrame) -> "Figure":

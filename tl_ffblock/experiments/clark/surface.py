@@ -56,7 +56,7 @@ def statistics_table(moments: Mapping[str, Moments], channels: Sequence[Channel]
         does = [name for name in reached if reached[name][layer, place]]
         row = {name: means[name][layer, place] for name in STATISTICS}
         queries = int(moments["entropy"].count[layer, place])
-        rows.append(_label(channels[place], layer) | row | {"queries": queries, "behaviour": ", ".join(does)})
+        rows.append(channels[place].columns(layer) | row | {"queries": queries, "behaviour": ", ".join(does)})
     return pd.DataFrame(rows)
 
 
@@ -67,7 +67,7 @@ def no_op_table(moments: Mapping[str, Moments], channels: Sequence[Channel]) -> 
         of_kind = moments[f"{NO_OP}.{kind}"]
         for layer, place in np.ndindex(of_kind.mean.shape):
             share, queries = of_kind.value[layer, place], int(of_kind.count[layer, place])
-            rows.append(_label(channels[place], layer) | {"query": kind, "share": share, "queries": queries})
+            rows.append(channels[place].columns(layer) | {"query": kind, "share": share, "queries": queries})
     return pd.DataFrame(rows)
 
 
@@ -85,7 +85,3 @@ def plane_table(
 
 def _over_queries(rows: QueryNumbers) -> Moments:
     return Moments.of(np.moveaxis(rows, -1, 0))
-
-
-def _label(channel: Channel, layer: int) -> dict[str, object]:
-    return {"map": channel.kind, "layer": layer, "channel": channel.name}

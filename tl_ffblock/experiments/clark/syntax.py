@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int, UInt8
 from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.study import Arrays
 from tl_ffblock.corpus.texts.tokenised import TokenisedText
-from tl_ffblock.experiments.clark.compared import ATTENTION, VALUE_WEIGHTED, Channel, of_kind
+from tl_ffblock.experiments.clark.compared import ATTENTION, VALUE_WEIGHTED, Channel, kinds_of, of_kind
 from tl_ffblock.heads import Arcs, RelationHits, Share, chosen_elsewhere, relation_hits, share_of_hits, word_maps
 from tl_ffblock.heads.probes import ROOT, UNKNOWN
 from tl_ffblock.heads.relations import DIRECTIONS, OFFSETS, PUNCTUATION, Direction
@@ -22,9 +22,14 @@ _NAME_BYTES = 24
 """Bytes that a relation's name is kept in; the longest of Universal Dependencies have 17."""
 
 
+def words_of(tokenised: TokenisedText) -> tuple[int, ...]:
+    """The words that have a token, in the order of the rows of maps of words."""
+    return tuple(dict.fromkeys(tokenised.word[tokenised.word >= 0].tolist()))
+
+
 def arcs_of(tokenised: TokenisedText) -> Arcs:
     """The text's relations between words that have a token, by the rows of the maps of words; the root has none."""
-    rows = {word: row for row, word in enumerate(dict.fromkeys(tokenised.word[tokenised.word >= 0].tolist()))}
+    rows = {word: row for row, word in enumerate(words_of(tokenised))}
     return Arcs.of(
         (rows[arc.dependent], rows[arc.head], arc.name)
         for arc in tokenised.source.relations
@@ -37,7 +42,7 @@ def heads_of(tokenised: TokenisedText) -> tuple[Int[np.ndarray, " word"], Bool[n
 
     Of a word with two heads, as "wasn't" may have, the first in the data counts.
     """
-    rows = {word: row for row, word in enumerate(dict.fromkeys(tokenised.word[tokenised.word >= 0].tolist()))}
+    rows = {word: row for row, word in enumerate(words_of(tokenised))}
     head, counted = np.full(len(rows), UNKNOWN), np.ones(len(rows), dtype=bool)
     for arc in tokenised.source.relations:
         if arc.dependent in rows and head[rows[arc.dependent]] == UNKNOWN and (arc.head in rows or arc.head < 0):
@@ -104,9 +109,8 @@ def relations_table(hits: RelationHits, channels: Sequence[Channel], least: int)
     for relation, direction, arcs in _questions(hits, least):
         found = hits.hits[DIRECTIONS.index(direction)][arcs].mean(axis=0)
         for layer, place in np.ndindex(found.shape):
-            channel = channels[place]
-            label = {"map": channel.kind, "layer": layer, "channel": channel.name}
-            rows.append({"relation": relation, "read": direction} | label | {"accuracy": found[layer, place]})
+            question: dict[str, object] = {"relation": relation, "read": direction}
+            rows.append(question | channels[place].columns(layer) | {"accuracy": found[layer, place]})
     return pd.DataFrame(rows)
 
 
@@ -130,7 +134,7 @@ def best_table(hits: RelationHits, channels: Sequence[Channel], least: int, seed
             continue
         offset = _chosen(hits.offset[arcs][:, None] == np.array(OFFSETS), document, seed)
         found = hits.hits[DIRECTIONS.index(direction)][arcs]
-        best = {kind: _chosen(found[..., of_kind(channels, kind)], document, seed) for kind in _kinds(channels)}
+        best = {kind: _chosen(found[..., of_kind(channels, kind)], document, seed) for kind in kinds_of(channels)}
         question = {"relation": relation, "read": direction, "arcs": int(arcs.sum())}
         for kind, share in best.items():
             top = _top(found[..., of_kind(channels, kind)], channels, kind)
@@ -164,10 +168,6 @@ def _top(found: Bool[np.ndarray, "arc layer channel"], channels: Sequence[Channe
     layer, place = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
     name = channels[of_kind(channels, kind)[place]].name
     return {"top_layer": int(layer), "top_channel": name, "top_accuracy": float(accuracy[layer, place])}
-
-
-def _kinds(channels: Sequence[Channel]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(channel.kind for channel in channels))
 
 
 def _names(kept: UInt8[np.ndarray, "arc byte"]) -> tuple[str, ...]:

@@ -19,11 +19,11 @@ FAMILIES = ("gpt2", "llama", "qwen3", "gemma2", "phi", "olmo2", "bert", "qwen2_m
 
 
 def sums(graph: Any) -> Tensor:
-    """Largest relative gap between every node and the sum of all that enters it, nodes that nothing enters left out."""
+    """Largest relative gap between every node and the sum of all that enters it, the first input left out."""
     vectors, gaps = graph.vectors, []
     for number, node in enumerate(graph.nodes):
         entering = [index for index, edge in enumerate(graph.edges) if edge.target == number]
-        if not entering:
+        if node.kind == "input":
             continue
         numbers = [graph.edges[index].size for index in entering if not vectors.edges[index].any()]
         if node.coefficient is not None:
@@ -62,6 +62,27 @@ def test_the_rest_holds_what_is_pruned(ffb: ModuleType, model_of: Models, family
     assert sum(node.kind == "memory value" for node in pruned.nodes) == 2 * 5
     for kind in ("heads", "head", "attention", "feed-forward"):
         assert all(node.rest > 0 and node.unseen > 0 for node in pruned.nodes if node.kind == kind)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama_nobias", "phi"])
+def test_a_graph_of_next_to_nothing_adds_up(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """No head, row or memory: all of attention and feed-forward is rest and biases, in vectors and in shares."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    graph = ffb.flow_graph(model, tokens, layers=range(2), target=7, pruning=ffb.flow.Pruning(0, 0, (0, 0), (0, 0)))
+    assert {node.kind for node in graph.nodes} <= {
+        "input",
+        "norm",
+        "qkv",
+        "heads",
+        "bias",
+        "attention",
+        "sum",
+        "feed-forward",
+    }
+    assert sums(graph) < 1e-6
+    for node in graph.nodes:
+        if node.kind == "heads":
+            assert node.rest_shares == pytest.approx(node.shares)
 
 
 @pytest.mark.parametrize("order", ["post_ln", "pre_ln"])

@@ -2,6 +2,7 @@
 
 from tl_ffblock.flow.flow_graph import flow_graph
 from tl_ffblock.flow.graph import FlowCertificate, FlowEdge, FlowGraph, FlowNode, FlowTarget, FlowVectors
+from tl_ffblock.flow.overlap import overlap, top_tokens
 from tl_ffblock.flow.pruning import Pruning
 from tl_ffblock.flow.routes import routes
 
@@ -14,5 +15,7 @@ __all__ = [
     "FlowVectors",
     "Pruning",
     "flow_graph",
+    "overlap",
     "routes",
+    "top_tokens",
 ]

@@ -126,11 +126,11 @@ class Draft:
             return self._share(edge.vector, node.by)
         return self._of_number(edge.number, node)
 
-    def share_brought(self, node: DraftNode, entering: list[DraftEdge]) -> Float[Tensor, " target"]:
-        """What a node brings itself: biases, and of an attention value all, which another position's stream brings."""
+    def share_brought(self, node: DraftNode) -> Float[Tensor, " target"]:
+        """What a node brings itself: biases; the first input all, and an attention value, which another position's stream brings."""
         if node.coefficient is not None:
             return self.share_of_node(node) if node.by_coefficient is None else self._of_number(node.own_number, node)
-        return self.share_of_node(node) if not entering else self._share(node.own, node.by)
+        return self.share_of_node(node) if node.kind == "input" else self._share(node.own, node.by)
 
     def share_of_rest(self, node: DraftNode) -> Float[Tensor, " target"]:
         """What enters unseen."""
@@ -153,11 +153,11 @@ class Draft:
         )
 
     def error(self, node: DraftNode, entering: list[DraftEdge]) -> float:
-        """What the sum of all that enters misses of the node, relative to it; 0 for what nothing enters, or an unknown score.
+        """What the sum of all that enters misses of the node, relative to it; 0 for the first input, or an unknown score.
 
         Where a sum cancels, a thousandth of its largest summand stands for its size.
         """
-        if not entering or (node.kind == "key" and node.coefficient is None):
+        if node.kind == "input" or (node.kind == "key" and node.coefficient is None):
             return 0.0
         if node.coefficient is not None:
             numbers = torch.tensor([*(edge.number for edge in entering), node.own_number], dtype=torch.float64)

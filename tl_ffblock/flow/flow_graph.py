@@ -148,7 +148,7 @@ def _graph(run: Run, draft: Draft, shared: list[Propagated], readings: Readings,
         position=draft.position,
         layers=run.layers,
         targets=tuple(_target(run, each) for each in shared),
-        nodes=tuple(_node(draft, number, entering[number], readings) for number in range(len(draft.nodes))),
+        nodes=tuple(_node(draft, number, readings) for number in range(len(draft.nodes))),
         edges=tuple(
             FlowEdge(edge.source, edge.target, edge.unit, edge.size, _floats(draft.share_of_edge(edge)))
             for edge in draft.edges
@@ -180,13 +180,13 @@ def _error_of_shares(
 ) -> float:
     """What shares of all that enters miss of the node's, over the sum of their sizes and the target's."""
     parts = [draft.share_of_edge(edge) for edge in entering]
-    parts += [draft.share_brought(node, entering), draft.share_of_rest(node)]
+    parts += [draft.share_brought(node), draft.share_of_rest(node)]
     summands, own = torch.stack(parts).double(), draft.share_of_node(node).double()
     error = relative((summands.sum(dim=0) - own).abs(), summands.abs().sum(dim=0) + targets)
     return float(error.max()) if len(error) else 0.0
 
 
-def _node(draft: Draft, number: int, entering: list[DraftEdge], readings: Readings) -> FlowNode:
+def _node(draft: Draft, number: int, readings: Readings) -> FlowNode:
     node = draft.nodes[number]
     return FlowNode(
         kind=node.kind,
@@ -202,7 +202,7 @@ def _node(draft: Draft, number: int, entering: list[DraftEdge], readings: Readin
         probabilities=_floats(readings.probabilities[number]),
         shares=_floats(draft.share_of_node(node)),
         own=node.own_number if node.own is None else float(node.own.norm()),
-        own_shares=_floats(draft.share_brought(node, entering)),
+        own_shares=_floats(draft.share_brought(node)),
         rest=0.0 if node.rest is None else float(node.rest.norm()),
         rest_shares=_floats(draft.share_of_rest(node)),
         unseen=node.unseen,

@@ -70,10 +70,13 @@ def flow_page(graph: "FlowGraph") -> GraphPage:
 
 
 def _columns(graph: "FlowGraph") -> list[int]:
-    """The longest way to each node: a column further right than all that enters it."""
-    columns = [0] * len(graph.nodes)
-    for edge in sorted(graph.edges, key=lambda edge: edge.target):
-        columns[edge.target] = max(columns[edge.target], columns[edge.source] + 1)
+    """The longest way to each node: a column further right than all that enters it, or, where all is in the rest, than the node before."""
+    sources: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        sources.setdefault(edge.target, []).append(edge.source)
+    columns = [0]
+    for number in range(1, len(graph.nodes)):
+        columns.append(1 + max(columns[source] for source in sources.get(number, [number - 1])))
     return columns
 
 

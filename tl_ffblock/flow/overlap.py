@@ -1,0 +1,52 @@
+"""Do two vectors say the same tokens? `I_k(a, b)`, the share that their k first tokens have in common (Katz and Belinkov 2023)."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.readout import Reading, read_out
+from tl_ffblock.errors import InputError
+
+
+def top_tokens(
+    model: Any, vectors: Float[Tensor, "vector d_model"], k: int = 50, *, reading: Reading = "final_norm"
+) -> Int[Tensor, "vector k"]:
+    """The ids of the k tokens that each vector says most, largest logit first.
+
+    Args:
+        model: As in `flow_graph`.
+        vectors: Of the residual stream, such as `graph.vectors.nodes`.
+        k: How many.
+        reading: By the model's own read-out, or "direction": by the unembedding alone.
+
+    Raises:
+        InputError: if `k` is not positive, or `reading` unknown.
+        UnsupportedModelError: for a model whose vectors say no tokens.
+    """
+    if k < 1:
+        raise InputError(f"k={k}: expected a number of tokens from 1.")
+    readout = read_out(identify(model), reading)
+    return torch.cat([logits.topk(min(k, logits.shape[-1])).indices.cpu() for logits in readout.in_chunks(vectors, 64)])
+
+
+def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Float[Tensor, " pair"]:
+    """`I_k` of each pair: the share of the first's tokens that are among the second's.
+
+    1 for a vector and itself, symmetric; two vectors that have nothing to do with each other share `k / d_vocab` of theirs
+    on average only if all tokens are as likely: hold it against random vectors, whose first tokens the model's norm and
+    unembedding choose.
+
+    Args:
+        first: Of `top_tokens`.
+        second: Of `top_tokens`, with the same k.
+
+    Raises:
+        InputError: if the two are not of equal shape.
+    """
+    if first.shape != second.shape:
+        raise InputError(f"shapes {tuple(first.shape)} and {tuple(second.shape)}: expected as many tokens of as many.")
+    shared = (first[:, :, None] == second[:, None, :]).any(dim=-1)
+    return shared.double().mean(dim=-1)

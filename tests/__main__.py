@@ -36,7 +36,7 @@ STEPS = {
         "--jaxtyping-packages=tl_ffblock,beartype.beartype",
         *SHAPES,
     ],
-    "slow": ["-m", "pytest", "-m", "slow", *PARALLEL],
+    "slow": ["-m", "pytest", "-m", "slow", "--sample", "2", *PARALLEL],
     "docs": ["-m", "pytest", "-m", "site", "tests/site"],
     "notebooks": ["-m", "pytest", "--nbmake", "--nbmake-timeout=600", *PARALLEL, "notebooks"],
 }

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +29,20 @@ EVERY_FAMILY = tuple(tiny.FAMILIES)
 """All that the library decomposes: the laws that may fail by a family's own weights or wiring are tested for all."""
 
 SINCE_4 = {"roberta": "has no bridge for RoBERTa", "gpt_oss": "shows no router weights of gpt_oss"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--sample N`: one test in N, the same ones every time."""
+    parser.addoption("--sample", type=int, default=1, metavar="N", help="run one test in N, chosen by its name")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not in the sample."""
+    share = config.getoption("--sample")
+    left_out = [item for item in items if zlib.crc32(item.nodeid.encode()) % share]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture(autouse=True)

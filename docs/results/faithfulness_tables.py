@@ -1,0 +1,161 @@
+"""The blocks of faithfulness.md, from faithfulness.csv, faithfulness_differences.csv and faithfulness_components.csv."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from docs.markdown import number, table
+
+FOLDER = Path(__file__).resolve().parent
+SETS = {
+    "sva": "agreement",
+    "ioi": "indirect objects",
+    "known": "facts",
+    "wikitext": "WikiText, 12 tokens",
+    "wikitext64": "WikiText, 64",
+    "wikitext128": "WikiText, 128",
+    "sst2": "sentiment, MiniLM",
+}
+REFERENCES = ("leave one out", "random", "recency")
+OURS = "path"
+
+
+def _stored(name: str = "faithfulness") -> pd.DataFrame:
+    return pd.read_csv(FOLDER / f"{name}.csv", keep_default_na=False, na_values=["nan", "NaN"]).replace({"": None})
+
+
+def _chosen(stored: pd.DataFrame, measure: str, removal: str | None) -> pd.DataFrame:
+    rows = stored[stored["measure"] == measure]
+    return rows if removal is None else rows[rows["removal"] == removal]
+
+
+def _cell(row: "pd.Series[float] | None") -> str:
+    if row is None:
+        return "–"
+    mean, low, high = (float(row[name]) for name in ("mean", "low", "high"))
+    return number(mean) if low != low else f"{number(mean)} [{number(low)}, {number(high)}]"
+
+
+def _by_set(measure: str, removal: str, *, references: tuple[str, ...] = REFERENCES) -> str:
+    """Methods by sets, the best in the mean over sets first, the references last."""
+    rows = _chosen(_stored(), measure, removal)
+    if not len(rows):
+        return "No prompt has been run."
+    sets = [name for name in SETS if name in set(rows["set"])]
+    cells = {(row["set"], row["method"]): row for _, row in rows.iterrows()}
+    counts = {name: int(rows[rows["set"] == name]["n"].max()) for name in sets}
+    means = {m: [float(cells[s, m]["mean"]) for s in sets if (s, m) in cells] for m in rows["method"].unique()}
+    ordered = sorted((m for m in means if m not in REFERENCES), key=lambda m: -sum(means[m]) / len(means[m]))
+    lines = [
+        [
+            m,
+            *(_cell(cells.get((s, m))) for s in sets),
+            number(sum(means[m]) / len(means[m])) if len(means[m]) == len(sets) else "–",
+        ]
+        for m in [*ordered, *(m for m in references if m in means)]
+    ]
+    return table(["method", *(f"{SETS[s]} (n = {counts[s]})" for s in sets), "mean"], lines)
+
+
+def correlation() -> str:
+    """Rank correlation with leaving one token out, by a mask."""
+    return _by_set("correlation", "mask", references=("random", "recency"))
+
+
+def area() -> str:
+    """Area between the curves, by a mask."""
+    return _by_set("area", "mask")
+
+
+def correlation_mean() -> str:
+    """Rank correlation, by the mean embedding."""
+    return _by_set("correlation", "mean", references=("random", "recency"))
+
+
+def cause() -> str:
+    """Reciprocal rank of the known cause."""
+    return _by_set("cause", "mask")
+
+
+def against() -> str:
+    """How far `path` is ahead of every other method, and where it is behind for certain."""
+    rows = _chosen(_stored("faithfulness_differences"), "correlation", "mask")
+    rows = rows[rows["method"] != "leave one out"]
+    sets = [name for name in SETS if name in set(rows["set"])]
+    cells = {(row["set"], row["method"]): row for _, row in rows.iterrows()}
+    lines, behind, ahead, compared = [], [], 0, 0
+    for method in rows["method"].unique():
+        line = [method]
+        for name in sets:
+            row = cells.get((name, method))
+            line.append(
+                "–"
+                if row is None
+                else f"{number(row['mean'], 2, '+')} [{number(row['low'], 2, '+')}, {number(row['high'], 2, '+')}]"
+            )
+            if row is not None:
+                compared += 1
+                ahead += row["low"] > 0
+                behind += [f"{method} on {SETS[name]}"] * bool(row["high"] < 0)
+        lines.append(line)
+    said = f"Of {compared} differences {ahead} have an interval above zero, {len(behind)} one below zero{': ' + '; '.join(behind) if behind else ''}."
+    return f"{table(['`path` minus', *(SETS[name] for name in sets)], lines)}\n\n{said}"
+
+
+def components() -> str:
+    """Estimates of patching against patching."""
+    if not (FOLDER / "faithfulness_components.csv").is_file():
+        return "No pair has been run."
+    rows = _stored("faithfulness_components")
+    measures = [name for name in rows["measure"].unique() if name != "seconds"]
+    cells = {(row["estimate"], row["measure"]): row for _, row in rows.iterrows()}
+    first = rows["estimate"].iloc[0]
+    seconds = float(cells[first, "seconds"]["mean"])
+    lines = [
+        [e, *(_cell(cells[e, m]) for m in measures), number(float(cells[e, "seconds"]["mean"]) / seconds, 1)]
+        for e in rows["estimate"].unique()
+    ]
+    pairs = int(rows["n"].max())
+    return f"{table(['estimate', *measures, 'time'], lines)}\n\n{pairs} pairs. Time is relative to the first row."
+
+
+def cost() -> str:
+    """Times of methods in forward passes, medians over prompts."""
+    stored = _stored()
+    rows, lengths = _chosen(stored, "cost", None), _chosen(stored, "tokens", None).set_index("set")
+    sets = [name for name in SETS if name in set(rows["set"])]
+    cells = {(row["set"], row["method"]): number(float(row["mean"]), 1) for _, row in rows.iterrows()}
+    heads = [
+        f"{SETS[s]} ({number(float(lengths.loc[s, 'low']), 0)} to {number(float(lengths.loc[s, 'high']), 0)} tokens)"
+        for s in sets
+    ]
+    return table(["method", *heads], [[m, *(cells.get((s, m), "–") for s in sets)] for m in rows["method"].unique()])
+
+
+def sets() -> str:
+    """How many prompts of which lengths have been run, and how good the direction of sentiment is."""
+    stored = _stored()
+    lengths = _chosen(stored, "tokens", None).set_index("set")
+    lines = [
+        [SETS[name], number(float(row["n"]), 0), f"{number(float(row['low']), 0)} to {number(float(row['high']), 0)}"]
+        for name, row in ((name, lengths.loc[name]) for name in SETS if name in lengths.index)
+    ]
+    accuracy = _chosen(stored, "accuracy of the probe", None)["mean"].tolist()
+    said = (
+        f"\n\nAccuracy of the direction of sentiment on the other half: {number(float(accuracy[0]))}."
+        if accuracy
+        else ""
+    )
+    return table(["set", "prompts", "tokens"], lines) + said
+
+
+BLOCKS = {
+    "faithfulness-correlation": correlation,
+    "faithfulness-against": against,
+    "faithfulness-area": area,
+    "faithfulness-mean": correlation_mean,
+    "faithfulness-cause": cause,
+    "faithfulness-components": components,
+    "faithfulness-cost": cost,
+    "faithfulness-sets": sets,
+}

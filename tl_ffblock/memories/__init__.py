@@ -21,6 +21,7 @@ triggers.py    prefixes of a corpus with the largest coefficients
 values.py      the tokens that a memory writes, and agreement with its triggers
 composition.py which memories are active, and whose top token a layer's output has
 parts.py       a coefficient as a sum over source tokens
+annotation.py  a sheet on which a reader names patterns of triggers
 ablation.py    coefficients of shortened triggers
 carried.py     what memories carry to a target
 card.py        all that is known of one memory, as plain data
@@ -28,6 +29,7 @@ knock_out.py   memories set to zero, their mean or a value, and what that does
 """
 
 from tl_ffblock.memories.ablation import ablate
+from tl_ffblock.memories.annotation import read_annotations, write_annotation_sheet
 from tl_ffblock.memories.card import CardText, CardTrigger, CardValue, MemoryCard, memory_card
 from tl_ffblock.memories.carried import CarriedShares, carried, largest_carried
 from tl_ffblock.memories.composition import OUTCOMES, active, outcomes, zero_agreement
@@ -60,7 +62,9 @@ __all__ = [
     "mean_coefficients",
     "memory_card",
     "outcomes",
+    "read_annotations",
     "token_parts",
     "value_tokens",
+    "write_annotation_sheet",
     "zero_agreement",
 ]

@@ -3,7 +3,11 @@
 import re
 import tempfile
 from contextlib import chdir
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
+
+import tl_ffblock
 
 from docs.site.repository import ROOT
 
@@ -17,9 +21,10 @@ def pages() -> list[Path]:
 
 
 def files() -> dict[str, str]:
-    """What the code of all pages writes, by place: `NAME.html` is `gallery/live/NAME.html`."""
+    """What the code of all pages writes, by place: `NAME.html` is `gallery/live/NAME.html`. A model is loaded once for all."""
     written = {}
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+    loaded_once = patch.object(tl_ffblock, "load_model", cache(tl_ffblock.load_model))
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), loaded_once:
         for page in pages():
             for code in _CODE.findall(page.read_text(encoding="utf-8")):
                 exec(compile(code, page.name, "exec"), {})

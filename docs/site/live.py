@@ -8,7 +8,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import tl_ffblock
-
 from docs.site.repository import ROOT
 
 GALLERY = ROOT / "docs" / "gallery"

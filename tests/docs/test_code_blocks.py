@@ -150,6 +150,10 @@ def test_heads_do_what_they_say() -> None:
     names = run("how_to/heads.md", {})
     part = names["part"]
     assert names["by_head"].shape == (5, 15, 15)
+    assert names["shares"].shape == (30, 4)
+    assert float(names["result"].edges[names["layer"]][names["head"], -1].sum()) == pytest.approx(
+        float(names["result"].heads[names["layer"], names["head"], -1]), rel=1e-3, abs=1e-5
+    )
     torch.testing.assert_close(part.heads("AtbLnFf").sum(dim=0), part.parts("AtbLnFf"), rtol=1e-4, atol=1e-5)
 
 

@@ -24,9 +24,12 @@ RUNS = {
     "memories-smollm2-wikitext2": ("SmolLM2", "WikiText-2"),
     "memories-smollm2-ewt": ("SmolLM2", "UD-EWT"),
 }
+ENCODER = "memories-minilm-wikitext2"
+WITH_ENCODER = {**RUNS, ENCODER: ("MiniLM", "WikiText-2")}
+"""MiniLM is a sentence encoder: its triggers can be read, nothing in it can be read as tokens."""
 COPIED = ("ngrams", "agreement", "confident", "composition", "refinement")
 SIXTHS = ("first sixth of the layers", "second", "third", "fourth", "fifth", "last")
-Cells = list[str]
+AGREEMENT = {"first": "of the first trigger", "all": "of all triggers", "chance": "by chance"}
 
 
 def stored(run: str, name: str) -> pd.DataFrame:
@@ -42,12 +45,13 @@ def by_sixth(rows: pd.DataFrame, column: str, n_layers: int) -> "pd.Series[float
 def samples() -> str:
     """Sequences, tokens, memories and triggers of every run."""
     rows = []
-    for run, titles in RUNS.items():
+    for run, titles in WITH_ENCODER.items():
         summary = json.loads((HERE / run / "summary.json").read_text())
-        positions = int(stored(run, "composition")["positions"].max())
-        tokens, effects = (stored(run, f"causes_{kind}") for kind in ("tokens", "effects"))
-        counts = (summary["sequences"], summary["tokens"], summary["memories"], positions, len(tokens), len(effects))
-        rows.append([*titles, *(f"{count:,}".replace(",", " ") for count in counts)])
+        counts = [summary["sequences"], summary["tokens"], summary["memories"]]
+        if run != ENCODER:
+            positions = int(stored(run, "composition")["positions"].max())
+            counts += [positions, *(len(stored(run, f"causes_{kind}")) for kind in ("tokens", "effects"))]
+        rows.append([*titles, *(f"{count:,}".replace(",", " ") for count in counts), *[""] * (6 - len(counts))])
     head = [
         "model",
         "text",
@@ -64,7 +68,7 @@ def samples() -> str:
 def endings() -> str:
     """Memories of which at least three triggers end alike."""
     rows = []
-    for run, titles in RUNS.items():
+    for run, titles in WITH_ENCODER.items():
         ngrams = stored(run, "ngrams")
         for n in sorted(ngrams["n"].unique()):
             of_length = ngrams[ngrams["n"] == n].set_index("sign")
@@ -79,14 +83,12 @@ def agreement() -> str:
     for run, titles in RUNS.items():
         positive = stored(run, "agreement").query("sign == 'positive'")
         for reading, of_reading in positive.groupby("reading", sort=False):
-            for column, title in (
-                ("first", "of the first trigger"),
-                ("any", "of any trigger"),
-                ("chance", "by chance"),
-            ):
+            for column, title in AGREEMENT.items():
                 shares = by_sixth(of_reading, column, _layers(positive))
-                rows.append([titles[1], _reading(str(reading)), title, *(_small(share) for share in shares)])
-    return table(["text", "value read by", "agreement", *SIXTHS], rows)
+                counted = f"{(of_reading[column] * of_reading['memories']).sum():.0f} of {of_reading['memories'].sum()}"
+                everywhere = _small(of_reading[column].mean()) if column == "all" else counted
+                rows.append([titles[1], _reading(str(reading)), title, *map(_small, shares), everywhere])
+    return table(["text", "value read by", "agreement", *SIXTHS, "all layers"], rows)
 
 
 def confident() -> str:

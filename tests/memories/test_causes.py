@@ -13,7 +13,7 @@ from tl_ffblock import decompose, load_model, memories
 from tl_ffblock.bridge.runs import kept_records, open_run
 from tl_ffblock.errors import FFBlockError, InputError, UnsupportedModelError
 from tl_ffblock.layer.neurons import coefficients, neuron_values
-from tl_ffblock.layer.scopes import PROGRAMS, Feed
+from tl_ffblock.layer.scopes import feed_step
 from tl_ffblock.memories.names import MemoryName
 
 ALL = [f"1:{neuron}" for neuron in range(tiny.D_MLP)]
@@ -24,7 +24,7 @@ FORMS = ("gpt2", "llama", "gemma2", "gpt_neox", "olmo2", "bert")
 def feed_forward(model: Any, tokens: torch.Tensor, hooks: Any = ()) -> tuple[torch.Tensor, Any]:
     """Output of layer 1's feed-forward in a run, and the run's record."""
     (records,) = kept_records(open_run(model, tokens, layers=1, fwd_hooks=hooks))
-    scope = next(step.scope for step in PROGRAMS[records[1].block.order] if isinstance(step.operation, Feed))
+    scope = feed_step(records[1].block.order).scope
     return records[1].whole[scope], records[1]
 
 
@@ -35,7 +35,7 @@ def test_parts_of_all_memories_make_the_parts_of_the_feed_forward(family: str) -
     found = memories.token_parts(model, tokens, ALL, query=4)
     whole = decompose(model, tokens, layer=1, queries=4)
     _, record = feed_forward(model, tokens)
-    scope = next(step.scope for step in PROGRAMS[record.block.order] if isinstance(step.operation, Feed))
+    scope = feed_step(record.block.order).scope
     torch.testing.assert_close(found.parts.T @ neuron_values(record.block), whole.parts(scope)[0], rtol=2e-4, atol=2e-5)
     torch.testing.assert_close(found.coefficient, coefficients(record)[4], **FLOAT32)
     assert found.error.max() < 1e-5 and found.position == 4

@@ -13,7 +13,7 @@ from tl_ffblock.bridge.readout import read_out
 from tl_ffblock.bridge.runs import kept_records, open_run
 from tl_ffblock.errors import FFBlockError, InputError, UnsupportedModelError
 from tl_ffblock.layer.neurons import coefficient_parts, coefficients, feed_forwards, neuron_values
-from tl_ffblock.layer.scopes import PROGRAMS, Feed
+from tl_ffblock.layer.scopes import feed_step, output_step
 
 SHARES = 3e-6
 """Shares of a coefficient against the model's own, relative to the largest: RMSNorm and rotary tables of Hugging Face are float32."""
@@ -39,7 +39,7 @@ def test_coefficients_times_values_are_the_feed_forward_and_shares_sum_to_them(m
     run = open_run(model, torch.arange(5, 12))
     (records,) = kept_records(run)
     for record in records.values():
-        scope = next(step.scope for step in PROGRAMS[record.block.order] if isinstance(step.operation, Feed))
+        scope = feed_step(record.block.order).scope
         own, weights = coefficients(record), feed_forwards(record.block)
         biases = torch.stack([ff.b_out for ff in weights])
         bias = biases[0] if record.routing is None else record.routing @ biases
@@ -58,10 +58,7 @@ def test_the_read_out_of_the_last_layer_is_the_models_logits(model: Any) -> None
     known, tokens = identify(model), torch.arange(9, 16)
     (records,) = kept_records(open_run(model, tokens, layers=-1))
     (record,) = records.values()
-    before_norm = [
-        step.scope for step in PROGRAMS[record.block.order] if step.scope.endswith("Res") or step.scope == "Atb"
-    ]
-    scope = "AtbFfResLn" if record.block.order == "post_ln" else before_norm[-1]
+    scope = output_step(record.block.order).scope
     logits = model(tokens[None])[0]
     assert (read_out(known, "final_norm")(record.whole[scope]) - logits).abs().max() < 1e-4 * logits.abs().max()
 

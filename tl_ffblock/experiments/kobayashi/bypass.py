@@ -20,7 +20,7 @@ from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.statistics.moments import Moments
 from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.layer.scopes import PROGRAMS, Add, Feed
+from tl_ffblock.layer.scopes import feed_step, feed_sum
 from tl_ffblock.results import figures as draw
 
 TOKENS = ("all", "not special", "first", "special last", "special in between")
@@ -112,11 +112,8 @@ class Bypass(MomentsStudy):
 
     def _scopes(self) -> tuple[str, str, str]:
         """Name the feed-forward's scope, and the two summands of the residual it enters."""
-        program = PROGRAMS[self.facts.order]
-        ff = next(step.scope for step in program if isinstance(step.operation, Feed))
-        behind = program[[step.scope for step in program].index(ff) + 1 :]
-        add = next(step.operation for step in behind if isinstance(step.operation, Add))
-        return ff, add.left, add.right
+        into = feed_sum(self.facts.order)
+        return feed_step(self.facts.order).scope, into.left, into.right
 
 
 def _norms(record: LayerRecord, operand: str) -> Float[np.ndarray, " query"]:

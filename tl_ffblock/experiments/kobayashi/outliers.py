@@ -27,7 +27,7 @@ from tl_ffblock.corpus.statistics.moments import Moments
 from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.records import LayerRecord, Norm
-from tl_ffblock.layer.scopes import PROGRAMS, Feed, Normalise
+from tl_ffblock.layer.scopes import PROGRAMS, Normalise, feed_step
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import decompose_record
 from tl_ffblock.results import figures as draw
@@ -72,11 +72,10 @@ class Outliers(MomentsStudy):
     options: OutliersOptions
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
-        program = PROGRAMS[self.facts.order]
-        feed = next(step for step in program if isinstance(step.operation, Feed))
-        assert isinstance(feed.operation, Feed)
+        feed = feed_step(self.facts.order)
+        (operand,) = feed.operands
         moments = {}
-        for name, scope in (("input", feed.operation.of), ("output", feed.scope)):
+        for name, scope in (("input", operand), ("output", feed.scope)):
             values = [record.tensor(scope).double().abs().cpu().numpy() for record in observed.records]
             moments[name] = Moments.of(np.stack(values, axis=1))
         gains = [self._next_norm(record).gain.double().cpu().numpy() for record in observed.records]
@@ -173,8 +172,8 @@ class Outliers(MomentsStudy):
     def _next_norm(self, record: LayerRecord) -> Norm:
         """The first norm behind the feed-forward."""
         program = PROGRAMS[self.facts.order]
-        feed = next(index for index, step in enumerate(program) if isinstance(step.operation, Feed))
-        operation = next(step.operation for step in program[feed + 1 :] if isinstance(step.operation, Normalise))
+        behind = program[program.index(feed_step(self.facts.order)) :]
+        operation = next(step.operation for step in behind if isinstance(step.operation, Normalise))
         return record.block.norm(operation.norm)
 
     def _changes(self, record: LayerRecord) -> list[float]:

@@ -95,21 +95,21 @@ def attention(last: bool) -> Callable[[Any, Example], Tensor]:
 
     def scores(model: Any, example: Example) -> Tensor:
         maps = ffb.attention_maps(model, example.tokens, queries=read_at(example), layers=-1 if last else None)
-        return maps.values.mean(dim=(0, 1))[0]
+        return maps.values.mean(dim=(0, 1))[0].cpu()
 
     return scores
 
 
 def attention_rollout(model: Any, example: Example) -> Tensor:
     """Of the row that is read."""
-    patterns = ffb.attention_maps(model, example.tokens).values.double().mean(dim=1)
+    patterns = ffb.attention_maps(model, example.tokens).values.cpu().double().mean(dim=1)
     return rolled(patterns / 2 + torch.eye(patterns.shape[-1], dtype=torch.float64) / 2)[read_at(example)]
 
 
 def map_rollout(model: Any, example: Example) -> Tensor:
     """Of the row that is read."""
     maps = ffb.contribution_maps(model, example.tokens)
-    layers = maps[whole_layer(maps.order)].double()
+    layers = maps[whole_layer(maps.order)].cpu().double()
     return rolled(layers / layers.sum(dim=-1, keepdim=True))[read_at(example)]
 
 

@@ -130,7 +130,9 @@ def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced
     """
     with with_gradients(), run.hooks():
         traced = _traced(run.model, batch, rules, keeps)
-    if not bool(traced.logits.isfinite().all()):
+    logits = traced.logits.detach()
+    # A sum is NaN or infinite if a summand is, and is read in one go; half precision would overflow.
+    if not bool(logits.sum(dtype=torch.promote_types(logits.dtype, torch.float32)).isfinite()):
         raise InputError(
             f"{run.model.name}: the model's logits hold NaN or infinity. Check the weights, the edits of your hooks, or use a "
             "wider dtype."

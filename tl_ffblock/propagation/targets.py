@@ -90,12 +90,14 @@ def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
         values.append(_checked(value, metric.name).reshape(()))
     total = torch.stack(values)
     (gradient,) = torch.autograd.grad(total.sum(), logits)
-    if not bool(gradient.isfinite().all()) or not bool(gradient.flatten(1).any(dim=1).all()):
+    sizes = gradient.abs().sum(dim=-1, dtype=torch.promote_types(gradient.dtype, torch.float32))
+    if not bool(sizes.isfinite().all()) or not bool(sizes.any(dim=1).all()):
         raise InputError(
             f"target {metric.name}: its derivative by the logits of a prompt is zero or not finite, so there is nothing to "
             "attribute. Expected a number that changes with the logits, such as ffb.logit(...); a rank or an argmax does not."
         )
-    first_order = (gradient * logits.detach()).flatten(1).sum(dim=1)
+    read = sizes.any(dim=0)
+    first_order = (gradient[:, read] * logits.detach()[:, read]).flatten(1).sum(dim=1)
     return Seeds(metric.name, run.model.n_layers, traced.logits, gradient, total.detach(), first_order)
 
 

@@ -13,14 +13,14 @@ OUTPUT = "AtbLnFfRes"
 ATTENTION, VALUES, PLACEBO = "attention", "attention x value norm", "placebo"
 
 
-def _rho(name: str, cells: str) -> pd.DataFrame:
+def rho_of(name: str, cells: str) -> pd.DataFrame:
     """Rho with its interval, mean over layers, by effect and predictor."""
     stored = pd.read_csv(FOLDER / f"causal_validation_{name}.csv")
     chosen = stored[(stored["layer"] == "mean") & (stored["cells"] == cells)]
     return chosen.set_index(["effect", "predictor"]).sort_index()
 
 
-def _lead(name: str, cells: str) -> pd.DataFrame:
+def lead_of(name: str, cells: str) -> pd.DataFrame:
     """How much further a map predicts, by effect, map and what it is compared with."""
     stored = pd.read_csv(FOLDER / f"causal_validation_{name}_differences.csv")
     return stored[stored["cells"] == cells].set_index(["effect", "map", "minus"]).sort_index()
@@ -45,7 +45,7 @@ def off_diagonal() -> str:
     head += ["own − attention", "own − attention × value norm"]
     rows, lower_ends = [], []
     for name in SETS:
-        rho, lead = _rho(name, "off-diagonal"), _lead(name, "off-diagonal")
+        rho, lead = rho_of(name, "off-diagonal"), lead_of(name, "off-diagonal")
         for effect in EFFECTS:
             own = OUTPUT if effect == "edge knockout" else effect
             predictors = (own, "AtbLnFf", ATTENTION, VALUES, PLACEBO)
@@ -67,7 +67,7 @@ def knockout() -> str:
     rows = []
     for name in SETS:
         for cells in ("off-diagonal", "beyond first", "reachable"):
-            rho, lead = _rho(name, cells).loc["edge knockout"], _lead(name, cells).loc[("edge knockout", OUTPUT)]
+            rho, lead = rho_of(name, cells).loc["edge knockout"], lead_of(name, cells).loc[("edge knockout", OUTPUT)]
             values = [number(rho.loc[predictor].rho) for predictor in (*scopes, ATTENTION, VALUES)]
             rows.append([f"`{name}`", cells, *values, *(_difference(lead.loc[other]) for other in (ATTENTION, VALUES))])
     return table(head, rows)
@@ -77,7 +77,7 @@ def with_diagonal() -> str:
     """Removal at the layer's output, the diagonal included."""
     rows = []
     for name in SETS:
-        rho = _rho(name, "reachable").loc[OUTPUT]
+        rho = rho_of(name, "reachable").loc[OUTPUT]
         rows.append([f"`{name}`", *(_with_interval(rho.loc[predictor]) for predictor in (OUTPUT, ATTENTION, VALUES))])
     return table(["set", f"`{OUTPUT}` map", "attention", "attention × value norm"], rows)
 

@@ -1,4 +1,4 @@
-"""Makes causal_validation_SET.csv, its differences and its figure: does a map say which contributions matter to SmolLM2-135M?
+"""Makes causal_validation_SET.csv and its differences: does a map say which contributions matter to SmolLM2-135M?
 
     python docs/results/causal_validation.py ioi   --data ioi.json
     python docs/results/causal_validation.py sva   --data nounpp_test.json
@@ -108,7 +108,6 @@ def main() -> None:
     table.insert(0, "set", options.set)
     table = table[(table["layer"] == "mean") | (table["cells"] == "off-diagonal")]
     table.round(3).to_csv(options.out / f"causal_validation_{options.set}.csv", index=False)
-    result.figure().savefig(options.out / f"causal_validation_{options.set}.png", dpi=80)
     differences = compared(result)
     differences.insert(0, "set", options.set)
     differences.round(3).to_csv(options.out / f"causal_validation_{options.set}_differences.csv", index=False)

@@ -1,11 +1,13 @@
-"""The blocks of README.md, from the tables beside it: one a finding, one for the samples and one for the methods."""
+"""The blocks of README.md, from the tables beside it: the samples, then finding by finding."""
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from docs.markdown import number, percent, table
+from docs.results import methods_tables
 
 FOLDER = Path(__file__).resolve().parent
 CORPORA = {"sst2": "SST-2", "wikitext2": "WikiText-2", "streusle": "STREUSLE"}
@@ -14,13 +16,16 @@ RUNS = ("minilm-sst2", "minilm-wikitext2", "smollm2-sst2", "smollm2-wikitext2")
 FIRST_LAYERS = range(6)
 """Layers that have a column: all of MiniLM, the first of SmolLM2's thirty."""
 LAYERS = tuple(f"{layer}" for layer in FIRST_LAYERS)
-WITH_VECTORS = ("minilm-sst2", "minilm-wikitext2-vectors", "smollm2-sst2", "smollm2-wikitext2-vectors")
+LATER = (6, 8, 12, 14, 16, 19)
+"""Later layers of SmolLM2 whose most amplified pairs are of few kinds."""
+WITH_PAIRS = ("minilm-sst2", "minilm-wikitext2", "minilm-streusle", "smollm2-sst2", "smollm2-wikitext2")
+"""Runs of the study of amplified pairs."""
+WITH_VECTORS = ("minilm-sst2", "minilm-wikitext2", "smollm2-sst2", "smollm2-wikitext2-vectors")
 """Runs of the studies that read the model's vectors."""
 WHAT = {
     "minilm-sst2": ("{}, all of SST-2 dev", "contextualization, amplification, bypass, outliers"),
     "minilm-sst2-ignored": ("first {} of SST-2 dev", "outliers with dimensions ignored"),
-    "minilm-wikitext2": ("first {} of 1832 paragraphs", "contextualization, amplification"),
-    "minilm-wikitext2-vectors": ("first {} of 1832 paragraphs", "bypass, outliers"),
+    "minilm-wikitext2": ("first {} of 1832 paragraphs", "contextualization, amplification, bypass, outliers"),
     "minilm-streusle": (
         "{}, all of STREUSLE dev",
         "contextualization, amplification with gold multi-word expressions",
@@ -31,14 +36,6 @@ WHAT = {
     "smollm2-wikitext2-vectors": ("first {} of 1832 paragraphs", "bypass, outliers"),
 }
 """How each run's sample was drawn, and what was computed."""
-COUNTED = {
-    "minilm-wikitext2": (992, 105823),
-    "minilm-streusle": (554, 6993),
-    "smollm2-wikitext2": (128, 13588),
-    "minilm-wikitext2-vectors": (992, 105823),
-    "smollm2-wikitext2-vectors": (992, 108335),
-}
-"""Sequences and tokens as the runs printed them: of tokens, or of both, these runs' tables have no column."""
 
 
 def stored(run: str, name: str) -> pd.DataFrame:
@@ -64,25 +61,42 @@ def _three(value: float) -> str:
     return f"{value:.3f}"
 
 
+def _grouped(count: int) -> str:
+    return f"{count:,}".replace(",", " ")
+
+
+def _runs(layers: Sequence[int]) -> str:
+    """Layers in order, neighbours joined: 0, 2-4."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and runs[-1][-1] == layer - 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _at_extremes(values: pd.Series, write: Callable[[float], str]) -> list[str]:
+    """The least and the largest, each with its layer."""
+    return [f"{write(values[layer])} ({layer})" for layer in (values.idxmin(), values.idxmax())]
+
+
 def _changes(run: str, name: str) -> pd.DataFrame:
     rows = stored(run, name)
     return rows[rows["cells"] == ("reachable" if "reachable" in set(rows["cells"]) else "all")]
 
 
 def samples() -> str:
-    """Sequences and tokens of every run."""
+    """What every run read, and the law of its vectors where it had maps."""
     rows = []
     for run, (sample, computed) in WHAT.items():
-        found = {path.stem: pd.read_csv(path) for path in (FOLDER / run).glob("*.csv")}
-        sequences = {int(rows["sequences"].max()) for rows in found.values() if "sequences" in rows}
-        tokens = {int(found[name]["tokens"].max()) for name in ("outliers_correlation",) if name in found}
-        counted = COUNTED.get(run)
-        if counted is not None:
-            assert sequences <= {counted[0]} and tokens <= {counted[1]}, f"{run}: {sequences}, {tokens}, {counted}"
-            sequences, tokens = {counted[0]}, {counted[1]}
-        (n_sequences,), (n_tokens,) = sequences, tokens
-        rows.append([run, sample.format(n_sequences), f"{n_tokens:,}".replace(",", " "), computed])
-    return table(["folder", "sequences", "tokens", "what"], rows)
+        summary = json.loads((FOLDER / run / "summary.json").read_text(encoding="utf-8"))
+        assert not summary["failed"] and not summary["unreadable"], f"{run}: sequences were left out"
+        missed = "" if summary["completeness"] is None else f"{summary['completeness']:.1e}"
+        counts = (_grouped(summary["tokens"]), _grouped(summary["masked"]), str(summary["cut"]))
+        rows.append([run, sample.format(summary["sequences"]), *counts, missed, computed])
+    head = ["folder", "sequences", "tokens", "masked", "cut", "largest miss of parts and bias", "what"]
+    return table(head, rows)
 
 
 def change_by_layer() -> str:
@@ -129,9 +143,7 @@ def bypass() -> str:
     rows = []
     for run in WITH_VECTORS:
         norms = stored(run, "bypass_norms")
-        for tokens in ("all", "not special"):
-            of_tokens = norms[norms["tokens"] == tokens]
-            ratio = of_tokens.set_index("layer")["ratio"]
+        for title, ratio in _ratios(norms.set_index(["tokens", "layer"])).items():
             large = ratio[ratio > 2]
             between = f"{large.min():.1f}-{large.max():.1f}" if len(large) else ""
             cells = [
@@ -140,12 +152,24 @@ def bypass() -> str:
                 f"{len(large)} of {len(ratio)}",
                 between,
             ]
-            rows.append([*_titles(run), "all" if tokens == "all" else "text", *cells])
+            rows.append([*_titles(run), title, *cells])
     return table(["model", "data", "tokens", *LAYERS, "last layer", "above 2 in", "those"], rows)
 
 
+def _ratios(norms: pd.DataFrame) -> dict[str, pd.Series]:
+    """Bypass over FF's output of all tokens, of all but the first where special ones are left then, and of text."""
+    every, first, text = (norms.loc[tokens] for tokens in ("all", "first", "not special"))
+    branch, bypass = (
+        every[vector] * every["count"] - first[vector] * first["count"] for vector in ("branch", "bypass")
+    )
+    ratios = {"all": every["ratio"], "all but the first": bypass / branch, "text": text["ratio"]}
+    if (every["count"] - first["count"]).equals(text["count"]):
+        del ratios["all but the first"]
+    return ratios
+
+
 def places() -> str:
-    """Finding 3: mean norms at the first token, a special last one and masks, over those at text."""
+    """Finding 3: mean norms at the first token, a special last one and masks, over those at text; their share of all."""
     names = {"first": "first token", "special last": "[SEP] at the end", "special in between": "[MASK]"}
     rows = []
     for run in WITH_VECTORS:
@@ -155,12 +179,17 @@ def places() -> str:
                 continue
             for vector, of in (("branch", "FF's output"), ("bypass", "bypass")):
                 times = norms.loc[place, vector] / norms.loc["not special", vector]
-                large = [layer for layer in times.index if times[layer] > 100]
-                between = f"{min(large)}-{max(large)}" if large else ""
-                cells = [*_by_layer(times, _two_places), f"{times.max():.0f} ({times.idxmax()})", between]
-                rows.append([*_titles(run), title, of, *cells, f"{times.iloc[-1]:.1f}"])
-    head = ["model", "data", "at", "norm of", *LAYERS, "most (layer)", "above 100 in layers", "last layer"]
-    return table(head, rows)
+                sums = norms[vector] * norms["count"]
+                share = sums.loc[place] / sums.loc["all"]
+                large, most = (_runs([*over.index[over]]) for over in (times > 100, share > 1 / 2))
+                cells = [
+                    *_by_layer(times, _two_places),
+                    _two_places(times.iloc[-1]),
+                    _at_extremes(times, _two_places)[1],
+                ]
+                rows.append([*_titles(run), title, of, *cells, large, _at_extremes(share, percent)[1], most])
+    head = ["model", "data", "at", "norm of", *LAYERS, "last layer", "most (layer)", "above 100 in layers"]
+    return table([*head, "share of the sum over all tokens, most (layer)", "more than half in layers"], rows)
 
 
 def _two_places(times: float) -> str:
@@ -174,119 +203,89 @@ def outliers() -> str:
         of_output = stored(run, "outliers_correlation").query("of == 'output'").set_index("layer")
         for measure in ("spearman", "pearson"):
             rho = of_output[measure]
-            extremes = [f"{_signed(rho[layer])} ({layer})" for layer in (rho.idxmin(), rho.idxmax())]
-            cells = [*_by_layer(rho, _signed), *extremes, f"{(rho >= 0).sum()} of {len(rho)}"]
+            cells = [*_by_layer(rho, _signed), *_at_extremes(rho, _signed), f"{(rho >= 0).sum()} of {len(rho)}"]
             rows.append([*_titles(run), measure.capitalize(), *cells])
     return table(["model", "data", "", *LAYERS, "least (layer)", "most (layer)", "not negative in"], rows)
+
+
+def largest_dimension() -> str:
+    """Finding 4: where the gain of FF's largest dimension ranks among all gains by size, 1 the smallest."""
+    rows = []
+    for run in WITH_VECTORS:
+        largest = stored(run, "outliers_largest").query("output_rank == 1").set_index("layer")
+        rank, n_dimensions = largest["gain_rank"], largest["dimensions"].iloc[0]
+        small = [*rank.index[rank <= n_dimensions / 20]]
+        cells = [*_by_layer(rank, "{:.0f}".format), f"{n_dimensions}", f"{len(small)} of {len(rank)}"]
+        rows.append([*_titles(run), *cells, _runs(small)])
+    head = ["model", "data", *LAYERS, "of dimensions", "among the smallest 5 % in", "these layers"]
+    return table(head, rows)
 
 
 def ignored_dimensions() -> str:
     """Finding 5: change by FF without the dimensions of smallest gain, and without as many others."""
     rows = []
     for run in ("minilm-sst2-ignored", "smollm2-sst2-ignored"):
-        wide = stored(run, "outliers_ignored").pivot(index="layer", columns="dimensions", values="change")
-        for name in sorted(wide, key=lambda dimensions: dimensions != "all"):
+        ignored = stored(run, "outliers_ignored")
+        wide = ignored.pivot(index="layer", columns="dimensions", values="change")
+        for name in ignored["dimensions"].unique():
             left = wide[name] / wide["all"]
-            later = [
-                f"{layer}: {wide['all'][layer]:.3f} → {wide[name][layer]:.3f}"
-                for layer in wide.index
-                if layer not in FIRST_LAYERS and abs(left[layer] - 1) > 1 / 8
-            ]
-            cells = [*_by_layer(wide[name], _three), percent(left.median()), ", ".join(later)]
+            moved = [layer for layer in wide.index if layer not in FIRST_LAYERS and abs(left[layer] - 1) > 1 / 8]
+            later = ", ".join(f"{layer} ({percent(left[layer])})" for layer in moved)
+            cells = [*_by_layer(wide[name], _three), percent(left.median()), later]
             rows.append([_titles(run)[0], name, *cells])
-    head = ["model", "dimensions", *LAYERS, "left, median", "later layers that move by more than an eighth"]
+    head = ["model", "dimensions", *LAYERS, "left, median", "later layers that move by more than an eighth (left)"]
     return table(head, rows)
 
 
 def kinds_of_pairs() -> str:
     """Finding 6: mean shares of occurrences, of the 50 most amplified pairs of a layer and of all and all adjacent pairs."""
-    more = (6, 12, 16, 19)
     categories = ("subwords of one word", "adjacent", "same token", "within an expression")
     rows = []
-    for run in (*RUNS[:2], "minilm-streusle", *RUNS[2:]):
-        table_of_run = stored(run, "amplification_shares")
-        by_occurrences = "occurrences" in table_of_run
-        shares = table_of_run.query("occurrences == 2") if by_occurrences else table_of_run
+    for run in WITH_PAIRS:
+        shares = stored(run, "amplification_shares").query("occurrences == 2")
         shares = shares.pivot(index="pairs", columns="category", values="share")
         for category in categories:
-            if not shares[category].filter(like="layer").any():
-                continue
-            pairs = [*(f"layer {layer}" for layer in (*FIRST_LAYERS, *more)), "random", "adjacent random"]
-            cells = [percent(shares[category][pair]) if pair in shares.index else "" for pair in pairs]
-            rows.append([*_titles(run), category, "share" if by_occurrences else "most frequent", *cells])
-    return table(["model", "data", "kind", "counted by", *LAYERS, *map(str, more), "all pairs", "adjacent pairs"], rows)
+            if shares[category].filter(like="layer").any():
+                everything = [percent(shares[category][pairs]) for pairs in ("random", "adjacent random")]
+                rows.append([*_titles(run), category, *_of_top_pairs(shares[category]), *everything])
+    return table(["model", "data", "kind", *LAYERS, *map(str, LATER), "all pairs", "adjacent pairs"], rows)
+
+
+def _of_top_pairs(shares: pd.Series) -> list[str]:
+    """Cells of the layers that have a column."""
+    pairs = [f"layer {layer}" for layer in (*FIRST_LAYERS, *LATER)]
+    return [percent(shares[pair]) if pair in shares.index else "" for pair in pairs]
 
 
 def kinds_by_occurrences() -> str:
-    """Finding 6: the share of subwords among the most amplified pairs, of pairs that occur more often."""
+    """Finding 6: the share of two kinds among the most amplified pairs, of pairs that occur more often."""
     rows = []
-    for run in ("minilm-sst2", "minilm-streusle"):
-        shares = stored(run, "amplification_shares").query("category == 'subwords of one word'")
-        top = stored(run, "amplification_top_pairs")
-        for occurrences, of_count in shares.groupby("occurrences"):
-            of_count = of_count.set_index("pairs")
-            cells = [
-                percent(of_count["share"][f"layer {layer}"]) if f"layer {layer}" in of_count.index else ""
-                for layer in FIRST_LAYERS
-            ]
-            median = f"{top['count'].median():.0f}" if occurrences == 2 else ""
-            number_of_pairs = f"{of_count['number']['random']:,}".replace(",", " ")
-            rows.append([*_titles(run), f"{occurrences}", number_of_pairs, *cells, median])
-    head = ["model", "data", "occurrences at least", "pairs", *LAYERS, "median occurrences of the ten first"]
-    return table(head, rows)
+    for run in WITH_PAIRS:
+        median = stored(run, "amplification_top_pairs")["count"].median()
+        stored_shares = stored(run, "amplification_shares")
+        for category in ("subwords of one word", "within an expression"):
+            shares = stored_shares[stored_shares["category"] == category]
+            if not shares["share"].any():
+                continue
+            for occurrences, of_count in shares.groupby("occurrences"):
+                of_count = of_count.set_index("pairs")
+                cells = [*_of_top_pairs(of_count["share"]), percent(of_count["share"]["random"])]
+                titles = [*_titles(run), category, f"{occurrences}", _grouped(of_count["number"]["random"])]
+                rows.append([*titles, *cells, f"{median:.0f}" if occurrences == 2 else ""])
+    head = ["model", "data", "kind", "occurrences at least", "pairs", *LAYERS, *map(str, LATER), "all pairs"]
+    return table([*head, "median occurrences of the ten first"], rows)
 
 
 def mutual_information() -> str:
     """Finding 7: extremes of the rank correlation with pointwise mutual information, over layers."""
     rows = []
-    for run in (*RUNS[:2], "minilm-streusle", *RUNS[2:]):
+    for run in WITH_PAIRS:
         of_run = stored(run, "amplification_pmi")
-        of_run = of_run if "occurrences" in of_run else of_run.assign(occurrences=2)
         for (unit, occurrences), of_unit in of_run.groupby(["unit", "occurrences"], sort=False):
-            rho, pairs = of_unit["spearman"], f"{of_unit['pairs'].max():,}".replace(",", " ")
-            rows.append([*_titles(run), str(unit), f"{occurrences}", pairs, _signed(rho.min()), _signed(rho.max())])
-    return table(["model", "data", "occurs with in one", "occurrences at least", "pairs", "least", "most"], rows)
-
-
-def methods() -> str:
-    """Other ways to share out the activation, against Integrated Gradients in closed form; then against exact Shapley values."""
-    agreement, time = (
-        stored("minilm-methods", "attribution-methods_agreement"),
-        stored("minilm-methods", "attribution-methods_time"),
-    )
-    titles = {
-        "ig": "closed form",
-        "captum": "captum",
-        "shapley": "exact Shapley",
-        "sampling": "sampling",
-        "kernel": "kernel",
-    }
-    rows = []
-    for method, title in titles.items():
-        of_method, cells = agreement[agreement["method"] == method].set_index("reference"), []
-        for reference in ("ig", "shapley"):
-            rho, distance = of_method.loc[reference, "map_rho"], of_method.loc[reference, "largest_difference"]
-            cells += [f"{rho.mean():.3f} ({rho.min():.3f})", f"{distance.mean():.1%} ({distance.max():.1%})"]
-        change = of_method.loc["ig"].set_index("layer")["change"]
-        seconds = time[time["method"] == method].set_index("layer")["seconds"]
-        cells += [f"{change.mean():.3f}", f"{change[0]:.2f}", f"{seconds.mean():.2f} ({seconds[1:].mean():.2f})"]
-        rows.append([title, *(cell.replace("%", " %") for cell in cells)])
-    head = ["method", "rank correlation with closed form, mean (least)", "largest distance from it, mean (most)"]
-    head += ["rank correlation with Shapley", "largest distance from it", "change by FF", "in layer 0"]
-    return table([*head, "seconds a layer (without the first)"], rows)
-
-
-def seconds() -> str:
-    """Seconds for all scopes and layers by length."""
-    rows = stored("minilm-methods", "cost_time").to_dict("records")
-    cells: Iterable[Sequence[str]] = (
-        (
-            f"{row['tokens']:.0f}",
-            *(f"{row[name]:.1f}" if row[name] == row[name] else "" for name in ("maps", "forward", "captum")),
-        )
-        for row in rows
-    )
-    return table(["tokens", "maps, s", "model alone, s", "captum, s"], cells)
+            extremes = _at_extremes(of_unit.set_index("layer")["spearman"], _signed)
+            rows.append([*_titles(run), str(unit), f"{occurrences}", _grouped(of_unit["pairs"].max()), *extremes])
+    head = ["model", "data", "occurs with in one", "occurrences at least", "pairs", "least (layer)", "most (layer)"]
+    return table(head, rows)
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -296,10 +295,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "finding-3": bypass,
     "finding-3-places": places,
     "finding-4": outliers,
+    "finding-4-largest": largest_dimension,
     "finding-5": ignored_dimensions,
     "finding-6": kinds_of_pairs,
     "finding-6-occurrences": kinds_by_occurrences,
     "finding-7": mutual_information,
-    "methods": methods,
-    "seconds": seconds,
+    **methods_tables.BLOCKS,
 }

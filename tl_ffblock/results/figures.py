@@ -5,6 +5,7 @@ Colours are those of Okabe and Ito (2008, "Color Universal Design"); bars also d
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,8 @@ BARS_IN_ONE_COLUMN = 48
 """Bars of a figure beyond which it takes two columns."""
 LOG_SPREAD = 20
 """A logarithmic axis is for values that differ by more than this factor."""
+PANEL_TITLE = 30
+"""Letters in a line above a small panel; longer titles take a second line instead of leaving the picture."""
 LABELLED_LAYERS = 20
 """Layers beyond which every other one has its number."""
 STYLE: dict[str, Any] = {
@@ -154,7 +157,7 @@ def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3)
         panel.errorbar(
             layers, spread.mean, spread.error, color=COLOURS[0], marker="o", markersize=2.2, linewidth=0.8, elinewidth=2
         )
-        panel.set_title(title, fontsize=7.5)
+        panel.set_title(fill(title, PANEL_TITLE), fontsize=7.5)
         panel.xaxis.get_major_locator().set_params(integer=True)
     grid.flat[0].set_ylim(bottom=0)  # last, for it ends the scaling of all
     for panel in grid.flat[max(0, len(panels) - columns) : len(panels)]:  # the lowest of each column

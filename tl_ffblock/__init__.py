@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tl_ffblock import page as page
     from tl_ffblock import propagation as propagation
     from tl_ffblock import results as results
-    from tl_ffblock.attention import attention_maps
+    from tl_ffblock.attention import attention_maps, attention_scores
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.bridge.loading import load_model
     from tl_ffblock.cell_neurons import neurons
@@ -74,6 +74,7 @@ _HOMES = {
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
+    "attention_scores": "attention",
     "attribute": "propagation",
     "attribute_continuation": "propagation",
     "attribution_patching": "propagation",
@@ -135,6 +136,7 @@ __all__ = [
     "__version__",
     "amplification",
     "attention_maps",
+    "attention_scores",
     "attribute",
     "attribute_continuation",
     "attribution_patching",

@@ -1,4 +1,4 @@
-"""A model and an input -> attention patterns, or attention weighted by values, as `TokenMaps`, heads as channels."""
+"""A model and an input -> attention patterns, or attention weighted by values, as `TokenMaps`, heads as channels; and the scores behind patterns."""
 
 import warnings
 from collections.abc import Mapping
@@ -10,10 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.runs import DEFAULTS, Layers, Run, RunOptions, Texts, Tokens, open_run
-from tl_ffblock.errors import InputError, ProcessedWeightsWarning
-from tl_ffblock.layer.heads import head_names
+from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedModelError
+from tl_ffblock.layer.heads import AskedHeads, head_names, head_numbers
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scores import ScoredHeads, scored_heads
+from tl_ffblock.results.attention_scores import AttentionScores
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import spelled_out
 
@@ -100,6 +102,112 @@ def attention_maps(
     run.deliver(receive)
     results = [_labelled(run, number, maps, kind) for number, maps in enumerate(by_layer)]
     return results[0] if run.single else results
+
+
+@overload
+def attention_scores(
+    model: Any,
+    input: str,
+    *,
+    layers: Layers = None,
+    heads: AskedHeads = True,
+    queries: Positions = None,
+    **options: Unpack[RunOptions],
+) -> AttentionScores: ...
+@overload
+def attention_scores(
+    model: Any,
+    input: Texts,
+    *,
+    layers: Layers = None,
+    heads: AskedHeads = True,
+    queries: Positions = None,
+    **options: Unpack[RunOptions],
+) -> list[AttentionScores]: ...
+@overload
+def attention_scores(
+    model: Any,
+    input: Tokens,
+    *,
+    layers: Layers = None,
+    heads: AskedHeads = True,
+    queries: Positions = None,
+    **options: Unpack[RunOptions],
+) -> Any: ...
+@spelled_out(RunOptions, {name: DEFAULTS[name] for name in RunOptions.__annotations__})
+def attention_scores(
+    model: Any,
+    input: str | Texts | Tokens,
+    *,
+    layers: Layers = None,
+    heads: AskedHeads = True,
+    queries: Positions = None,
+    **options: Unpack[RunOptions],
+) -> AttentionScores | list[AttentionScores]:
+    """Why heads attend as they do: query and key vectors, and the score of each pair as the sum of their products.
+
+    `score[i, j] = scale * sum_e q[i, e] k[j, e]` with q and k as attention multiplied them, rotated where the model rotates
+    (Vaswani et al. 2017, eq. 1; drawn as the neuron view of Vig 2019). Softmax over the keys that i sees has to give the
+    pattern that the run shows, head by head; where it does not there is no result.
+
+    Args:
+        model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
+        input: A text, a list of texts, or token ids.
+        layers: Layer numbers, negative ones from the end; None means all.
+        heads: Head numbers, negative ones from the end; True means all.
+        queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
+        **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache.
+
+    Returns:
+        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
+
+    Raises:
+        InputError: for input or options that cannot be used.
+        UnsupportedModelError: for models that show no rotated queries and keys, or whose patterns are no softmax of scaled
+            products (position biases, caps, sinks).
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ProcessedWeightsWarning)
+        run = open_run(model, input, layers=layers, queries=queries, extra=("query", "key"), **options)
+    chosen = head_numbers(heads, run.model.n_heads)
+    if not chosen:
+        raise InputError("heads=False: scores are of heads; name some, or leave it out for all.")
+    by_layer: list[dict[int, ScoredHeads]] = [{} for _ in run.sequences]
+
+    def receive(records: Mapping[int, LayerRecord]) -> None:
+        for number, record in records.items():
+            scored = scored_heads(record, chosen)
+            if not scored.error <= run.settings.rtol:
+                raise UnsupportedModelError(
+                    f"{run.model.name} ({run.model.family.name}), layer {record.layer}: the softmax of query times key is not "
+                    f"the pattern (largest difference {scored.error:.1e}, scale {scored.scale:.3g}). Something else takes part, "
+                    "such as position biases, a cap of scores, a sink, or a hook that edits the pattern."
+                )
+            by_layer[number][record.layer] = scored
+
+    run.deliver(receive)
+    results = [_scores(run, number, layers_of, chosen) for number, layers_of in enumerate(by_layer)]
+    return results[0] if run.single else results
+
+
+def _scores(run: Run, number: int, by_layer: Mapping[int, ScoredHeads], heads: tuple[int, ...]) -> AttentionScores:
+    sequence = run.sequences[number]
+    scored = [by_layer[layer] for layer in run.layers]
+    scales = {layer.scale for layer in scored}
+    assert len(scales) == 1, "layers of a model have heads of one size"
+    return AttentionScores(
+        query=torch.stack([layer.query.cpu()[:, sequence.order] for layer in scored]),
+        key=torch.stack([layer.key.cpu() for layer in scored]),
+        pattern=torch.stack([layer.pattern.cpu()[:, sequence.order] for layer in scored]),
+        scale=scales.pop(),
+        error=max(layer.error for layer in scored),
+        tokens=sequence.labels,
+        layers=run.layers,
+        heads=heads,
+        queries=sequence.queries,
+        causal=run.model.family.causal,
+        model=run.model.name,
+    )
 
 
 def value_weighted(record: LayerRecord) -> Float[Tensor, "head query key"]:

@@ -7,20 +7,21 @@ from typing import Any, Literal, TypeAlias, get_args
 from tl_ffblock.errors import InputError
 from tl_ffblock.page.blocks import MapsBlock, PageBlock, PageText
 
-View: TypeAlias = Literal["maps", "heads", "all", "memories"]
-"""Ways to look at a page's data: maps, lines of heads, every layer and head, cards of memories."""
+View: TypeAlias = Literal["maps", "heads", "all", "scores", "memories"]
+"""Ways to look at a page's data: maps, lines of heads, every layer and head, attention scores term by term, cards of memories."""
 
 
 def _shows(view: View, block: PageBlock) -> bool:
     """Whether a view can show a block."""
-    if view == "memories":
-        return block.kind == "memory"
+    if view in ("scores", "memories"):
+        return block.kind == {"scores": "scores", "memories": "memory"}[view]
     return isinstance(block, MapsBlock) and (view == "maps" or block.axis == "head")
 
 
 _LACKING = {
     "heads": "maps by head: make them with heads=True, or put attention_maps beside them",
     "all": "maps by head: make them with heads=True, or put attention_maps beside them",
+    "scores": "attention scores: put attention_scores beside the maps",
     "memories": "a memory's card: put one beside the maps",
 }
 """What a page lacks that cannot open in a view."""

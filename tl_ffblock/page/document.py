@@ -31,6 +31,7 @@ DRAWING = (
     "circuitsvis_view",
     "controls",
     "heads_view",
+    "scores_view",
     "grid_view",
     "memory_view",
     "exports",

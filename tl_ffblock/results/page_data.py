@@ -123,6 +123,7 @@ def token_maps_page(
     channel: str | None = None,
     view: View = "maps",
     labels: Sequence[str] | None = None,
+    beside: Sequence[PageBlock] = (),
 ) -> PageData:
     """The page of any token maps of the same positions, one run or several.
 
@@ -130,8 +131,9 @@ def token_maps_page(
         runs: Maps by name; the page opens at the first.
         layer: Layer to open at, negative ones from the end; None means the first.
         channel: Channel to open at; None means the first.
-        view: "maps", or of heads "heads" (lines) or "all" (every layer and head).
+        view: "maps", or of heads "heads" (lines) or "all" (every layer and head), or that of a block beside.
         labels: What stands at each position; None means the tokens.
+        beside: Blocks with a view of their own, of the same text.
 
     Raises:
         InputError: if layer or channel are not there, or the runs do not fit each other.
@@ -150,7 +152,10 @@ def token_maps_page(
         text=PageText(
             maps.queries, maps.layers, maps.causal, word_numbers(maps.tokens), special_positions(maps.tokens)
         ),
-        runs=tuple(PageRun(run, shown_labels, {maps.kind: token_maps_block(m)}) for run, m in runs.items()),
+        runs=tuple(
+            PageRun(run, shown_labels, {maps.kind: token_maps_block(m)} | {block.kind: block for block in beside})
+            for run, m in runs.items()
+        ),
         start=PageStart(number, name, to, from_, view=view),
         certificate=None,
         provenance={},

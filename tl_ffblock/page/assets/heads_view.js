@@ -4,6 +4,10 @@
 const HEAD_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#b8a800"];
 const LINES = { row: 20, smallest: 11, gap: 190, label: 150, head: 26, faintest: 0.04 };
 
+function hasHeads(data) {
+  return blocksOf(data, "head").length > 0;
+}
+
 /** The block of heads that is shown: the one chosen, else that of the scope, else the first. */
 function headBlock(data, selection) {
   const blocks = blocksOf(data, "head");

@@ -1,19 +1,19 @@
 /* The workbench: one set of data, one selection, every view drawn from both. */
 
-const hasHeads = (data) => blocksOf(data, "head").length > 0;
 const headKeysShown = (data, selection) => {
   const keys = headKeysOf(data, selection);
   return shownHeads(data, selection).map((index) => keys[index]);
 };
 
 /**
- * Each view: whether a page has what it needs, which maps have to be unpacked for it, and its drawing. A drawing may be nodes
+ * Each view: whether a page has what it needs, which maps (and tables of other blocks) have to be unpacked for it, its drawing. A drawing may be nodes
  * alone, made anew at every change; or `{ nodes, update }`, made anew where one of `fields(scene)` changed.
  */
 const VIEWS = [
   { name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS },
   { name: "heads", label: "Heads", there: hasHeads, keys: headKeysShown, draw: headsView, fields: headsFields },
   { name: "all", label: "All heads", there: hasHeads, keys: headKeysOf, draw: gridView, fields: gridFields },
+  { name: "scores", label: "Scores (q·k)", there: (data) => scoresOf(data, 0) !== undefined, keys: () => [], tables: scoresTables, draw: scoresView, fields: scoresFields },
   { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView },
 ];
 
@@ -46,9 +46,11 @@ function drawHeading({ data, selection }) {
 
 /** What is needed for the selection, unpacked. */
 async function ready(data, selection) {
-  const keys = [selection.scope, ...viewNow(data, selection).keys(data, selection)].map((key) => [selection.run, key]);
+  const view = viewNow(data, selection);
+  const keys = [selection.scope, ...view.keys(data, selection)].map((key) => [selection.run, key]);
   if (selection.ref) keys.push([selection.refRun, selection.ref]);
-  await Promise.all(keys.map(([run, key]) => data.load(run, key)));
+  const tables = view.tables ? view.tables(data, selection) : [];
+  await Promise.all([...keys.map(([run, key]) => data.load(run, key)), ...tables.map(data.open)]);
 }
 
 /** Unpacks the heads of the scope that is shown, for the card; whether that was still to do and there are any. */

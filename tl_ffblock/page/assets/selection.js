@@ -12,7 +12,7 @@ const PANELS = ["", "before", "after", "difference"];
 const SORTS = ["change", "share", "distance"];
 const HEADS_FORM = /^[\d.]{0,400}$/;
 const ZOOM_FORM = /^\d{1,5}-\d{1,5},\d{1,5}-\d{1,5}$/;
-const VIEW_NAMES = ["maps", "heads", "all", "memories"];
+const VIEW_NAMES = ["maps", "heads", "all", "scores", "memories"];
 const MANY_TOKENS = 20;
 
 function isPosition(data, value) {

@@ -66,7 +66,10 @@ function latest() {
 
 const KEPT_NUMBERS = 2 ** 24;
 
-/** Payload -> data with maps by (run, channel, layer); `load` unpacks a channel, `matrix` and `column` read it. */
+/**
+ * Payload -> data with maps by (run, channel, layer); `load` unpacks a channel, `matrix` and `column` read it;
+ * `open` unpacks a table of another block, `numbersAt` reads a layer of it.
+ */
 function openData(payload) {
   const data = { ...payload, latestAxes: latest(), latestMaps: latest() };
   data.channels = channelsOf(data);
@@ -101,6 +104,9 @@ function openData(payload) {
     const block = data.runs[run].blocks[data.channels.get(key).blockName];
     return Promise.all(["values", ...Object.keys(block.columns)].map((name) => unpack(run, key, name)));
   };
+  const opened = new Map();
+  data.open = async (table) => { if (!opened.has(table)) opened.set(table, codesOf(await inflate(table.packed), table, null)); };
+  data.numbersAt = (table, index) => numbersOf(opened.get(table), table, index);
   data.loaded = (run, key) => codes.has([run, key, "values"].join("\n"));
   data.matrix = (run, key, layer) => read(run, key, "values", layer);
   data.column = (run, key, name, layer) => (tableOf(run, key, name) ? read(run, key, name, layer) : null);

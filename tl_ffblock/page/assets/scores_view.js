@@ -1,0 +1,161 @@
+/* View: why a head attends. One query beside every key: their vectors, the products dimension by dimension, their sum (the score), its softmax. */
+
+const SCORES = { row: 18, smallest: 11, label: 118, gap: 12, number: 64, weight: 120, head: 40 };
+
+function scoresOf(data, run) {
+  return Object.values(data.runs[run].blocks).find((block) => block.kind === "scores");
+}
+
+/** The head that is shown, by its place in the block: that of the map that is selected, else the first of those with lines. */
+function scoresHead(data, selection) {
+  const { heads } = scoresOf(data, selection.run);
+  const selected = heads.indexOf(data.channels.get(selection.scope).name);
+  return selected >= 0 ? selected : Math.min(heads.length - 1, Number(selection.heads.split(".")[0] || 0));
+}
+
+/** The change that shows another head: of maps by head their map too. */
+function scoresChange(data, selection, index) {
+  const { blockName } = data.channels.get(selection.scope);
+  const key = channelKey(data, blockName, scoresOf(data, selection.run).heads[index]);
+  return data.channels.has(key) ? { scope: key } : { heads: String(index) };
+}
+
+/** The tables that have to be unpacked for a selection. */
+function scoresTables(data, selection) {
+  const block = scoresOf(data, selection.run);
+  const name = block.heads[scoresHead(data, selection)];
+  return [block.query, block.key, block.score, block.weight].map((tables) => tables[name]);
+}
+
+/** One row of a head: its query, every key, products, scores and weights; null where the layer is not held. */
+function scoresRow(scene) {
+  const { data, selection } = scene;
+  const block = scoresOf(data, selection.run);
+  const layer = block.layers.indexOf(selection.layer);
+  if (layer < 0) return null;
+  const [query, keys, scores, weights] = scoresTables(data, selection).map((table) => data.numbersAt(table, layer));
+  const row = data.queries.indexOf(selection.to);
+  const [n, size] = [data.words.length, query.length / data.queries.length];
+  const mine = query.subarray(row * size, (row + 1) * size);
+  const products = Float32Array.from(keys, (value, at) => block.scale * value * mine[at % size]);
+  const along = (numbers) => spread(data, numbers).subarray(row * n, (row + 1) * n);
+  return { block, size, n, query: mine, keys, products, scores: along(scores), weights: along(weights) };
+}
+
+function scoresFields() {
+  return ["run", "scope", "layer", "heads", "to"];
+}
+
+/** Where columns and rows stand in `width` pixels. */
+function scoresPlace(row, width) {
+  const height = Math.max(SCORES.smallest, Math.min(SCORES.row, 1400 / row.n));
+  const label = Math.min(SCORES.label, width / 5);
+  const room = width - label - SCORES.number - 3 * SCORES.gap - 8;
+  const weight = Math.min(SCORES.weight, room / 4);
+  const strip = Math.max(40, Math.min(420, (room - weight) / 2));
+  const product = label + strip + SCORES.gap;
+  const score = product + strip + SCORES.gap;
+  return { height, label, strip, weight, product, score, bar: score + SCORES.number + SCORES.gap, y: (key) => SCORES.head + (key + 2) * height };
+}
+
+function scoresPicture(row, cells, first, last) {
+  return { cells, nColumns: row.size, window: [first, last, 0, row.size - 1], scale: "signed", limit: largest(cells), root: 0 };
+}
+
+/** Canvases: the query above, keys and products below it. */
+function scoresCanvases(scene, row, place) {
+  const canvas = (cells, rows, x, y) => {
+    const [wide, high] = [place.strip, rows * place.height];
+    return placed(paint(scoresPicture(row, cells, 0, rows - 1), scene.palette, wide * scene.ratio, high * scene.ratio), x, y, wide, high);
+  };
+  return [
+    canvas(row.query, 1, place.label, SCORES.head), canvas(row.keys, row.n, place.label, place.y(0)), canvas(row.products, row.n, place.product, place.y(0)),
+  ];
+}
+
+function scoresLabels(scene, row, place) {
+  const { palette, data, selection } = scene;
+  const size = Math.min(12, place.height);
+  const tokens = data.runs[selection.run].tokens;
+  const style = { "font-size": size, fill: palette.ink };
+  const base = (key) => place.y(key) + place.height / 2 + size * 0.35;
+  const heading = (words, x) => text(words, x, SCORES.head - 8, { "font-size": 11, fill: palette.grey });
+  const lines = tokens.flatMap((token, key) => {
+    const seen = !Number.isNaN(row.scores[key]);
+    return [
+      text(fitText(token, size, place.label - 34), place.label - 30, base(key), { ...style, "text-anchor": "end", fill: seen ? palette.ink : palette.line }),
+      text(key, place.label - 5, base(key), { "font-size": 9, "text-anchor": "end", fill: palette.grey }),
+      ...(seen ? [
+        text(formatChange(row.scores[key], false), place.score + SCORES.number - 6, base(key), { ...style, "text-anchor": "end" }),
+        rectangle(place.bar, place.y(key) + 2, row.weights[key] * place.weight, place.height - 4, palette.contribution),
+        text(formatPercent(row.weights[key], 2), place.bar + Math.max(0.01, row.weights[key]) * place.weight + 4, base(key), { "font-size": Math.min(10, size), fill: palette.grey }),
+      ] : []),
+    ];
+  });
+  const top = SCORES.head + place.height / 2 + size * 0.35;
+  return [
+    text(`${fitText(tokens[selection.to], size, place.label - 34)} q`, place.label - 5, top, { ...style, "text-anchor": "end", "font-weight": 700 }),
+    heading("query q, keys k", place.label), heading("q × k × scale", place.product), heading("sum: score", place.score), heading("softmax: weight", place.bar), ...lines,
+  ];
+}
+
+/** What lies under the pointer: a key, and in the vectors a dimension of the head. */
+function scoresTarget(row, place, event, host) {
+  const box = host.getBoundingClientRect();
+  const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+  const key = Math.floor((y - place.y(0)) / place.height);
+  if (key < 0 || key >= row.n) return null;
+  const inside = [place.label, place.product].find((left) => x >= left && x < left + place.strip);
+  return { key, dimension: inside === undefined ? null : Math.floor(((x - inside) / place.strip) * row.size) };
+}
+
+function scoresTip(scene, row, { key, dimension }) {
+  const { data, selection } = scene;
+  const tokens = data.runs[selection.run].tokens;
+  const lines = [tipLine("to", tokenAt(tokens[selection.to], selection.to)), tipLine("from", tokenAt(tokens[key], key))];
+  const at = key * row.size + dimension;
+  if (dimension !== null) lines.push(element("div", { textContent: `dimension ${dimension}: ${formatNumber(row.query[dimension])} × ${formatNumber(row.keys[at])} × ${formatNumber(row.block.scale)} = ${formatChange(row.products[at], false)}` }));
+  const seen = !Number.isNaN(row.scores[key]);
+  lines.push(element("div", { textContent: seen ? `score ${formatChange(row.scores[key], false)}, weight ${formatPercent(row.weights[key])}` : "no weight: this key is not seen" }));
+  return lines;
+}
+
+function connectScores(host, scene, row, place, go) {
+  host.addEventListener("pointermove", (event) => {
+    const target = scoresTarget(row, place, event, host);
+    const tip = byId("tooltip");
+    tip.hidden = !target;
+    if (target) { tip.replaceChildren(...scoresTip(scene, row, target)); placeTip(tip, event.clientX, event.clientY); }
+  });
+  host.addEventListener("pointerleave", () => { byId("tooltip").hidden = true; });
+  host.addEventListener("click", (event) => {
+    const target = scoresTarget(row, place, event, host);
+    if (target) go({ from: target.key });
+  });
+}
+
+function scoresChoice(scene, go) {
+  const { data, selection } = scene;
+  const { heads } = scoresOf(data, selection.run);
+  const select = element("select", { autocomplete: "off" }, heads.map((name, index) => option(index, name)));
+  select.value = String(scoresHead(data, selection));
+  select.setAttribute("aria-label", "head");
+  select.addEventListener("change", () => go(scoresChange(data, selection, Number(select.value))));
+  return element("div", { className: "toggles" }, [select, element("span", { className: "note", textContent: `layer ${selection.layer}; choose the query in the sentence` })]);
+}
+
+function scoresView(scene, go, width) {
+  const row = scoresRow(scene);
+  const choice = scoresChoice(scene, go);
+  if (!row) return [choice, element("p", { textContent: `Scores are here of layers ${scoresOf(scene.data, scene.selection.run).layers.join(", ")} only.` })];
+  const place = scoresPlace(row, width);
+  const marks = svg("g");
+  const drawing = svg("svg", { width, height: place.y(row.n) + 8 }, [...scoresLabels(scene, row, place), marks]);
+  const host = element("div", { className: "scores" }, [...scoresCanvases(scene, row, place), drawing]);
+  host.setAttribute("role", "img");
+  host.setAttribute("aria-label", "Scores of the selected token's query with every key; the numbers stand beside them.");
+  connectScores(host, scene, row, place, go);
+  const note = `Orange adds to the score, violet takes from it; each picture has its own scale. A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.block.scale)}. ✓ The softmax of these scores is the model's own pattern, to ${formatError(row.block.error)}.`;
+  const update = (now) => marks.replaceChildren(frameAround(1, place.y(now.selection.from), width - 3, place.height, now.palette.mark));
+  return { nodes: [choice, host, element("p", { className: "note", textContent: note })], update };
+}

@@ -87,6 +87,21 @@ def test_links_lead_somewhere(page: str) -> None:
         assert path.exists() or path in REFERENCE or path.parent == LIVE, f"{page}: {target}"
 
 
+def heading_anchors(page: Path) -> set[str]:
+    """What links behind the sign # may name: every heading in small letters, words joined, marks left out."""
+    headings = re.findall(r"(?m)^#+ (.+)$", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tl_ffblock/README.md", *PAGES])
+def test_links_into_a_page_lead_to_a_heading(page: str) -> None:
+    """A heading that is reworded breaks no link in silence."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\((?!https?://)([^)#]*\.md|)#([^)]+)\)", text):
+        path = ((ROOT / page).parent / target) if target else ROOT / page
+        assert anchor in heading_anchors(path), f"{page}: {target}#{anchor}"
+
+
 def test_the_python_that_is_claimed_is_the_python_that_is_checked() -> None:
     """One oldest version in the metadata, the linter, the type checker and the words for people."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

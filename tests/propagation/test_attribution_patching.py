@@ -95,3 +95,40 @@ def test_bad_pairs_are_refused(ffb: ModuleType, model_of: Models, difference: An
     result = ffb.attribution_patching(model_of("mixtral"), tokens, tokens, difference)
     with pytest.raises(ffb.errors.InputError, match="mixture of experts"):
         result.neurons(0)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert", "llama"])
+def test_a_contributions_estimate_is_exact_where_the_target_reads_it(
+    ffb: ModuleType, model_of_any: Models, family: str
+) -> None:
+    """A direction at a layer's output is linear in its contributions: `<F_i(x_j) of the other run - F_i(x_j), v>`, by the vectors."""
+    model = model_of_any(family, dtype=torch.float64)
+    clean, corrupted = pair(family)
+    vector = torch.randn(32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    result = ffb.attribution_patching(model, clean, corrupted, ffb.direction(vector, layer=2, at=4), maps=True)
+    first, second = (ffb.decompose(model, tokens, layer=1) for tokens in (clean, corrupted))
+    output = "AtbFfResLn" if family == "bert" else "AtbLnFfRes"
+    expected = torch.zeros(N, N, dtype=torch.float64)
+    expected[4] = (second.parts(output) - first.parts(output))[4] @ vector
+    torch.testing.assert_close(result.maps[output, 1], expected, rtol=1e-8, atol=1e-11)
+    assert not result.maps[output, 2].any()
+
+
+@pytest.mark.parametrize("rules", ["path", "patching"])
+def test_estimates_of_contributions_sum_to_the_streams(
+    ffb: ModuleType, model_of_any: Models, difference: Any, rules: str
+) -> None:
+    """Without biases all contributions to a layer's output are the residual stream behind it, with any number of steps."""
+    model = model_of_any("llama_nobias", dtype=torch.float64)
+    result = ffb.attribution_patching(model, *pair("llama_nobias"), difference, rules=rules, steps=2, maps=True)
+    summed = result.maps["AtbLnFfRes"].sum(-1)
+    torch.testing.assert_close(summed, result.residual[1:], rtol=1e-5, atol=1e-6)  # Llama's norms compute in float32
+
+
+def test_estimates_of_contributions_have_to_be_asked_for(ffb: ModuleType, model_of: Models, difference: Any) -> None:
+    """And go with rules that share activations."""
+    model, tokens = model_of("llama"), tiny.tokens("llama", N)
+    with pytest.raises(ffb.errors.ScopeKeyError, match="maps=True"):
+        ffb.attribution_patching(model, tokens, tokens, difference).maps["Atb"]
+    with pytest.raises(ffb.errors.InputError, match="share activations"):
+        ffb.attribution_patching(model, tokens, tokens, difference, rules="gradient", maps=True)

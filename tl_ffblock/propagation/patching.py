@@ -17,11 +17,13 @@ from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
 from tl_ffblock.bridge.slopes import RuleName, Rules
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms
+from tl_ffblock.propagation.patched_cells import estimated_cells
 from tl_ffblock.propagation.targets import Seeds, Target, seeds
+from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tokens import joined, shortened
 
 if TYPE_CHECKING:
@@ -51,6 +53,19 @@ class PatchingEstimates:
     neuron_shares: Mapping[int, Float[Tensor, "pos d_mlp"]]
     """By layer; none for a mixture of experts."""
     model: str = "model"
+    cells: Mapping[str, Float[Tensor, "layer query key"]] = dataclasses.field(default_factory=dict)
+    """By scope, where they were asked for."""
+
+    @property
+    def maps(self) -> ScopeTable:
+        """Each contribution of the layer maps: `maps["AtbLnFf", 9]` is `Float[query key]`.
+
+        Raises:
+            ScopeKeyError: if they were not asked for.
+        """
+        if not self.cells:
+            raise ScopeKeyError("no maps here: ask with maps=True.")
+        return ScopeTable(self.cells, range(len(self.heads)))
 
     def neurons(self, layer: int) -> Float[Tensor, "pos d_mlp"]:
         """Each neuron's output.
@@ -98,6 +113,7 @@ def attribution_patching(
     *,
     rules: RuleName = "patching",
     steps: SupportsIndex = 1,
+    maps: bool = False,
     **options: Unpack[AttributeOptions],
 ) -> PatchingEstimates:
     """How a target would change if a head, a feed-forward, a neuron or the residual stream were another run's, estimated.
@@ -114,6 +130,8 @@ def attribution_patching(
         target: As in `ffb.attribute`.
         rules: "patching", "path" or "gradient".
         steps: Runs whose derivatives are averaged; 1 is the clean run alone.
+        maps: Whether every contribution of the layer maps is estimated, too (not with rules="gradient"); two more forward
+            passes, and two walks through each layer a scope.
         **options: As in `ffb.attribute`: token_type_ids, fwd_hooks, rtol.
 
     Raises:
@@ -123,6 +141,10 @@ def attribution_patching(
     number, chosen = int(steps), read_rules(rules)
     if number < 1:
         raise InputError(f"steps={number}: expected at least 1.")
+    if maps and not (chosen.norms and chosen.feed_forward):
+        raise InputError(
+            f'maps=True with rules={rules!r}: layer maps share activations, so do only "path" and "patching".'
+        )
     runs = [open_attribution_run(model, _one(prompt), **options) for prompt in (clean, corrupted)]
     lengths = [len(run.sequences[0].tokens) for run in runs]
     if len(runs[0].sequences) != 1 or len(runs[1].sequences) != 1 or lengths[0] != lengths[1]:
@@ -139,7 +161,11 @@ def attribution_patching(
             derivatives = _mean_derivatives(runs[0], traced, target, number)
         change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
         shares = {key: (change[key] * derivatives[key]) for key in derivatives}
-    return _estimates(runs, chosen.name, begins, shares)
+    estimates = _estimates(runs, chosen.name, begins, shares)
+    if not maps:
+        return estimates
+    by_stream = {layer: by[0].detach() for (name, layer), by in derivatives.items() if name == "residual"}
+    return dataclasses.replace(estimates, cells=estimated_cells(runs[0], runs[1], by_stream))
 
 
 def _one(prompt: Any) -> Any:

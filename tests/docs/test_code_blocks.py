@@ -23,7 +23,7 @@ PROMPTS = (
     "After Tom and Anna had dinner, Tom handed the bill to",
 )
 SENTENCE = "Tokyo is the capital of [MASK] ."
-RUN_HERE = {"index.md", "attribution.md", "patching.md", "transformer_lens.md", "models.md", "experiments.md"}
+RUN_HERE = {"index.md", "attribution.md", "flow.md", "patching.md", "transformer_lens.md", "models.md", "experiments.md"}
 HOW_TO = {"my_model", "many_prompts", "positions", "heads", "neurons", "figure", "refused"}
 """Pages of docs/how_to with code."""
 
@@ -88,6 +88,17 @@ def test_commands_of_pages_are_commands() -> None:
     assert len(commands) > 5
     for command in commands:
         assert parser().parse_args(command).command
+
+
+@pytest.mark.usefixtures("with_small_models")
+def test_flow_draws_what_it_says(tmp_path: Path) -> None:
+    """Three layers, a smaller graph that adds up, and routes on a page."""
+    names = run("flow.md", {})
+    assert names["graph"].layers == (29,)
+    assert names["graph"].certificate.sums < 1e-4
+    assert len(names["page"].html) > 50_000
+    assert names["strongest"].kind == "head"
+    assert (tmp_path / "routes.html").stat().st_size > 10_000
 
 
 @pytest.mark.usefixtures("with_small_models")

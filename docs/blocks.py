@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from docs import cost, hook_names, rooms
-from docs.results import causal_tables, faithfulness_tables, findings, heads_tables, memories_tables
+from docs.results import causal_tables, faithfulness_tables, findings, flow_tables, heads_tables, memories_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
@@ -23,6 +23,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/results/README.md": findings.BLOCKS,
     "docs/results/causal_validation.md": causal_tables.BLOCKS,
     "docs/results/faithfulness.md": faithfulness_tables.BLOCKS,
+    "docs/results/flow.md": flow_tables.BLOCKS,
     "docs/results/heads.md": heads_tables.BLOCKS,
     "docs/results/memories.md": memories_tables.BLOCKS,
 }

@@ -23,7 +23,15 @@ PROMPTS = (
     "After Tom and Anna had dinner, Tom handed the bill to",
 )
 SENTENCE = "Tokyo is the capital of [MASK] ."
-RUN_HERE = {"index.md", "attribution.md", "flow.md", "patching.md", "transformer_lens.md", "models.md", "experiments.md"}
+RUN_HERE = {
+    "index.md",
+    "attribution.md",
+    "flow.md",
+    "patching.md",
+    "transformer_lens.md",
+    "models.md",
+    "experiments.md",
+}
 HOW_TO = {"my_model", "many_prompts", "positions", "heads", "neurons", "figure", "refused"}
 """Pages of docs/how_to with code."""
 

@@ -1,0 +1,410 @@
+"""Measures what flow.md is about on SmolLM2-135M-Instruct, and writes its tables and figures.
+
+    python docs/results/flow_sample.py facts  --data known_1000.json --n 20
+    python docs/results/flow_sample.py norms  --data known_1000.json --n 20
+    python docs/results/flow_sample.py always --data wiki.test.txt --n 60
+    python docs/results/flow_sample.py ioi    --data ioi.json --n 60
+
+Facts are prompts whose answer's first token is the model's own; indirect-object prompts have two names that are one token
+each. Every part writes tables to flow-smollm2/ beside this file.
+"""
+
+import argparse
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+import tl_ffblock as ffb
+from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.readout import read_out
+from tl_ffblock.bridge.runs import open_run
+from tl_ffblock.flow import Pruning, flow_graph, overlap, top_tokens
+from tl_ffblock.layer.neurons import coefficients, neuron_values
+from tl_ffblock.layer.records import LayerRecord
+
+OUT = Path(__file__).resolve().parent / "flow-smollm2"
+SEED, K, MOST_ACTIVE = 0, 50, 100
+FUNCTION_WORDS = [
+    "the",
+    "a",
+    "an",
+    "and",
+    "or",
+    "but",
+    "nor",
+    "so",
+    "yet",
+    "if",
+    "then",
+    "than",
+    "that",
+    "this",
+    "these",
+    "those",
+    "of",
+    "in",
+    "on",
+    "at",
+    "to",
+    "from",
+    "by",
+    "for",
+    "with",
+    "about",
+    "into",
+    "over",
+    "after",
+    "before",
+    "under",
+    "between",
+    "as",
+    "is",
+    "are",
+    "was",
+    "were",
+    "be",
+    "been",
+    "being",
+    "am",
+    "do",
+    "does",
+    "did",
+    "have",
+    "has",
+    "had",
+    "will",
+    "would",
+    "can",
+    "could",
+    "may",
+    "might",
+    "shall",
+    "should",
+    "must",
+    "not",
+    "no",
+    "it",
+    "its",
+    "he",
+    "his",
+    "him",
+    "she",
+    "her",
+    "they",
+    "them",
+    "their",
+    "we",
+    "us",
+    "our",
+    "you",
+    "your",
+    "i",
+    "me",
+    "my",
+    "who",
+    "which",
+    "what",
+    "where",
+    "when",
+    "how",
+    "there",
+    "here",
+    "also",
+    "very",
+    "just",
+    "only",
+    "all",
+    "any",
+    "some",
+    "such",
+]
+
+
+def facts(path: Path, n: int, model: Any) -> Iterator[str]:
+    """Prompts whose answer's first token is what the model expects."""
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    random.Random(SEED).shuffle(rows)
+    found = 0
+    for row in rows:
+        logits = model(torch.tensor([ids_of(model, row["prompt"])]))[0, -1]
+        said = model.tokenizer.decode([int(logits.argmax())]).strip()
+        if said and row["attribute"].startswith(said) and len(said) > 1:
+            found += 1
+            yield row["prompt"]
+        if found == n:
+            return
+
+
+def ids_of(model: Any, text: str) -> list[int]:
+    """The tokens that `flow_graph` reads of a text."""
+    return open_run(model, text).sequences[0].tokens.tolist()
+
+
+def write(name: str, rows: list[dict[str, Any]]) -> None:
+    """One table."""
+    OUT.mkdir(exist_ok=True)
+    pd.DataFrame(rows).to_csv(OUT / f"{name}.csv", index=False, float_format="%.5g", lineterminator="\n")
+
+
+def measure_facts(model: Any, prompts: list[str]) -> None:
+    """`I_k` of pairs of nodes by layer, and which of a head's values its output says the same as."""
+    shown = Pruning(heads=None, values=3, rows=(0, 0), memories=(10, 0))
+    generator = torch.Generator().manual_seed(SEED)
+    pairs, aligned = [], []
+    for number, prompt in enumerate(prompts):
+        graph = flow_graph(model, prompt, layers=range(30), pruning=shown)
+        assert graph.vectors is not None
+        vectors = graph.vectors.nodes
+        noise = torch.randn(64, vectors.shape[1], generator=generator)
+        tops = top_tokens(model, torch.cat([vectors, noise]), K)
+        for layer in graph.layers:
+            pairs += [dict(prompt=number, layer=layer, **row) for row in layer_pairs(graph, tops, layer)]
+            aligned += [dict(prompt=number, layer=layer, **row) for row in layer_alignment(graph, tops, layer)]
+        print(f"{number + 1} of {len(prompts)}", flush=True)
+    frame = pd.DataFrame(pairs)
+    means = frame.groupby(["pair", "layer"], sort=False)["overlap"].mean().reset_index()
+    write("overlap", means.assign(prompts=len(prompts)).to_dict("records"))
+    write("alignment", pd.DataFrame(aligned).to_dict("records"))
+
+
+def layer_pairs(graph: Any, tops: Tensor, layer: int) -> Iterator[dict[str, Any]]:
+    """Pairs of a layer's nodes with their `I_k`."""
+    at: dict[str, list[int]] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.layer == layer:
+            at.setdefault(node.kind, []).append(number)
+    first = graph.layers.index(layer) == 0
+    output, attention, ff = at["sum"][1], at["attention"][0], at["feed-forward"][0]
+    entry = (
+        at["input"][0] if first else max(n for n, node in enumerate(graph.nodes[: at["norm"][0]]) if node.kind == "sum")
+    )
+    heads, memories = at["head"], at["memory value"]
+    norms = {number: graph.nodes[number].norm for number in heads}
+    values = {(graph.nodes[v].head, rank): v for rank, v in ranked_values(graph, at["value"])}
+    keys = {graph.nodes[k].head: k for k in reversed(at["key"])}
+    noise = range(len(graph.nodes), len(tops))
+    named = {
+        "head, attention": [(head, attention) for head in heads],
+        "largest head, attention": [(max(heads, key=norms.__getitem__), attention)],
+        "smallest head, attention": [(min(heads, key=norms.__getitem__), attention)],
+        "most attended value, head": [(values[graph.nodes[h].head, 0], h) for h in heads],
+        "memory, feed-forward": [(memory, ff) for memory in memories],
+        "attention, feed-forward": [(attention, ff)],
+        "attention, layer output": [(attention, output)],
+        "feed-forward, layer output": [(ff, output)],
+        "layer input, layer output": [(entry, output)],
+        "query, key attended most": [(q, keys[graph.nodes[q].head]) for q in at["query"]],
+        "random vector, attention": [(vector, attention) for vector in noise],
+        "random vector, layer output": [(vector, output) for vector in noise],
+        "random vector, random vector": [(a, b) for a, b in zip(noise, list(noise)[1:], strict=False)],
+    }
+    for name, numbers in named.items():
+        first_ones, second_ones = (torch.tensor(side) for side in zip(*numbers, strict=True))
+        yield dict(pair=name, overlap=float(overlap(tops[first_ones], tops[second_ones]).mean()))
+
+
+def ranked_values(graph: Any, values: list[int]) -> Iterator[tuple[int, int]]:
+    """Values of each head, by attention: rank and node."""
+    seen: dict[int, int] = {}
+    for number in sorted(values, key=lambda v: -graph.nodes[v].coefficient):
+        head = graph.nodes[number].head
+        yield seen.get(head, 0), number
+        seen[head] = seen.get(head, 0) + 1
+
+
+def layer_alignment(graph: Any, tops: Tensor, layer: int) -> Iterator[dict[str, Any]]:
+    """Of each head: which of its three most attended values says most of what the head says."""
+    values = [n for n, node in enumerate(graph.nodes) if node.kind == "value" and node.layer == layer]
+    for number, node in enumerate(graph.nodes):
+        if node.kind != "head" or node.layer != layer:
+            continue
+        of_head = sorted(
+            (v for v in values if graph.nodes[v].head == node.head), key=lambda v: -graph.nodes[v].coefficient
+        )
+        shared = overlap(tops[torch.tensor(of_head)], tops[torch.full((len(of_head),), number)]).numpy()
+        norms = np.array([graph.nodes[v].norm for v in of_head])
+        best = np.flatnonzero(shared == shared.max())
+        yield dict(
+            head=node.head,
+            most_attended=float((best == 0).mean()),
+            largest=float((best == norms.argmax()).mean()),
+            best_overlap=float(shared.max()),
+            attention=graph.nodes[of_head[0]].coefficient,
+            to_first=bool(graph.nodes[of_head[0]].index == 0),
+        )
+
+
+def measure_norms(model: Any, prompts: list[str]) -> None:
+    """What the gain of a norm does to the words that a vector says: function words and others, and a shuffled gain's."""
+    known = identify(model)
+    readout = read_out(known, "final_norm")
+    words = [model.tokenizer.decode([token]).strip().lower() for token in range(model.cfg.d_vocab)]
+    function = torch.tensor([word in FUNCTION_WORDS for word in words])
+    rows = []
+    generator = torch.Generator().manual_seed(SEED)
+    for number, prompt in enumerate(prompts):
+        graph = flow_graph(model, prompt, layers=range(30), pruning=Pruning(0, 0, (0, 0), (0, 0)))
+        assert graph.vectors is not None
+        vectors = graph.vectors.nodes
+        for edge in graph.edges:
+            node = graph.nodes[edge.target]
+            if node.kind != "norm":
+                continue
+            before, after = vectors[edge.source], vectors[edge.target]
+            gain = after / torch.where(before == 0, 1, before)
+            shuffled = before * gain[torch.randperm(len(gain), generator=generator)]
+            chances = readout(torch.stack([before, after, shuffled])).float().softmax(dim=-1)
+            top = chances.argmax(dim=-1)
+            rows.append(
+                dict(
+                    prompt=number,
+                    layer=node.layer,
+                    norm="attention" if "attention" in node.name else "feed-forward",
+                    **dict(
+                        zip(("before", "after", "shuffled"), chances[:, function].sum(dim=-1).tolist(), strict=True)
+                    ),
+                    kept=bool(top[0] == top[1]),
+                    kept_shuffled=bool(top[0] == top[2]),
+                )
+            )
+        print(f"{number + 1} of {len(prompts)}", flush=True)
+    write("norms", rows)
+
+
+def measure_always_on(model: Any, texts: list[str]) -> None:
+    """Neurons that are among the hundred most active at nearly every token: how many, what they say."""
+    counts: dict[int, Tensor] = {}
+    positions = 0
+
+    def receive(records: Mapping[int, LayerRecord]) -> None:
+        for record in records.values():
+            sizes = coefficients(record).abs() * neuron_values(record.block).norm(dim=-1)
+            active = torch.zeros_like(sizes).scatter(1, sizes.topk(MOST_ACTIVE).indices, 1.0)[1:]
+            counts[record.layer] = counts.get(record.layer, 0) + active.sum(dim=0)
+            blocks[record.layer] = neuron_values(record.block)
+
+    blocks: dict[int, Tensor] = {}
+    for text in texts:
+        open_run(model, text).deliver(receive)
+        positions += len(ids_of(model, text)) - 1
+    readout, generator, rows = read_out(identify(model), "final_norm"), torch.Generator().manual_seed(SEED), []
+    for layer, count in sorted(counts.items()):
+        share, values = count / positions, blocks[layer]
+        best = int(share.argmax())
+        others = torch.randperm(len(values), generator=generator)[:50]
+        entropies = torch.distributions.Categorical(
+            logits=readout(values[torch.cat([others, torch.tensor([best])])])
+        ).entropy()
+        tops = readout(values[[best]])[0].topk(5).indices
+        rows.append(
+            dict(
+                layer=layer,
+                positions=positions,
+                above_90=int((share > 0.9).sum()),
+                above_50=int((share > 0.5).sum()),
+                neuron=best,
+                share=float(share[best]),
+                norm_ratio=float(values[best].norm() / values.norm(dim=-1).median()),
+                entropy=float(entropies[-1]),
+                entropy_of_others=float(entropies[:-1].median()),
+                says=" ".join(token.strip() for token in label(identify(model), tops)),
+            )
+        )
+    write("always_on", rows)
+
+
+def measure_ioi(model: Any, rows: list[Mapping[str, Any]], n: int) -> None:
+    """Heads by their share of the logit difference at the last position, and what the strongest ones say."""
+    prompts = []
+    for row in rows:
+        names = [name for name in re.findall(r"\b[A-Z][a-z]+\b", row["prompt"]) if row["prompt"].count(name) == 2]
+        tokens = [
+            model.tokenizer(f" {name}", add_special_tokens=False)["input_ids"] for name in (row["answer"], *names[:1])
+        ]
+        if names and names[0] != row["answer"] and all(len(ids) == 1 for ids in tokens):
+            prompts.append((row["prompt"], f" {row['answer']}", f" {names[0]}"))
+        if len(prompts) == n:
+            break
+    shares, rates = [], []
+    for prompt, right, wrong in prompts:
+        result = ffb.attribute(model, prompt, ffb.logit(right, minus=wrong), of=("heads",))
+        shares.append(result.heads[:, :, -1] / abs(result.value))
+    stacked = torch.stack(shares)
+    mean = stacked.mean(dim=0)
+    order = mean.flatten().argsort(descending=True).tolist()
+    chosen = [divmod(number, mean.shape[1]) for number in (*order[:6], *order[-4:])]
+    readout = read_out(identify(model), "final_norm")
+    for number, (prompt, right, wrong) in enumerate(prompts):
+        labels = open_run(model, prompt).sequences[0].labels
+        right_id, wrong_id = (
+            model.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in (right, wrong)
+        )
+        at = [position for position, token in enumerate(labels) if token == right]
+        patterns = ffb.attention_maps(model, prompt, layers=sorted({layer for layer, _ in chosen}))
+        for layer in sorted({layer for layer, _ in chosen}):
+            graph = flow_graph(
+                model,
+                prompt,
+                layers=layer,
+                target=ffb.logit(right, minus=wrong),
+                pruning=Pruning(None, 0, (0, 0), (0, 0)),
+            )
+            assert graph.vectors is not None
+            for index, node in enumerate(graph.nodes):
+                if node.kind != "head" or (layer, node.head) not in chosen:
+                    continue
+                logits = readout(torch.stack([graph.vectors.nodes[index], -graph.vectors.nodes[index]]))
+                rates.append(
+                    dict(
+                        prompt=number,
+                        layer=layer,
+                        head=node.head,
+                        share=float(stacked[number, layer, node.head]),
+                        attention=float(patterns[f"head {node.head}", layer][-1, at].sum()),
+                        says_right=bool((logits[0] > logits[0, right_id]).sum() < 5),
+                        says_wrong=bool((logits[0] > logits[0, wrong_id]).sum() < 5),
+                        against_right=bool((logits[1] > logits[1, right_id]).sum() < 5),
+                        against_wrong=bool((logits[1] > logits[1, wrong_id]).sum() < 5),
+                    )
+                )
+        print(f"{number + 1} of {len(prompts)}", flush=True)
+    write("ioi", rates)
+    grid = mean.tolist()
+    write(
+        "ioi_heads", [dict(layer=i, head=j, share=s) for i, of_layer in enumerate(grid) for j, s in enumerate(of_layer)]
+    )
+
+
+def main() -> None:
+    """Measure one part."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=["facts", "norms", "always", "ioi"])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--n", type=int, default=20)
+    options = parser.parse_args()
+    torch.set_grad_enabled(False)
+    model = ffb.load_model("smollm2")
+    if options.part == "ioi":
+        measure_ioi(model, json.loads(options.data.read_text(encoding="utf-8")), options.n)
+    elif options.part == "always":
+        lines = [
+            line.strip() for line in options.data.read_text(encoding="utf-8").splitlines() if len(line.split()) > 12
+        ]
+        random.Random(SEED).shuffle(lines)
+        measure_always_on(model, [" ".join(line.split()[:40]) for line in lines[: options.n]])
+    else:
+        prompts = list(facts(options.data, options.n, model))
+        (measure_facts if options.part == "facts" else measure_norms)(model, prompts)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.page.widget import page_widget
 
 # The page tells its height; three lines of script outside its frame follow it. Where a notebook strips scripts the height
 # given stays. Sandboxed, the frame may run its scripts and save files, nothing else.
@@ -37,6 +39,14 @@ class PageView:
         """Write the page to a file."""
         Path(path).write_text(self.html, encoding="utf-8")
         return Path(path)
+
+    def widget(self) -> Any:
+        """The page as a widget that tells Python what its reader selects: `widget.selection` is a dict, kept up to date.
+
+        Raises:
+            ModuleNotFoundError: if anywidget is not installed.
+        """
+        return page_widget(self.html, height=self.height, most=MOST, title=self.title)
 
     def _repr_html_(self) -> str:
         return _FRAME.substitute(title=escape(self.title), page=escape(self.html), height=int(self.height), most=MOST)

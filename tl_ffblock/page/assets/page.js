@@ -221,6 +221,7 @@ function startPage() {
   connectControls(workbench);
   connectExports(workbench);
   connectKeys(workbench);
+  tellSelection();
   schedule();
 }
 

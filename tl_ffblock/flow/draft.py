@@ -140,7 +140,7 @@ class Draft:
         return (
             torch.zeros(self.n_targets, dtype=torch.float64)
             if node.by_coefficient is None
-            else number * node.by_coefficient.double().cpu()
+            else number * node.by_coefficient.cpu().double()
         )
 
     def _share(
@@ -149,7 +149,7 @@ class Draft:
         return (
             torch.zeros(self.n_targets, dtype=torch.float64)
             if vector is None or by is None
-            else (by.double() @ vector.double()).cpu()
+            else by.cpu().double() @ vector.cpu().double()
         )
 
     def error(self, node: DraftNode, entering: list[DraftEdge]) -> float:

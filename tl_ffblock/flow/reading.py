@@ -52,7 +52,7 @@ def read_vectors(
     unknown = torch.tensor([target is None for target in targets], dtype=torch.bool)
     top, entropy, ranks, probabilities = [], [], [], []
     for logits in readout.in_chunks(vectors, _CHUNK):
-        log_probabilities = logits.double().log_softmax(dim=-1).cpu()
+        log_probabilities = logits.cpu().double().log_softmax(dim=-1)  # some devices have no float64
         chosen = log_probabilities[:, known]
         top.append(log_probabilities.topk(min(n_tokens, log_probabilities.shape[-1])).indices)
         entropy.append(-(log_probabilities.exp() * log_probabilities).nansum(dim=-1))

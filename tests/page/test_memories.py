@@ -18,8 +18,8 @@ def card(name: str = "1:7", tokens: tuple[str, ...] = TOKENS, value: CardValue |
         3,
         2,
         (HOSTILE, "on", "off", "</script><script>window.x=1</script>"),
-        (0.0, 1, 4, 2),
-        (1.0, 0, 3, 0),
+        (0.0, 1.0, 4.0, 2.0),
+        (1.0, 0.0, 3.0, 0.0),
         0.0,
     )
     parts = tuple(tuple(float(key == max(0, query - 2)) for key in range(len(tokens))) for query in range(len(tokens)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas
 
 
+@runtime_checkable
 class NeuronAttribution(Protocol):
     """What is read of an attribution (`ffb.attribute`, with its neurons)."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Unpack
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.model import identify
@@ -82,7 +82,12 @@ class CoefficientParts:
 
 @spelled_out(CallOptions, DEFAULTS)
 def token_parts(
-    model: Any, input: str | Ids, memories: Memories, *, query: SupportsIndex = -1, **options: Unpack[CallOptions]
+    model: Any,
+    input: str | Ids | Int[Tensor, " pos"],
+    memories: Memories,
+    *,
+    query: SupportsIndex = -1,
+    **options: Unpack[CallOptions],
 ) -> CoefficientParts:
     """The part of each source token in memories' coefficients at one position.
 

@@ -253,5 +253,5 @@ def refinement_lines(refinement: pd.DataFrame) -> dict[str, np.ndarray]:
     return {"residual is final": table["final"].to_numpy()} | {name: table[name].to_numpy() for name in OUTCOMES}
 
 
-def _share(part: float, whole: float) -> float:
+def _share(part: np.integer, whole: np.integer) -> float:
     return float(part / whole) if whole else float("nan")

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, SupportsIndex, TypeAlias, get_args
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from scipy.stats import rankdata
 from torch import Tensor
 
@@ -33,9 +33,11 @@ from tl_ffblock.propagation.faithfulness_result import Faithfulness, Measure
 from tl_ffblock.propagation.targets import Direction, Target
 from tl_ffblock.results.ranks import spearman
 
-Scores: TypeAlias = Attribution | Float[Tensor, " pos"]
+Scores: TypeAlias = Attribution | Shaped[Tensor, " pos"]
 """What a method says of a prompt's tokens."""
-Results: TypeAlias = Mapping[str, Scores | Sequence[Scores]] | Sequence[Attribution] | Attribution
+Results: TypeAlias = (
+    Mapping[str, Scores | Sequence[Scores] | Shaped[Tensor, "prompt pos"]] | Sequence[Attribution] | Attribution
+)
 """By a method's name what it says of each prompt; attributions alone go by the name of their rules."""
 SHARES = (0.1, 0.25, 0.5)
 """How much of a prompt the curves remove."""
@@ -131,7 +133,7 @@ class _Measured:
         n = len(prompt.candidates)
         effects = prompt.falls([frozenset({number}) for number in range(n)])
         random, shuffle = torch.rand(n, generator=generator), torch.randperm(n, generator=generator)
-        scores = {**own, LEAVE_ONE_OUT: effects, RANDOM: random, RECENCY: torch.arange(n)}
+        scores = {**own, LEAVE_ONE_OUT: effects, RANDOM: random, RECENCY: torch.arange(n, dtype=torch.float64)}
         sets = [
             frozenset(order[: max(1, math.ceil(share * n))])
             for of_method in scores.values()
@@ -243,7 +245,9 @@ def _read_results(results: Results, run: Run) -> dict[str, list[Float[Tensor, " 
     return {name: _of_method(name, given, run) for name, given in results.items()}
 
 
-def _of_method(name: str, given: Scores | Sequence[Scores], run: Run) -> list[Float[Tensor, " pos"]]:
+def _of_method(
+    name: str, given: Scores | Sequence[Scores] | Shaped[Tensor, "prompt pos"], run: Run
+) -> list[Float[Tensor, " pos"]]:
     several: list[Scores] = [given] if isinstance(given, Attribution) else list(given)
     if isinstance(given, Tensor) and given.ndim == 1:
         several = [given]

@@ -172,7 +172,7 @@ def decompose(
 
     Raises:
         InputError: for input or options that cannot be used, several layers among them.
-            FFBlockError: whatever else `contribution_maps` raises.
+        FFBlockError: whatever else `contribution_maps` raises.
     """
     if not isinstance(layer, SupportsIndex):
         raise InputError(f"layer={layer!r}: expected one layer number; call decompose once for each layer.")

@@ -67,7 +67,14 @@ def _page(page: str, names: Iterable[str]) -> str:
     title, rooms = PAGES[page]
     texts = [inspect.getdoc(import_module(f"{PACKAGE}.{tl_ffblock._MODULES[room]}")) for room in rooms if _speaks(room)]
     about = "\n\n".join(_introduction(text or "") for text in texts)
-    return "\n\n".join([f"# {title}", about, *(f"::: {name}" for name in names)]) + "\n"
+    return "\n\n".join([f"# {title}", about, *(f"::: {defined_at(name)}" for name in names)]) + "\n"
+
+
+def defined_at(name: str) -> str:
+    """Where a public name is defined: a function may have the name of its file, `propagation.attribute`, which says two things."""
+    module, _, last = name.rpartition(".")
+    value = getattr(import_module(module), last)
+    return f"{value.__module__}.{value.__qualname__}" if inspect.isclass(value) or inspect.isfunction(value) else name
 
 
 def _speaks(room: str) -> bool:
@@ -91,7 +98,7 @@ def _index(names: Mapping[str, list[str]]) -> str:
     ]
     for page, (title, _) in PAGES.items():
         lines.append(f"## {title}")
-        rows = [f"| [`{_written(name)}`][{name}] | {_sentence(name)} |" for name in names[page]]
+        rows = [f"| [`{_written(name)}`][{defined_at(name)}] | {_sentence(name)} |" for name in names[page]]
         lines.append("\n".join(["| name | what it is |", "|---|---|", *rows]))
     return "\n\n".join(lines) + "\n"
 

@@ -17,6 +17,7 @@ TAKEN = {
 }
 """Documents of the repository that are pages of the site, and their places there."""
 _LINK = re.compile(r"(\]\()(?!https?:|#)([^)#\s]+)((?:#[^)\s]*)?\))")
+_FOLDER_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)#\s]+)\)")
 _FLOWCHART = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 _ROOM = re.compile(r'^  (\w+)\["(.+)"\]$', re.MULTILINE)
 _ARROWS = re.compile(r"^  (\w+) --> (.+)$", re.MULTILINE)
@@ -43,7 +44,10 @@ def linked_files(markdown: str, path: str) -> set[str]:
 
 
 def with_links(markdown: str, path: str, place: str) -> str:
-    """The page at `path` of the repository as the page at `place` of the site: links to files lead to their pages."""
+    """The page at `path` of the repository as the page at `place` of the site: links to files lead to their pages.
+
+    A folder has no page: what linked to it stays as text.
+    """
 
     def relinked(match: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), match[2]))
@@ -51,7 +55,10 @@ def with_links(markdown: str, path: str, place: str) -> str:
             return match[0]
         return match[1] + posixpath.relpath(site_page(target), posixpath.dirname(place)) + match[3]
 
-    return _LINK.sub(relinked, markdown)
+    def unlinked(match: re.Match[str]) -> str:
+        return match[1] if (ROOT / posixpath.dirname(path) / match[2]).is_dir() else match[0]
+
+    return _LINK.sub(relinked, _FOLDER_LINK.sub(unlinked, markdown))
 
 
 def without_flowcharts(markdown: str) -> str:

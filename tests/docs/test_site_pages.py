@@ -23,7 +23,7 @@ def test_a_page_of_the_reference_begins_with_its_functions() -> None:
     """They are shown one by one, after what the room is about."""
     page = reference.pages()["reference/metrics.md"]
     assert page.startswith("# Metrics\n")
-    assert page.index("::: tl_ffblock.logit") < page.index("::: tl_ffblock.Metric")
+    assert page.index("::: tl_ffblock.metrics.answers.logit\n") < page.index("::: tl_ffblock.metrics.metric.Metric\n")
     assert "answers.py" not in page
 
 
@@ -36,6 +36,7 @@ def test_a_page_of_the_reference_begins_with_its_functions() -> None:
         ("[a](notebooks/01_first_map.ipynb)", "[a](../gallery/01_first_map.md)"),
         ("[a](tests/tiny.py)", "[a](../source/tests/tiny.py.md)"),
         ("[a](https://example.org/x)", "[a](https://example.org/x)"),
+        ("[a](docs/results)", "a"),
         ("cells[0](no_file)", "cells[0](no_file)"),
     ],
 )

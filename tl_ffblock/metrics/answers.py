@@ -180,7 +180,17 @@ def logit_difference(
     at: int = -1,
     model: Any = None,
 ) -> AnswerMetric:
-    """`logit(right, minus=wrong)`: arguments and errors are those of `logit`."""
+    """The logit of one answer minus that of another: `logit(right, minus=wrong)`.
+
+    Args:
+        right: A word that is one token, a token id, or several that count as one; a list has one entry a prompt.
+        wrong: Likewise.
+        at: The position that is read.
+        model: With it words are looked up at once, as other people's functions need it.
+
+    Raises:
+        InputError: as `logit`.
+    """
     return logit(right, minus=wrong, at=at, model=model)
 
 

@@ -65,6 +65,12 @@ class PageView:
 def iframe(html: str, height: int = 820, title: str = "contribution maps", still: bytes | None = None) -> PageView:
     """The page in a sandboxed frame of its own, apart from the notebook's style and scripts, as high as its content.
 
+    Args:
+        html: The page.
+        height: Pixels of the frame until the page says how high it is.
+        title: What readers that speak call the frame.
+        still: A PNG for readers that show no frames.
+
     Raises:
         InputError: if `height` is not positive.
     """

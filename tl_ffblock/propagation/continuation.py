@@ -122,7 +122,7 @@ def attribute_continuation(
     Raises:
         InputError: for input that cannot be used, or not exactly one of `continuation` and `generate`.
         CompletenessError: if local forms miss the model's tensors, or shares a target where rules are complete.
-            FFBlockError: whatever else `ffb.attribute` raises.
+        FFBlockError: whatever else `ffb.attribute` raises.
     """
     if reading not in get_args(Reading):
         raise InputError(f'reading={reading!r}: expected "logit" or "log probability".')

@@ -136,7 +136,7 @@ def attribution_patching(
 
     Raises:
         InputError: for input that cannot be used, prompts of different lengths among it.
-            FFBlockError: whatever else `ffb.attribute` raises.
+        FFBlockError: whatever else `ffb.attribute` raises.
     """
     number, chosen = int(steps), read_rules(rules)
     if number < 1:

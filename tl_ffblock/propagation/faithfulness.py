@@ -59,7 +59,7 @@ class _Prompt:
         table = torch.zeros(len(removed), len(self.sequence.tokens), dtype=torch.bool)
         for row, numbers in enumerate(removed):
             table[row, self.candidates[sorted(numbers)]] = True
-        runs = [self.read(output).double().cpu() for output in self.removals.outputs(table)]
+        runs = [self.read(output).cpu().double() for output in self.removals.outputs(table)]
         return self.value - torch.cat(runs)
 
 

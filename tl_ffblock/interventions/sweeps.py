@@ -8,7 +8,7 @@ with many edits a forward pass and for every scope.
    somebody else wrote, gets the same cell of all prompts at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -166,12 +166,12 @@ def _read(sweep: _Sweep, metric: Metric, batch_size: int) -> tuple[Tensor, Tenso
         if isinstance(metric, PlainMetric) and len(runs) > 1:
             baselines = metric(sweep.runs.logits).reshape(-1).float().cpu()
             shared = [cell for cell in cells[0] if all(cell in of_prompt for of_prompt in cells)]
-            edits = zip(*(sweep.edits(number, run, shared) for number, run in enumerate(runs)), strict=True)
+            enough = max(1, batch_size // len(runs))
+            edits = zip(
+                *(_batches(sweep.edits(number, run, shared), enough) for number, run in enumerate(runs)), strict=True
+            )
             measured = torch.cat(
-                [
-                    measure_together(runs, of_layer, metric, batch_size=batch_size, advance=progress.step)
-                    for of_layer in edits
-                ]
+                [measure_together(runs, batch, metric, batch_size=batch_size, advance=progress.step) for batch in edits]
             )
             return torch.stack([sweep.filled(shared, of_value) for of_value in measured.T]), baselines
         baselines = torch.tensor([measure_unedited(run, metric, prompt=number) for number, run in enumerate(runs)])
@@ -179,12 +179,28 @@ def _read(sweep: _Sweep, metric: Metric, batch_size: int) -> tuple[Tensor, Tenso
         for number, run in enumerate(runs):
             measured = torch.cat(
                 [
-                    measure_edits(run, of_layer, metric, prompt=number, batch_size=batch_size, advance=progress.step)
-                    for of_layer in sweep.edits(number, run, cells[number])
+                    measure_edits(run, batch, metric, prompt=number, batch_size=batch_size, advance=progress.step)
+                    for batch in _batches(sweep.edits(number, run, cells[number]), batch_size)
                 ]
             )
             values.append(sweep.filled(cells[number], measured))
     return torch.stack(values), baselines
+
+
+def _batches(of_layers: Iterable[list[Edit]], enough: int) -> Iterator[list[Edit]]:
+    """The edits of neighbouring layers and heads, joined until they fill a batch; one without edits if there are none.
+
+    What a run from the cache needs, the cache and a clean run to compare with, is made once a batch.
+    """
+    waiting: list[Edit] = []
+    n_batches = 0
+    for edits in of_layers:
+        waiting += edits
+        if len(waiting) >= enough:
+            yield waiting
+            waiting, n_batches = [], n_batches + 1
+    if waiting or n_batches == 0:
+        yield waiting
 
 
 def _axis(asked: ChosenPositions, name: str, lengths: Sequence[int], named: NamedPositions | None) -> _Axis:

@@ -149,7 +149,7 @@ def _hide(hidden: Bool[Tensor, "run 1 query key"], scores: Tensor, hook: object 
 
 
 def _hold_input(model: Model, expected: Tensor, x: Tensor, hook: object = None) -> None:
-    if float((x - expected).abs().max()) > _ROUNDING * float(expected.abs().max()):
+    if not float((x - expected).abs().max()) <= _ROUNDING * float(expected.abs().max()):  # NaN is refused too
         raise _refusal(model, "numbers positions anew where tokens are hidden")
 
 

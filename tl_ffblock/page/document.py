@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import zlib
+from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -55,7 +56,7 @@ def page(data: PageData, *, circuitsvis: bool = False) -> str:
         InputError: if a block's numbers do not fit the labels.
         ModuleNotFoundError: if CircuitsVis is asked for and not installed.
     """
-    script = "(() => {\n'use strict';\n" + "\n".join(asset(f"{name}.js") for name in SCRIPTS) + "\n})();"
+    script = script_of(SCRIPTS)
     style = asset("page.css")
     bundles = [bundle()] if circuitsvis and _is_square(data) else []
     return Template(asset("page.html")).substitute(
@@ -84,6 +85,11 @@ def to_json(payload: dict[str, Any]) -> str:
 def deflated(text: str) -> str:
     """Text as base64 of its deflated bytes, as the page's `inflate` reads it."""
     return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")
+
+
+def script_of(names: Sequence[str]) -> str:
+    """The script of a page: its files in order, in a scope of their own."""
+    return "(() => {\n'use strict';\n" + "\n".join(asset(f"{name}.js") for name in names) + "\n})();"
 
 
 def policy(scripts: list[str], style: str) -> str:

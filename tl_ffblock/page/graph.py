@@ -7,7 +7,7 @@ from string import Template
 from typing import Any
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.page.document import asset, policy, to_json
+from tl_ffblock.page.document import asset, policy, script_of, to_json
 
 GRAPH_SCRIPTS = ("shares", "colours", "svg", "graph_layout", "graph_words", "graph_view", "graph_card", "graph_page")
 """In the order in which they stand on the page: each uses what scripts before it define, never after."""
@@ -117,7 +117,7 @@ class GraphPage:
 
 def graph_page(data: GraphPage) -> str:
     """One HTML page that asks nothing of any network; tokens reach it as data only."""
-    script = "(() => {\n'use strict';\n" + "\n".join(asset(f"{name}.js") for name in GRAPH_SCRIPTS) + "\n})();"
+    script = script_of(GRAPH_SCRIPTS)
     style = asset("page.css") + asset("graph_page.css")
     return Template(asset("graph_page.html")).substitute(
         policy=policy([script], style), style=style, data=to_json(data.payload()), script=script

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.page.document import asset, policy, to_json
+from tl_ffblock.page.document import asset, policy, script_of, to_json
 
 SHARES_SCRIPTS = ("numbers", "shares", "colours", "svg", "shares_view")
 """In the order in which they stand on the page."""
@@ -106,7 +106,7 @@ def shares_page(data: SharesData) -> str:
     Raises:
         InputError: if a table has another shape than its labels say.
     """
-    script = "(() => {\n'use strict';\n" + "\n".join(asset(f"{name}.js") for name in SHARES_SCRIPTS) + "\n})();"
+    script = script_of(SHARES_SCRIPTS)
     style = asset("page.css") + asset("shares.css")
     return Template(asset("shares.html")).substitute(
         policy=policy([script], style), style=style, data=to_json(data.payload()), scripts=f"<script>{script}</script>"

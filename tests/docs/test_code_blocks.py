@@ -164,8 +164,8 @@ def test_averages_by_position_do_what_they_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("with_small_models")
-def test_heads_do_what_they_say() -> None:
-    """Every head's map and the residual's; as vectors they sum to the parts."""
+def test_heads_do_what_they_say(tmp_path: Path) -> None:
+    """Every head's map and the residual's; as vectors they sum to the parts; pages know prompt and answer, and a pair."""
     names = run("how_to/heads.md", {})
     part = names["part"]
     assert names["by_head"].shape == (5, 15, 15)
@@ -174,6 +174,8 @@ def test_heads_do_what_they_say() -> None:
         float(names["result"].heads[names["layer"], names["head"], -1]), rel=1e-3, abs=1e-5
     )
     torch.testing.assert_close(part.heads("AtbLnFf").sum(dim=0), part.parts("AtbLnFf"), rtol=1e-4, atol=1e-5)
+    assert '"segments":[["prompt",0],["generated",15]]' in (tmp_path / "said.html").read_text(encoding="utf-8")
+    assert '"segments":[["A",0],["B",' in (tmp_path / "both.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("with_small_models")

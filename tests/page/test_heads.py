@@ -1,6 +1,7 @@
 """Views of heads: lines between tokens, and every layer and head as a small map."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -12,6 +13,21 @@ pytestmark = pytest.mark.browser
 INK = """() => { const canvas = document.querySelector('.lines canvas');
     const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
     let inked = 0; for (let at = 3; at < image.length; at += 4) inked += image[at] > 60; return inked; }"""
+
+
+TOUCHED = """() => { const canvas = document.querySelector('.lines canvas'), scale = canvas.width / canvas.clientWidth;
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const inked = (label, x) => { const y = Number(label.getAttribute('y')) - Number(label.getAttribute('font-size')) * 0.35;
+        const { data } = copy.getImageData(Math.round(x * scale), Math.round((y - 2) * scale), 1, Math.round(4 * scale));
+        return data.some((value, at) => at % 4 === 3 && value > 10); };
+    const ends = { start: [], end: [] }, counts = { start: 0, end: 0 };
+    for (const label of document.querySelectorAll('.line-token')) {
+        const anchor = label.getAttribute('text-anchor'), x = Number(label.getAttribute('x')) + (anchor === 'end' ? 28 : -28);
+        if (inked(label, x)) ends[anchor].push(counts[anchor]);
+        counts[anchor] += 1; }
+    return [ends.end, ends.start]; }"""
+"""Which rows and which columns have a line's end beside them, in the picture itself."""
 
 
 def planted_heads(n: int, layers: int, heads: int, tokens: tuple[str, ...] | None = None) -> TokenMaps:
@@ -112,4 +128,59 @@ def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower)
     assert screen.page.evaluate(INK) > 0
     assert screen.page.locator(".bar-line").first.inner_text().startswith("head 0")
     assert show(build(5)).page.locator("#views").is_hidden()
+    assert screen.problems == []
+
+
+PAIR = ("[CLS]", "<b>x</b>", "it", "[SEP]", "so", "on", "[SEP]")
+HOSTILE = "<img src=x onerror=window.x=1>"
+FIRST, SECOND = [0, 1, 2, 3], [4, 5, 6]
+
+
+def both_ways() -> TokenMaps:
+    """Every token of `PAIR` looks at itself, at the token four before it and at the token four behind it."""
+    eye = torch.eye(7)
+    values = (eye + eye.roll(4, 1).triu(1) + eye.roll(-4, 1).tril(-1))[None, None]
+    return dataclasses.replace(planted_heads(7, 1, 1, PAIR), values=values, causal=False)
+
+
+def offered(screen: Screen) -> list[str]:
+    """The pairs of segments that can be chosen, as addresses have them."""
+    script = "Array.from(document.querySelectorAll('[aria-label=\"lines between segments\"] option'), (o) => o.value)"
+    return list(screen.page.evaluate(script))
+
+
+@pytest.mark.parametrize("segments", [None, {"A": 0, HOSTILE: 4}], ids=["by separators", "named"])
+def test_lines_of_two_sentences_are_told_apart(show: Shower, segments: Mapping[str, int] | None) -> None:
+    """Each choice shows its lines and no other, counted by hand; names are text; the address keeps the choice."""
+    screen = show(html=both_ways().to_html(view="heads", segments=segments))
+    screen.settle()
+    assert offered(screen) == ["", "0-0", "0-1", "1-0", "1-1"]
+    chosen = {
+        "": ([*FIRST, *SECOND], [*FIRST, *SECOND]),
+        "0-0": (FIRST, FIRST),
+        "0-1": ([0, 1, 2], SECOND),  # 0 looks at 4, 1 at 5, 2 at 6; 3 has nobody four behind it
+        "1-0": (SECOND, [0, 1, 2]),
+        "1-1": (SECOND, SECOND),
+    }
+    for between, ends in chosen.items():
+        screen.page.get_by_label("lines between segments").select_option(between)
+        screen.settle()
+        assert tuple(screen.page.evaluate(TOUCHED)) == ends, between
+    assert screen.page.evaluate("location.hash") == "#between=1-1"
+    screen.page.reload()
+    screen.settle()
+    assert tuple(screen.page.evaluate(TOUCHED)) == chosen["1-1"]
+    assert screen.page.evaluate("window.x") is None and screen.problems == []
+
+
+def test_a_prompt_takes_nothing_from_what_it_generated(show: Shower) -> None:
+    """In a causal model there is no such choice, and an address that asks for it shows all lines; nor is there any of one segment."""
+    html = planted_heads(6, 1, 3).to_html(view="heads", segments={"prompt": 0, "generated": 4})
+    screen = show(html=html, address="#between=0-1")
+    screen.settle()
+    assert offered(screen) == ["", "0-0", "1-0", "1-1"]
+    assert screen.page.evaluate(TOUCHED) == [list(range(6)), list(range(6))]
+    screen.go("#between=1-0")  # heads 1 and 2 look one and two back: 4 at 3 and 2, 5 at 3
+    assert screen.page.evaluate(TOUCHED) == [[4, 5], [2, 3]]
+    assert offered(opened(show, planted_heads(6, 1, 3), "#view=heads")) == []
     assert screen.problems == []

@@ -150,3 +150,34 @@ def test_a_page_that_contradicts_itself_is_refused(build: Builder) -> None:
     for place in wrong:
         with pytest.raises(InputError, match="cannot open at PageStart"):
             dataclasses.replace(data, start=dataclasses.replace(data.start, **place))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "segments"),
+    [
+        (["[CLS]", "a", "[SEP]", "b", "[SEP]"], (("A", 0), ("B", 3))),
+        (["<s>", "a", "</s>", "</s>", "b", "</s>"], (("A", 0), ("B", 4))),
+        (["</s>", "a", "b"], ()),
+        (["[CLS]", "a", "[SEP]"], ()),
+        (["[CLS]", "a", "[SEP]", "b", "[SEP]", "c", "[SEP]"], ()),
+        (["a", "b"], ()),
+    ],
+)
+def test_two_sentences_are_known_by_the_separator_between(
+    build: Builder, tokens: list[str], segments: tuple[tuple[str, int], ...]
+) -> None:
+    """The second begins behind it; of one sentence, or more than two, there are no segments."""
+    assert page_data({"run": build(len(tokens), tokens=tuple(tokens))}).text.segments == segments
+
+
+def test_segments_are_those_named(build: Builder) -> None:
+    """In the order of their beginnings; none where none are wanted; what does not cover the text is refused."""
+    maps = build(5, tokens=("[CLS]", "a", "[SEP]", "b", "[SEP]"))
+    data = page_data({"run": maps}, segments={"generated": 3, "prompt": 0})
+    assert data.text.segments == (("prompt", 0), ("generated", 3))
+    assert page_data({"run": maps}, segments={}).text.segments == ()
+    for wrong in ({"a": 1}, {"a": 0, "b": 0}, {"a": 0, "b": 5}, {"a": 0, "b": -1}):
+        with pytest.raises(InputError, match="the first at 0, each another, none beyond 4"):
+            page_data({"run": maps}, segments=wrong)
+    with pytest.raises(InputError, match="7 segments: expected at most 6"):
+        page_data({"run": build(9)}, segments={f"part {i}": i for i in range(7)})

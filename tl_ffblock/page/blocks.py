@@ -26,6 +26,8 @@ class PageText:
     """For each position the number of its word; pieces of a word are neighbours with the same number."""
     special: tuple[int, ...] = ()
     """Positions of special tokens."""
+    segments: tuple[tuple[str, int], ...] = ()
+    """Names of the parts that readers tell apart, such as two sentences, and where each begins; the first at 0."""
 
     def reachable(self) -> Bool[Tensor, "query key"]:
         """The cells that are sent."""

@@ -25,7 +25,7 @@ from tl_ffblock.results.page_blocks import (
 )
 from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.results.scope_table import HeadTable, ScopeTable
-from tl_ffblock.results.tokens import special_positions, visible, word_numbers
+from tl_ffblock.results.tokens import special_positions, text_segments, visible, word_numbers
 
 
 @runtime_checkable
@@ -70,6 +70,7 @@ def page_data(
     query: int | str | None = None,
     compare: tuple[str, str] | None = None,
     view: View = "maps",
+    segments: Mapping[str, int] | None = None,
     beside: Sequence[ChannelMaps | PageBlock] = (),
 ) -> PageData:
     """Labels, measures and numbers of one run or several, and where their page opens.
@@ -81,6 +82,7 @@ def page_data(
         query: Destination to open at, a position or a token; None means the one that changed most.
         compare: The run to open with and the one to compare it with; None means the first alone.
         view: "maps", or of results with heads "heads" (lines) or "all" (every layer and head).
+        segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
         beside: Further maps of the same tokens and layers, such as attention patterns, or blocks with a view of their own; of
             one run only.
 
@@ -103,9 +105,7 @@ def page_data(
     return PageData(
         model=first.model,
         heading="difference of two results" if first.signed else "contribution maps",
-        text=PageText(
-            first.queries, first.layers, first.causal, word_numbers(first.tokens), special_positions(first.tokens)
-        ),
+        text=_page_text(first, segments),
         runs=tuple(
             _run(name, result, step_tracks(steps, of_run), preferred, beside)
             for (name, result), of_run in zip(runs.items(), changes, strict=True)
@@ -122,6 +122,7 @@ def token_maps_page(
     layer: int | None = None,
     channel: str | None = None,
     view: View = "maps",
+    segments: Mapping[str, int] | None = None,
     labels: Sequence[str] | None = None,
     beside: Sequence[PageBlock] = (),
 ) -> PageData:
@@ -132,6 +133,7 @@ def token_maps_page(
         layer: Layer to open at, negative ones from the end; None means the first.
         channel: Channel to open at; None means the first.
         view: "maps", or of heads "heads" (lines) or "all" (every layer and head), or that of a block beside.
+        segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
         labels: What stands at each position; None means the tokens.
         beside: Blocks with a view of their own, of the same text.
 
@@ -149,9 +151,7 @@ def token_maps_page(
     return PageData(
         model=maps.model,
         heading=maps.kind,
-        text=PageText(
-            maps.queries, maps.layers, maps.causal, word_numbers(maps.tokens), special_positions(maps.tokens)
-        ),
+        text=_page_text(maps, segments),
         runs=tuple(
             PageRun(run, shown_labels, {maps.kind: token_maps_block(m)} | {block.kind: block for block in beside})
             for run, m in runs.items()
@@ -160,6 +160,12 @@ def token_maps_page(
         certificate=None,
         provenance={},
     )
+
+
+def _page_text(maps: Result | ChannelMaps, segments: Mapping[str, int] | None) -> PageText:
+    """The positions of maps, with what their tokens' forms say of them."""
+    words, special = word_numbers(maps.tokens), special_positions(maps.tokens)
+    return PageText(maps.queries, maps.layers, maps.causal, words, special, text_segments(maps.tokens, segments))
 
 
 def _run(

@@ -3,7 +3,7 @@
 import importlib.util
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -40,6 +40,7 @@ class ShownMaps:
         scope: str | None = None,
         query: int | str | None = None,
         view: View = "maps",
+        segments: Mapping[str, int] | None = None,
         beside: Beside = (),
     ) -> str:
         """One self-contained page of the run; written to `path` when given.
@@ -51,14 +52,25 @@ class ShownMaps:
             query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.
             view: "maps", or of maps made with heads "heads" (lines between tokens) or "all" (every layer and head), or
                 "memories" where a card of one stands beside.
+            segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads
+                can show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`)
+                stands between two.
             beside: Maps of the same text to compare with, such as those of `attention_maps`; cards of memories.
 
         Raises:
-            InputError: if what is asked for is not in the result, `beside` is of another text, or the folder of `path` does not
-                exist.
+            InputError: if what is asked for is not in the result, `beside` is of another text, `segments` do not fit it, or the
+                folder of `path` does not exist.
             ModuleNotFoundError: if CircuitsVis is not installed and the text is short enough for it.
         """
-        data = page_data({"run": self}, layer=layer, scope=scope, query=query, view=view, beside=_listed(beside))
+        data = page_data(
+            {"run": self},
+            layer=layer,
+            scope=scope,
+            query=query,
+            view=view,
+            segments=segments,
+            beside=_listed(beside),
+        )
         html = page(data, circuitsvis=True)
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
@@ -71,6 +83,7 @@ class ShownMaps:
         scope: str | None = None,
         query: int | str | None = None,
         view: View = "maps",
+        segments: Mapping[str, int] | None = None,
         beside: Beside = (),
         height: int = 820,
     ) -> PageView:
@@ -83,13 +96,22 @@ class ShownMaps:
             scope: As in `to_html`.
             query: As in `to_html`.
             view: As in `to_html`.
+            segments: As in `to_html`.
             beside: As in `to_html`.
             height: Pixels of the frame until the page says how high it is, and where notebooks run no scripts.
 
         Raises:
             InputError: as `to_html`, and if `height` is not positive.
         """
-        data = page_data({"run": self}, layer=layer, scope=scope, query=query, view=view, beside=_listed(beside))
+        data = page_data(
+            {"run": self},
+            layer=layer,
+            scope=scope,
+            query=query,
+            view=view,
+            segments=segments,
+            beside=_listed(beside),
+        )
         return iframe(page(data), height=height, still=_still(self, data))
 
     def to_circuitsvis(

@@ -5,7 +5,7 @@ A map is `[query, key]`: row = the position that is written, column = the source
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -171,6 +171,7 @@ class TokenMaps:
         layer: int | None = None,
         channel: str | None = None,
         view: View = "maps",
+        segments: Mapping[str, int] | None = None,
     ) -> str:
         """One self-contained page of the maps; written to `path` when given.
 
@@ -179,20 +180,31 @@ class TokenMaps:
             layer: Layer to open at, negative ones from the end; None means the first.
             channel: Channel to open at; None means the first.
             view: "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head).
+            segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads
+                can show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`)
+                stands between two. BertViz's `sentence_b_start=k` is `{"A": 0, "B": k}`.
 
         Raises:
-            InputError: if layer or channel are not there, or the folder of `path` does not exist.
+            InputError: if layer or channel are not there, `segments` do not fit the tokens, or the folder of `path` does not
+                exist.
         """
-        html = page(token_maps_page({"run": self}, layer=layer, channel=channel, view=view))
+        html = page(token_maps_page({"run": self}, layer=layer, channel=channel, view=view, segments=segments))
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
 
     def show(
-        self, *, layer: int | None = None, channel: str | None = None, view: View = "maps", height: int = 820
+        self,
+        *,
+        layer: int | None = None,
+        channel: str | None = None,
+        view: View = "maps",
+        segments: Mapping[str, int] | None = None,
+        height: int = 820,
     ) -> PageView:
         """The page in a notebook cell, inside a frame of its own; options as in `to_html`."""
-        return iframe(self.to_html(layer=layer, channel=channel, view=view), height=height, title=self.kind)
+        html = self.to_html(layer=layer, channel=channel, view=view, segments=segments)
+        return iframe(html, height=height, title=self.kind)
 
     def __repr__(self) -> str:
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"

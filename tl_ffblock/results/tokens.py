@@ -1,10 +1,17 @@
 """Tokens as a reader can see them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from tl_ffblock.errors import InputError
 
 MOST_NAMES = 3
 """Different tokens that a label of several results names; further ones become an ellipsis."""
+
+SEPARATORS = ("[SEP]", "</s>")
+"""What tokenizers write behind each of two sentences."""
+MOST_SEGMENTS = 6
+"""Parts of a text that a reader can tell apart."""
 
 
 def visible(token: str) -> str:
@@ -32,6 +39,50 @@ _SPACES = (" ", "Ġ", "▁")
 def special_positions(tokens: Sequence[str]) -> tuple[int, ...]:
     """Positions of tokens that have the form of special ones, `[CLS]`, `<s>`, `<|im_start|>`; a mask stands for a word."""
     return tuple(position for position, token in enumerate(tokens) if _SPECIAL.fullmatch(token))
+
+
+def text_segments(tokens: Sequence[str], given: Mapping[str, int] | None) -> tuple[tuple[str, int], ...]:
+    """Names of the segments of a text and where each begins, in order.
+
+    Args:
+        tokens: The text.
+        given: Where each segment begins, by its name; None means the sentences A and B, where one separator
+            (`[SEP]`, `</s></s>`) stands between two texts, and else no segments.
+
+    Raises:
+        InputError: if the first segment does not begin at 0, two begin at one position, one is beyond the text, or there
+            are more than `MOST_SEGMENTS`.
+    """
+    if given is None:
+        inner = [
+            end
+            for start, end in _separators(tokens)
+            if any(token not in SEPARATORS for token in tokens[1:start]) and end < len(tokens)
+        ]
+        return (("A", 0), ("B", inner[0])) if len(inner) == 1 else ()
+    segments = tuple(sorted(((str(name), int(start)) for name, start in given.items()), key=lambda pair: pair[1]))
+    starts = [start for _, start in segments]
+    if segments and (starts[0] != 0 or len(set(starts)) < len(starts) or starts[-1] >= len(tokens)):
+        raise InputError(
+            f"segments={dict(given)}: expected the position at which each segment begins, the first at 0, each another, none "
+            f"beyond {len(tokens) - 1}, such as {{'prompt': 0, 'generated': {max(1, len(tokens) // 2)}}}."
+        )
+    if len(segments) > MOST_SEGMENTS:
+        raise InputError(f"segments names {len(segments)} segments: expected at most {MOST_SEGMENTS}.")
+    return segments
+
+
+def _separators(tokens: Sequence[str]) -> list[tuple[int, int]]:
+    """Runs of separators, as [start, end)."""
+    runs: list[tuple[int, int]] = []
+    for position, token in enumerate(tokens):
+        if token not in SEPARATORS:
+            continue
+        if runs and runs[-1][1] == position:
+            runs[-1] = (runs[-1][0], position + 1)
+        else:
+            runs.append((position, position + 1))
+    return runs
 
 
 def word_numbers(tokens: Sequence[str]) -> tuple[int, ...]:

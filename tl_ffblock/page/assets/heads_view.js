@@ -2,7 +2,7 @@
 
 /* Okabe and Ito (2008): told apart by colour-blind readers; after eight they begin again. */
 const HEAD_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#b8a800"];
-const LINES = { row: 20, smallest: 11, gap: 190, label: 150, head: 26, faintest: 0.04 };
+const LINES = { row: 20, smallest: 11, gap: 190, label: 150, head: 26, band: 16, faintest: 0.04 };
 
 function hasHeads(data) {
   return blocksOf(data, "head").length > 0;
@@ -54,7 +54,29 @@ function headButtons(scene, go) {
   });
   const everyone = element("button", { type: "button", textContent: "all" });
   everyone.addEventListener("click", () => go({ heads: "" }));
-  return element("div", { className: "toggles" }, [blockChoice(scene, go), element("span", { className: "note", textContent: "heads" }), ...buttons, everyone]);
+  return element("div", { className: "toggles" }, [blockChoice(scene, go), element("span", { className: "note", textContent: "heads" }), ...buttons, everyone, ...betweenChoice(scene, go)]);
+}
+
+/** The list of pairs of segments between which lines can be; of a text without segments none. */
+function betweenChoice(scene, go) {
+  const { segments } = scene.data;
+  if (segments.length < 2) return [];
+  const pairs = segments.flatMap(([to], row) => segments.map(([from], column) => [`${row}-${column}`, `${to} takes from ${from}`]));
+  const options = pairs.filter(([value]) => isBetween(scene.data, value)).map(([value, label]) => option(value, label));
+  const select = element("select", {}, [option("", "all lines"), ...options]);
+  select.autocomplete = "off";
+  select.value = scene.selection.between;
+  select.setAttribute("aria-label", "lines between segments");
+  select.addEventListener("change", () => go({ between: select.value }));
+  return [select];
+}
+
+/** Whether rows and columns belong to the two segments that are shown, by the column of each. */
+function segmentsShown({ data, selection, axes }) {
+  const [to, from] = selection.between.split("-").map(Number);
+  const own = axes.columns.map(({ position }) => segmentOf(data, position));
+  const all = selection.between === "";
+  return { row: (row) => all || own[axes.own[row]] === to, column: (column) => all || own[column] === from };
 }
 
 /** The list of blocks of heads; alone it is a word. */
@@ -73,7 +95,9 @@ function blockChoice(scene, go) {
 function headLines(scene) {
   const { data, selection, axes } = scene;
   const keys = headKeysOf(data, selection);
-  const maps = shownHeads(data, selection).map((index) => [index, headMap(scene, keys[index])]);
+  const shown = segmentsShown(scene);
+  const between = (cells) => cells.map((value, at) => (shown.row(Math.floor(at / axes.nColumns)) && shown.column(at % axes.nColumns) ? value : NaN));
+  const maps = shownHeads(data, selection).map((index) => [index, between(headMap(scene, keys[index]))]);
   const limit = Math.max(...maps.map(([, cells]) => largest(cells))) || 1;
   const lines = [];
   for (const [index, cells] of maps) {
@@ -87,7 +111,7 @@ function headLines(scene) {
 
 /** What the view's drawing is made from; tokens that are selected are marks. */
 function headsFields({ selection }) {
-  return ["run", "layer", "heads", "block", "words", "hide", ...(selection.block ? [] : ["scope"])];
+  return ["run", "layer", "heads", "between", "block", "words", "hide", ...(selection.block ? [] : ["scope"])];
 }
 
 /** Paints the lines; those of the token that is read or selected stand out. */
@@ -116,17 +140,32 @@ function paintLines(scene, canvas, place, lines, target) {
 function lineLabels(scene, place, height) {
   const { axes, palette } = scene;
   const labels = labelsOf(scene);
+  const shown = segmentsShown(scene);
   const size = Math.min(13, height);
-  const named = (content, x, y, anchor) => text(fitText(content, size, LINES.label - 26), x, y + size * 0.35, { "text-anchor": anchor, "font-size": size, fill: palette.ink, class: "line-token" });
+  const room = place.left - 26 - (scene.data.segments.length ? LINES.band : 0);
+  const named = (content, x, y, anchor, on) => text(fitText(content, size, room), x, y + size * 0.35, { "text-anchor": anchor, "font-size": size, fill: on ? palette.ink : palette.grey, opacity: on ? 1 : 0.5, class: "line-token" });
   const number = (value, x, y, anchor) => text(value, x, y + 3.5, { "text-anchor": anchor, "font-size": 9, fill: palette.grey });
   return [
     ...axes.rows.map(({ position }, row) => ({
-      target: { row }, node: named(labels[axes.own[row]], place.left - 26, place.y(row), "end"), number: number(position, place.left - 5, place.y(row), "end"),
+      target: { row }, node: named(labels[axes.own[row]], place.left - 26, place.y(row), "end", shown.row(row)), number: number(position, place.left - 5, place.y(row), "end"),
     })),
     ...axes.columns.map(({ position }, column) => ({
-      target: { column }, node: named(labels[column], place.right + 26, place.yColumn(column), "start"), number: number(position, place.right + 5, place.yColumn(column), "start"),
+      target: { column }, node: named(labels[column], place.right + 26, place.yColumn(column), "start", shown.column(column)), number: number(position, place.right + 5, place.yColumn(column), "start"),
     })),
   ];
+}
+
+/** Beside both columns of tokens a bar along each segment, with its name where that fits. */
+function segmentBars(scene, place) {
+  const { data, axes, palette } = scene;
+  const of = axes.columns.map(({ position }) => segmentOf(data, position));
+  return data.segments.flatMap(([name], index) => {
+    if (!of.includes(index)) return [];
+    const [top, bottom] = [place.yColumn(of.indexOf(index)) - place.height / 2 + 1, place.yColumn(of.lastIndexOf(index)) + place.height / 2 - 1];
+    const turned = (x) => text(fitText(name, 11, bottom - top), 0, 0, { "text-anchor": "middle", "font-size": 11, fill: palette.grey, class: "segment", transform: `translate(${x} ${(top + bottom) / 2}) rotate(-90)` });
+    const bar = (x) => rectangle(x, top, 2, bottom - top, palette.grey);
+    return [bar(LINES.band - 2), turned(LINES.band - 6), bar(place.size[0] - LINES.band), turned(place.size[0] - 2)];
+  });
 }
 
 /** Where rows, columns and lines stand. */
@@ -142,8 +181,9 @@ function linesPlace(scene, width) {
 function linesDrawing(scene, place, labels, go) {
   const heading = { "font-size": 11, fill: scene.palette.grey };
   const drawing = svg("svg", { width: place.size[0], height: place.size[1] }, [
-    text("to (destination, query)", place.left, 14, { ...heading, "text-anchor": "end" }), text("from (source, key)", place.right, 14, heading),
-    ...labels.flatMap(({ node, number }) => [node, number]),
+    text(fitText("to (destination, query)", 11, place.left), place.left, 14, { ...heading, "text-anchor": "end" }),
+    text(fitText("from (source, key)", 11, place.left), place.right, 14, heading),
+    ...segmentBars(scene, place), ...labels.flatMap(({ node, number }) => [node, number]),
   ]);
   for (const { node, target } of labels) {
     node.addEventListener("click", () => go(selectionAt(scene, target)));

@@ -11,12 +11,19 @@ const HIDDEN = ["", "special", "first", "special first"];
 const PANELS = ["", "before", "after", "difference"];
 const SORTS = ["change", "share", "distance"];
 const HEADS_FORM = /^[\d.]{0,400}$/;
+const BETWEEN_FORM = /^\d-\d$/;
 const ZOOM_FORM = /^\d{1,5}-\d{1,5},\d{1,5}-\d{1,5}$/;
 const VIEW_NAMES = ["maps", "heads", "all", "scores", "memories"];
 const MANY_TOKENS = 20;
 
 function isPosition(data, value) {
   return Number.isInteger(value) && value >= 0 && value < data.words.length;
+}
+
+/** Whether "a-b" names two segments, the one that takes and the one it takes from, between which there can be lines. */
+function isBetween(data, value) {
+  const [to, from] = value.split("-").map(Number);
+  return BETWEEN_FORM.test(value) && Math.max(to, from) < data.segments.length && (!data.causal || from <= to);
 }
 
 /** For each field: whether a value can be taken. Whatever an address says, nothing else gets in. */
@@ -31,6 +38,7 @@ const FIELDS = {
   read: (data, value) => value === "row" || value === "column",
   view: (data, value) => VIEW_NAMES.includes(value),
   heads: (data, value) => HEADS_FORM.test(value),
+  between: (data, value) => value === "" || isBetween(data, value),
   block: (data, value) => value === "" || Object.hasOwn(data.runs[0].blocks, value),
   cells: (data, value) => CELLS.includes(value) && (value !== "column" || data.queries.length === data.words.length),
   range: (data, value) => RANGES.includes(value),
@@ -56,7 +64,7 @@ function usualRef(data, scope, run, refRun) {
 function openingSelection(data) {
   const { scope, layer, to, from, run, refRun, view } = data.start;
   return {
-    run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads: "", block: "",
+    run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads: "", between: "", block: "",
     cells: data.block(scope).signed ? "none" : data.words.length > 1 ? data.block(scope).cells : "row",
     range: data.words.length >= MANY_TOKENS ? "percentile" : "off-diagonal",
     root: 0, each: 0, words: 0, hide: "", panel: "", zoom: "", sort: "change", pairs: "all", mass: 100, find: "", thumbs: 0,

@@ -42,6 +42,11 @@ function axesOf(data, words) {
   };
 }
 
+/** The number of the segment that a position belongs to; 0 where a text has none. */
+function segmentOf(data, position) {
+  return Math.max(0, data.segments.filter(([, start]) => start <= position).length - 1);
+}
+
 /** Labels of two runs as one: where they differ, both. */
 function jointLabels(first, second) {
   return first.map((label, index) => (label === second[index] ? label : `${label}→${second[index]}`));

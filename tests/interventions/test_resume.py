@@ -20,7 +20,7 @@ FROM_CACHE = dict(rtol=1e-5, atol=1e-6)
 def runs_of(model: Any, tokens: Tensor, first: int, **options: Any) -> ResumedRuns:
     """Runs of a prompt that know its clean logits."""
     with torch.no_grad():
-        return ResumedRuns(identify(model), tokens, model(tokens), first=first, **options)
+        return ResumedRuns(identify(model), tokens, model(tokens), starts=[[first]] * len(tokens), **options)
 
 
 def shifting(row: int, at: int) -> Callable[..., Tensor]:
@@ -42,7 +42,7 @@ def test_a_resumed_run_gives_the_rest_of_the_whole_runs_logits(model_of: Models,
     assert runs.resumes
     for start in (4, 1, 5, 0):
         names = ("blocks.0.hook_mlp_out", "blocks.1.hook_attn_out")
-        rest = runs.logits(start, 2, [(name, shifting(row, 0)) for row, name in enumerate(names)])
+        rest = runs.logits(start, [0, 0], [(name, shifting(row, 0)) for row, name in enumerate(names)])
         assert rest.shape[:2] == (2, N - start)
         for row, name in enumerate(names):
             with torch.no_grad():
@@ -54,9 +54,9 @@ def test_runs_without_edits_do_not_change_what_comes_after(model_of: Models) -> 
     """Keys and values of the prefix are kept, and no run adds its own to them."""
     model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)[None]
     runs = runs_of(model, tokens, first=2)
-    first = runs.logits(3, 1, [])
-    runs.logits(3, 4, [("blocks.0.hook_mlp_out", shifting(2, 0))])
-    torch.testing.assert_close(runs.logits(3, 1, []), first, rtol=0, atol=0)
+    first = runs.logits(3, [0], [])
+    runs.logits(3, [0, 0, 0, 0], [("blocks.0.hook_mlp_out", shifting(2, 0))])
+    torch.testing.assert_close(runs.logits(3, [0], []), first, rtol=0, atol=0)
 
 
 def test_whoever_sees_later_tokens_runs_whole_prompts(model_of: Models) -> None:
@@ -69,10 +69,10 @@ def test_nothing_is_resumed_that_does_not_give_the_clean_logits(model_of: Models
     model, tokens = model_of("llama", torch.float64), tiny.tokens("llama", N)[None]
     with torch.no_grad():
         clean = model(tokens)
-    assert ResumedRuns(identify(model), tokens, clean, first=2).resumes
-    assert not ResumedRuns(identify(model), tokens, 1.01 * clean, first=2).resumes
-    assert not ResumedRuns(identify(model), tokens, clean, first=N).resumes
-    assert not ResumedRuns(identify(model), tokens, clean, first=2, resume=False).resumes
+    assert ResumedRuns(identify(model), tokens, clean, starts=[[2]]).resumes
+    assert not ResumedRuns(identify(model), tokens, 1.01 * clean, starts=[[2]]).resumes
+    assert not ResumedRuns(identify(model), tokens, clean, starts=[[N]]).resumes
+    assert not ResumedRuns(identify(model), tokens, clean, starts=[[2]], resume=False).resumes
 
 
 def test_a_model_that_cannot_go_on_from_a_cache_runs_whole_prompts(model_of: Models) -> None:

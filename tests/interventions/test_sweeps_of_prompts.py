@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests import tiny
 from tl_ffblock.interventions import contribution_sweep
-from tl_ffblock.metrics import logit
+from tl_ffblock.metrics import CleanRun, logit
 from tl_ffblock.results.intervals import mean_interval
 
 Models = Callable[..., Any]
@@ -20,6 +20,9 @@ PLACES = {"name": [1, 3, 2], "subject": [2, 1, 0], "END": -1}
 ANSWERS, OTHERS = [7, 9, 11], [9, 7, 5]
 LOOP = dict(rtol=1e-4, atol=1e-5)
 """float64 runs, some from cached keys and values; metrics are stored in float32."""
+
+TOGETHER = dict(rtol=1e-6, atol=1e-6)
+"""float64 runs in batches of other sizes: sums in another order; metrics are stored in float32."""
 
 
 def runs_of(ffb: ModuleType, model: Any, family: str, lengths: tuple[int, ...] = LENGTHS) -> tuple[Any, Any]:
@@ -62,6 +65,60 @@ def test_many_prompts_are_each_alone(ffb: ModuleType, model_of: Models, family: 
             torch.testing.assert_close(found.by_prompt[number, :, 0], expected, equal_nan=True, **LOOP)
             assert float(found.baselines[number]) == pytest.approx(alone.baseline, rel=1e-5)
         assert (found.by_prompt.isnan().any() == (family != "bert")).item()
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "gpt_neox", "bert"])
+@pytest.mark.parametrize("batch_size", [2, 64])
+def test_prompts_that_share_forward_passes_are_a_loop_over_prompts(
+    ffb: ModuleType, model_of: Models, family: str, batch_size: int
+) -> None:
+    """Lengths mixed, edits at other positions of each prompt, batches within a prompt and across: the values of each alone."""
+    lengths, places = (5, 4, 5, 5), [3, 2, 1, 3]
+    clean, corrupted = runs_of(ffb, model_of(family, torch.float64), family, lengths)
+    chosen: dict[str, Any] = {"layers": [0, 1], "batch_size": batch_size}
+    metric = logit([7, 9, 11, 13], minus=[9, 7, 5, 3])
+    swept = contribution_sweep(
+        corrupted, metric, "Attn", donor=clean, positions={"name": places, "END": -1, "START": 0}, **chosen
+    )
+    for number, place in enumerate(places):
+        alone = contribution_sweep(
+            corrupted.prompt(number),
+            metric.of_prompt(clean_run(corrupted, number)),
+            "Attn",
+            donor=clean.prompt(number),
+            positions={"name": place, "END": -1, "START": 0},
+            **chosen,
+        )
+        torch.testing.assert_close(swept.by_prompt[number], alone.by_prompt[0], equal_nan=True, **TOGETHER)
+        assert not swept.by_prompt[number].isnan().all()
+
+
+def clean_run(runs: Any, number: int) -> CleanRun:
+    """A prompt as metrics know it."""
+    alone = runs.prompt(number)
+    return CleanRun(number, alone.tokens[0], alone.logits[0])
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert"])
+def test_prompts_of_one_length_cost_the_forward_passes_of_one(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """Six prompts whose edits fit one batch: as many passes as one prompt takes; of another length, as many again."""
+    model = model_of(family)
+    passes: list[int] = []
+
+    def counted(tensor: Tensor, hook: Any) -> None:
+        passes.append(len(tensor))
+
+    def passes_of(lengths: tuple[int, ...]) -> int:
+        _, corrupted = runs_of(ffb, model, family, lengths)
+        passes.clear()
+        with model.hooks(fwd_hooks=[("hook_embed", counted)]):
+            contribution_sweep(corrupted, logit(7, minus=9), "Attn", layers=0, positions={"END": -1})
+        return len(passes)
+
+    alone = passes_of((5,))
+    assert alone == (3 if family == "gpt2" else 1)  # keys and values, a run without edits, the edited runs
+    assert passes_of((5,) * 6) == alone
+    assert passes_of((5, 4, 5, 4)) == 2 * alone
 
 
 def test_mean_and_interval_are_over_the_prompts_that_have_the_cell(ffb: ModuleType, model_of: Models) -> None:

@@ -1,13 +1,13 @@
-"""Many edited runs of one prompt, side by side, from the edited position on.
+"""Many edited runs of prompts of one length, side by side, from the edited position on.
 
-Rows of a batch are runs of their own. In a causal model an edit changes nothing before its position:
-where a bridge can go on from Hugging Face's cache of keys and values, only the rest of the prompt is
-run, ten times faster at the last position. That it can is checked on every prompt with a run without
+Rows of a batch are runs of their own, of one prompt or of several. In a causal model an edit changes nothing
+before its position: where a bridge can go on from Hugging Face's cache of keys and values, only the rest of the
+prompt is run, ten times faster at the last position. That it can is checked on every prompt with a run without
 edits; otherwise whole prompts are run.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -23,60 +23,69 @@ TOLERANCE = 1e-4
 
 
 class ResumedRuns:
-    """Runs of one prompt under hooks, each from the position where its edit stands."""
+    """Runs of prompts under hooks, each from the position where its edit stands."""
 
     def __init__(
         self,
         model: Model,
-        tokens: Int[Tensor, "1 pos"],
-        clean: Float[Tensor, "1 pos d_vocab"],
+        tokens: Int[Tensor, "prompt pos"],
+        clean: Sequence[Float[Tensor, "pos d_vocab"]],
         *,
-        first: int,
+        starts: Sequence[Collection[int]],
         resume: bool = True,
     ) -> None:
-        """Find out whether runs of this prompt can go on from a cache.
+        """Find out whether runs of these prompts can go on from a cache.
 
         Args:
             model: The model, on whose device the tokens lie.
-            tokens: The prompt.
-            clean: Logits of its run without edits, which a run from the cache must reproduce.
-            first: The earliest position from which a run will be asked for; the check starts there.
+            tokens: The prompts.
+            clean: Logits of each one's run without edits, which a run from the cache must reproduce.
+            starts: By prompt, the positions from which runs will be asked for; the check starts at the earliest of all.
             resume: False always runs whole prompts.
         """
         self._model = model
         self._tokens = tokens
-        self._prefix: tuple[int, Any] | None = None
-        """Length of the prefix that was run last, and its keys and values."""
-        possible = resume and model.family.causal and model.api == "TransformerBridge"
-        self.resumes: bool = possible and self._reproduces(clean, max(first, 1))
+        self._starts = starts
+        self._prefix: tuple[int, dict[int, int], Any] | None = None
+        """Length of the prefix that was run last, which row each prompt is there, and its keys and values."""
+        possible = resume and any(starts) and model.family.causal and model.api == "TransformerBridge"
+        self.resumes: bool = possible and self._reproduces(clean)
         """Whether a run begins at its edit; otherwise `start` below must be 0."""
 
     @torch.no_grad()
-    def logits(self, start: int, n_runs: int, hooks: RunHooks) -> Float[Tensor, "run rest d_vocab"]:
-        """Logits from position `start` on, of as many runs side by side; the hooks see these positions only."""
-        tokens = self._tokens[:, start:].expand(n_runs, -1)
+    def logits(self, start: int, prompts: Sequence[int], hooks: RunHooks) -> Float[Tensor, "run rest d_vocab"]:
+        """Logits from position `start` on, of one run of each of these prompts; the hooks see these positions only."""
+        tokens = self._tokens[list(prompts), start:]
         if start == 0:
             return self._model.hooked.run_with_hooks(tokens, fwd_hooks=list(hooks))
-        cache = copy.deepcopy(self._keys_and_values(start))  # a run appends its own to what it is given
-        cache.batch_repeat_interleave(n_runs)
+        row_of, kept = self._keys_and_values(start, prompts)
+        cache = copy.deepcopy(kept)  # a run appends its own to what it is given
+        cache.batch_select_indices(torch.tensor([row_of[prompt] for prompt in prompts], device=tokens.device))
         return self._model.hooked.run_with_hooks(tokens, fwd_hooks=list(hooks), past_key_values=cache, use_cache=True)
 
-    def _keys_and_values(self, start: int) -> Any:
-        if self._prefix is None or self._prefix[0] != start:
-            prefix = self._tokens[:, :start]
+    def _keys_and_values(self, start: int, prompts: Sequence[int]) -> tuple[dict[int, int], Any]:
+        """Those of all prompts that will be asked for from there."""
+        if self._prefix is None or self._prefix[0] != start or not self._prefix[1].keys() >= set(prompts):
+            wanted = {number for number, starts in enumerate(self._starts) if start in starts} | set(prompts)
+            row_of = {number: row for row, number in enumerate(sorted(wanted))}
+            prefix = self._tokens[list(row_of), :start]
             _, cache = self._model.hooked(prefix, return_type="logits_and_cache", use_cache=True)
-            self._prefix = start, cache
-        return self._prefix[1]
+            self._prefix = start, row_of, cache
+        return self._prefix[1:]
 
-    def _reproduces(self, clean: Float[Tensor, "1 pos d_vocab"], start: int) -> bool:
-        """Whether an unedited run from there gives the clean run's logits."""
-        expected = clean[:, start:]
-        if expected.shape[1] == 0:
+    def _reproduces(self, clean: Sequence[Float[Tensor, "pos d_vocab"]]) -> bool:
+        """Whether unedited runs from the earliest start give the clean runs' logits."""
+        start = max(1, min(start for of_prompt in self._starts for start in of_prompt))
+        if start >= self._tokens.shape[1]:
             return False
         try:
-            rest = self.logits(start, 1, [])
+            rest = self.logits(start, range(len(clean)), [])
         except Exception:  # whatever this version or architecture cannot do, the whole prompt can
             return False
-        return rest.shape == expected.shape and torch.allclose(
-            rest, expected, rtol=TOLERANCE, atol=TOLERANCE * float(expected.abs().max())
+        return all(
+            run.shape == expected[start:].shape
+            and torch.allclose(
+                run, expected[start:], rtol=TOLERANCE, atol=TOLERANCE * float(expected[start:].abs().max())
+            )
+            for run, expected in zip(rest, clean, strict=True)
         )

@@ -20,7 +20,8 @@ from torch import Tensor
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import Contributions
-from tl_ffblock.interventions.edits import Edit, knockout, measure_edits, measure_unedited, removal
+from tl_ffblock.interventions.edits import Edit, knockout, removal
+from tl_ffblock.interventions.side_by_side import measure_edits, measure_unedited
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.metrics import Metric
 

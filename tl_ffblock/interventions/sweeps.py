@@ -4,12 +4,14 @@ What TransformerLens's `get_act_patch_*` functions give for whole activations, f
 with many edits a forward pass and for every scope.
 
 1. `_Axes` says which cells of each prompt the rows and columns are: the same positions in all, or named ones.
-2. Every prompt's edits are run side by side and read (edits.py); a function of all prompts' logits, which
-   somebody else wrote, gets the same cell of all prompts at a time.
+2. The edits of prompts of equally many tokens are run side by side and read (side_by_side.py); a function of all
+   prompts' logits, which somebody else wrote, gets the same cell of all prompts at a time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -19,13 +21,16 @@ from tl_ffblock.bridge.model import select_layers
 from tl_ffblock.bridge.runs import Layers
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import Contributions
-from tl_ffblock.interventions.edits import Edit, changes, measure_edits, measure_together, measure_unedited
+from tl_ffblock.interventions.edits import Edit, changes
+from tl_ffblock.interventions.side_by_side import PromptEdit, SideBySide, measure_together, metric_of
 from tl_ffblock.interventions.sweep_result import ContributionSweep
 from tl_ffblock.layer.heads import AskedHeads, head_numbers
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions
 from tl_ffblock.metrics import LogitFunction, Metric, PlainMetric, as_metric
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.tokens import joined
+
+EditType = TypeVar("EditType", Edit, PromptEdit)
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,7 @@ def _refuse_other_lengths(runs: Contributions, donor: Contributions | None) -> N
         )
 
 
+@torch.no_grad()
 def _read(sweep: _Sweep, metric: Metric, batch_size: int) -> tuple[Tensor, Tensor]:
     """The metric under every edit [prompt layer head query key], and without any [prompt]."""
     runs = [sweep.runs.prompt(number) for number in range(len(sweep.runs))]
@@ -174,25 +180,58 @@ def _read(sweep: _Sweep, metric: Metric, batch_size: int) -> tuple[Tensor, Tenso
                 [measure_together(runs, batch, metric, batch_size=batch_size, advance=progress.step) for batch in edits]
             )
             return torch.stack([sweep.filled(shared, of_value) for of_value in measured.T]), baselines
-        baselines = torch.tensor([measure_unedited(run, metric, prompt=number) for number, run in enumerate(runs)])
-        values = []
-        for number, run in enumerate(runs):
-            measured = torch.cat(
-                [
-                    measure_edits(run, batch, metric, prompt=number, batch_size=batch_size, advance=progress.step)
-                    for batch in _batches(sweep.edits(number, run, cells[number]), batch_size)
-                ]
-            )
-            values.append(sweep.filled(cells[number], measured))
-    return torch.stack(values), baselines
+        metrics = [metric_of(run, metric, number) for number, run in enumerate(runs)]
+        baselines = torch.tensor([float(read(run.logits)) for read, run in zip(metrics, runs, strict=True)])
+        values: dict[int, Tensor] = {}
+        for together in _equally_long(sweep.runs.lengths, batch_size):
+            group = _Group(sweep, [(number, runs[number], cells[number]) for number in together])
+            values |= group.values([metrics[number] for number in together], batch_size, progress.step)
+    return torch.stack([values[number] for number in range(len(runs))]), baselines
 
 
-def _batches(of_layers: Iterable[list[Edit]], enough: int) -> Iterator[list[Edit]]:
-    """The edits of neighbouring layers and heads, joined until they fill a batch; one without edits if there are none.
+@dataclass(frozen=True)
+class _Group:
+    """Prompts of equally many tokens, whose edits share forward passes."""
 
-    What a run from the cache needs, the cache and a clean run to compare with, is made once a batch.
-    """
-    waiting: list[Edit] = []
+    sweep: _Sweep
+    prompts: Sequence[tuple[int, Contributions, list[tuple[int, int]]]]
+    """Number, run and cells of each."""
+
+    def values(
+        self, metrics: Sequence[Metric], batch_size: int, advance: Callable[[int], object]
+    ) -> dict[int, Float[Tensor, "layer head query key"]]:
+        """By the prompt's number, the metric under every edit; NaN where there is no such cell."""
+        starts = [{self.sweep.queries.places[number][row] for row, _ in cells} for number, _, cells in self.prompts]
+        together = SideBySide([run for _, run, _ in self.prompts], starts=starts, batch_size=batch_size)
+        measured = torch.cat(
+            [together.measure(batch, metrics, advance) for batch in _batches(self._edits(), together.enough)]
+        )
+        n_edits = [self.sweep.shape[0] * self.sweep.shape[1] * len(cells) for _, _, cells in self.prompts]
+        return {
+            number: self.sweep.filled(cells, of_prompt)
+            for (number, _, cells), of_prompt in zip(self.prompts, torch.split(measured, n_edits), strict=True)
+        }
+
+    def _edits(self) -> Iterator[list[PromptEdit]]:
+        """Every prompt's edits, one prompt after the other, by layer and head."""
+        for place, (number, run, cells) in enumerate(self.prompts):
+            for edits in self.sweep.edits(number, run, cells):
+                yield [PromptEdit(place, edit) for edit in edits]
+
+
+def _equally_long(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Numbers of prompts with equally many tokens, at most so many at a time."""
+    by_length: dict[int, list[int]] = defaultdict(list)
+    for number, length in enumerate(lengths):
+        by_length[length].append(number)
+    for numbers in by_length.values():
+        for begin in range(0, len(numbers), most):
+            yield numbers[begin : begin + most]
+
+
+def _batches(of_layers: Iterable[list[EditType]], enough: int) -> Iterator[list[EditType]]:
+    """The edits of neighbouring layers, heads and prompts, joined until there are enough; one without edits if there are none."""
+    waiting: list[EditType] = []
     n_batches = 0
     for edits in of_layers:
         waiting += edits

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
+from scipy.stats import bootstrap, spearmanr
 from torch import Tensor
 
 from tests import tiny
@@ -58,6 +58,96 @@ def test_every_number_of_a_cell_is_right(ffb: ModuleType, model_of: Models, fami
                 logits = model.run_with_hooks(runs[number].tokens, fwd_hooks=[hook])
             change = float(logits[0, -1, 7] - logits[0, -1, 9]) - clean[number]
             assert cell[f"effect {scope}"] == pytest.approx(change, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "qwen2", "bert"])
+def test_every_exchanged_cell_is_right(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """Of pairs of prompts: effects are those of hooks that exchange one cell, changes are norms of differences of vectors."""
+    model, metric = model_of(family, torch.float64), logit([7, 11], minus=[9, 5])
+    clean, corrupted = ([tiny.tokens(family, N + n, seed=n + first) for n in range(2)] for first in (0, 10))
+    plan = SamplePlan(n_cells=3, n_bootstrap=20)
+    found = ffb.causal_validation(model, clean, metric, corrupted=corrupted, layers=[0, -1], plan=plan)
+    alone = ffb.causal_validation(model, clean, metric, layers=[0, -1], plan=plan)
+    for name, column in alone.columns.items():  # the same cells are drawn, and they are those of the clean run
+        np.testing.assert_array_equal(column, found.columns[name])
+    for name, values in alone.predictions.items():
+        np.testing.assert_array_equal(values, found.predictions[name])
+    pairs = [[ffb.Contributions(model, tokens) for tokens in pair] for pair in zip(clean, corrupted, strict=True)]
+    right, wrong = [7, 11], [9, 5]
+    read = [[float(run.logits[0, -1, right[n]] - run.logits[0, -1, wrong[n]]) for run in pairs[n]] for n in range(2)]
+    np.testing.assert_allclose([found.clean, found.corrupted], np.transpose(read), rtol=1e-6)
+    for _, cell in found.cells_dataframe().iterrows():
+        number, layer, query, key = (int(cell[name]) for name in ("prompt", "layer", "query", "key"))
+        run, donor = pairs[number]
+        own, put_in = (of_run.decomposition(layer)[0] for of_run in (run, donor))
+        for scope in own.scopes:
+            difference = own.parts(scope)[query, key] - put_in.parts(scope)[query, key]
+            assert cell[f"map change of {scope}"] == pytest.approx(float(difference.norm()), rel=1e-9)
+            hook = run.replace(donor, layer, scope, query=query, key=key)
+            with torch.no_grad():
+                logits = model.run_with_hooks(run.tokens, fwd_hooks=[hook])
+            change = float(logits[0, -1, right[number]] - logits[0, -1, wrong[number]]) - read[number][0]
+            assert cell[f"effect {scope}"] == pytest.approx(change, rel=1e-4, abs=1e-5)
+        alphas = [of_run.record(layer).pattern[:, query, key] for of_run in (run, donor)]
+        assert cell["map change of attention"] == pytest.approx(float((alphas[0] - alphas[1]).abs().mean()), rel=1e-9)
+
+
+def test_an_exchange_behind_the_last_norm_has_a_closed_form(ffb: ModuleType, model_of: Models) -> None:
+    """What the final norm gives meets the unembedding alone: the effect is the difference of the two vectors times its columns."""
+    model = model_of("gpt2", torch.float64)
+    clean, corrupted = ([tiny.tokens("gpt2", N, seed=n + first) for n in range(3)] for first in (0, 10))
+    scope = "AtbLnFfResLn"
+    found = ffb.causal_validation(
+        model, clean, logit(7, minus=9), corrupted=corrupted, scope=scope, layers=-1, plan=SamplePlan(n_cells=6)
+    )
+    direction = model.W_U[:, 7] - model.W_U[:, 9]
+    cells = found.cells_dataframe()
+    for number in range(3):
+        first, second = (ffb.decompose(model, given[number], layer=-1) for given in (clean, corrupted))
+        expected = (second.parts(scope) - first.parts(scope)) @ direction
+        of_prompt = cells[cells["prompt"] == number]
+        at = of_prompt["query"].to_numpy(), of_prompt["key"].to_numpy()
+        np.testing.assert_allclose(of_prompt[f"effect {scope}"], expected.detach().numpy()[at], rtol=1e-5, atol=1e-6)
+
+
+def test_nothing_changes_where_nothing_was_corrupted(ffb: ModuleType, model_of: Models) -> None:
+    """A prompt as its own corrupted one: every exchange and every change is zero, and only the knockout does something."""
+    model, prompts = model_of("gpt2", torch.float64), prompts_of("gpt2", 2)
+    found = ffb.causal_validation(model, prompts, logit(7, minus=9), corrupted=prompts, layers=[0, 1])
+    np.testing.assert_array_equal(found.clean, found.corrupted)
+    for scope in ("Attn", "AtbLnFf", "AtbLnFfRes"):
+        np.testing.assert_allclose(found.effects[scope], 0, atol=1e-6)
+        assert (found.predictions[f"change of {scope}"] == 0).all()
+    assert np.nanmax(np.abs(found.effects["edge knockout"])) > 1e-3
+    assert "exchanged for those of corrupted runs" in repr(found)
+
+
+def test_mean_effects_are_of_prompts_and_their_intervals_scipys() -> None:
+    """Each prompt's mean over its cells, the mean over prompts, and a percentile bootstrap over prompts."""
+    generator = np.random.default_rng(0)
+    effect = generator.normal(1.0, 1.0, 400)
+    effect[:40] = np.nan  # could not be measured
+    found = replace(sample_of(effect, np.abs(effect), 20), corrupted=np.arange(20.0), plan=SamplePlan(n_bootstrap=4000))
+    found.predictions["change of Attn"] = found.predictions.pop("Attn")
+    by_prompt = found.effects_dataframe(by_prompt=True)
+    means = [np.nanmean(effect[np.arange(400) % 20 == number]) for number in range(20)]
+    np.testing.assert_allclose(by_prompt["change"], means)
+    assert by_prompt["n"].sum() == 360
+    assert by_prompt["corrupted"].tolist() == list(range(20))
+    (row,) = found.effects_dataframe().itertuples()
+    assert (row.effect, row.n) == ("Attn", 20)
+    assert row.change == pytest.approx(np.mean(means))
+    assert row.size == pytest.approx(by_prompt["size"].mean())
+    assert row.size >= abs(row.change)
+    expected = bootstrap((np.array(means),), np.mean, n_resamples=20000, method="percentile", random_state=0)
+    assert row.low == pytest.approx(expected.confidence_interval.low, abs=0.01)
+    assert row.high == pytest.approx(expected.confidence_interval.high, abs=0.01)
+    shuffled = found.prediction("placebo", "Attn")
+    np.testing.assert_array_equal(np.sort(shuffled), np.sort(found.predictions["change of Attn"]))
+    both = found + found
+    assert len(both.corrupted) == 40
+    with pytest.raises(ValueError, match="contributions were removed in one"):
+        found + replace(found, corrupted=None)
 
 
 def sample_of(effect: np.ndarray[Any, Any], prediction: np.ndarray[Any, Any], n_prompts: int, **columns: Any) -> Any:
@@ -264,6 +354,12 @@ def test_what_cannot_be_validated_is_refused(ffb: ModuleType, model_of: Models) 
         ffb.causal_validation(model, prompts_of("gpt2"), "entropy")
     with pytest.raises(ValueError, match="at least one"):
         ffb.causal_validation(model, [])
+    with pytest.raises(ValueError, match="corrupted: expected a list of texts"):
+        ffb.causal_validation(model, prompts_of("gpt2"), corrupted="a text")
+    with pytest.raises(ValueError, match="3 clean prompts and 2 corrupted: expected pairs"):
+        ffb.causal_validation(model, prompts_of("gpt2"), corrupted=prompts_of("gpt2", 2))
+    with pytest.raises(ValueError, match=r"clean\[0\] has 6 tokens, corrupted\[0\] 8"):
+        ffb.causal_validation(model, prompts_of("gpt2"), corrupted=prompts_of("gpt2")[::-1])
     with pytest.raises(ValueError, match="unknown scope"):
         ffb.causal_validation(model, prompts_of("gpt2"), scope="AtbFf")
     with pytest.raises(ValueError, match="no tokenizer"):

@@ -10,7 +10,9 @@ sweeps.py              the effect of every (layer, head, query, key), of one pro
 sweep_result.py        its labelled result
 patched.py             clean, corrupted and patched in one call; differences
 sampling.py            cells of a prompt: drawn, predicted, taken out, measured
-validation.py          whether a map predicts effects: the labelled result
+pairs.py               clean and corrupted prompts
+validation.py          whether a map predicts effects
+validation_result.py   its labelled result
 validation_figure.py   its picture
 """
 
@@ -22,7 +24,8 @@ from tl_ffblock.interventions.sampling import SamplePlan
 from tl_ffblock.interventions.side_by_side import measure_edits, measure_unedited
 from tl_ffblock.interventions.sweep_result import ContributionSweep
 from tl_ffblock.interventions.sweeps import contribution_sweep
-from tl_ffblock.interventions.validation import CausalValidation, causal_validation
+from tl_ffblock.interventions.validation import causal_validation
+from tl_ffblock.interventions.validation_result import CausalValidation
 
 __all__ = [
     "CausalValidation",

@@ -1,7 +1,7 @@
 """Edits: a vector that is added at one position of one HookPoint, and which ones take a contribution out or cut an edge."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -47,6 +47,16 @@ def removal(contributions: Contributions, layer: int, scope: str, query: int, ke
     query, key = (_position(at, contributions.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
     part = contributions.decomposition(layer)[0].parts(scope)[query, key]
     return Edit(point.name, query, point.onto(-part, contributions.record(layer).block))
+
+
+def exchange(contributions: Contributions, donor: Contributions, layer: int, scope: str, query: int, key: int) -> Edit:
+    """The edit that puts another run's contribution in the place of this run's, of the same cell of their first prompts.
+
+    What it adds is what taking out this run's adds less what taking out the donor's would. Arguments and errors are those of
+    `removal`.
+    """
+    out, into = (removal(run, layer, scope, query, key) for run in (contributions, donor))
+    return replace(out, vector=out.vector - into.vector)
 
 
 def changes(

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack, overload
 
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.cached import cache_of
-from tl_ffblock.bridge.inputs import one_sequence
-from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Layers, Tokens
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import InputError
+from tl_ffblock.interventions.pairs import PromptList, equally_long, refuse_unpaired
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.layer.vectors import Decomposition
@@ -78,8 +78,6 @@ class PatchedMaps:
 
 PatchHooks: TypeAlias = Hooks | Callable[[Any], Hooks]
 """Hooks of a patched run, or a function that makes them of the clean run's ActivationCache."""
-PromptList: TypeAlias = Sequence[str] | Sequence[Integer[Tensor, " _pos"]]
-"""Texts, or token ids of each prompt."""
 
 
 class HowMade(SettingsOptions, ChunkOption, total=False):
@@ -142,8 +140,8 @@ def patched_maps(
     """
     known = identify(model)
     lists = [isinstance(given, list | tuple) for given in (clean, corrupted)]
-    if all(lists) and len(clean) != len(corrupted):
-        raise InputError(f"{len(clean)} clean prompts and {len(corrupted)} corrupted: expected pairs.")
+    if all(lists):
+        refuse_unpaired(clean, corrupted)
     pairs = list(zip(clean, corrupted, strict=True)) if all(lists) else [(clean, corrupted)]
     makers = _hooks_by_pair(fwd_hooks, len(pairs))
 
@@ -154,7 +152,7 @@ def patched_maps(
 
     results = []
     for number, (pair, hooks) in enumerate(zip(pairs, makers, strict=True)):
-        first, second = _equally_long(known, pair, f"[{number}]" if all(lists) else "")
+        first, second = equally_long(known, pair, f"[{number}]" if all(lists) else "")
         made = hooks(cache_of(known, first)) if callable(hooks) else hooks
         results.append(PatchedMaps(maps(first, ()), maps(second, ()), maps(second, made)))
     return results if all(lists) else results[0]
@@ -167,19 +165,6 @@ def _hooks_by_pair(fwd_hooks: PatchHooks | Sequence[Callable[[Any], Hooks]], n_p
     if len(fwd_hooks) != n_pairs:
         raise InputError(f"fwd_hooks: {len(fwd_hooks)} functions for {n_pairs} pairs of prompts; expected one a pair.")
     return fwd_hooks  # type: ignore[return-value]  # all are functions
-
-
-def _equally_long(model: Model, pair: tuple[Any, Any], which: str) -> tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]]:
-    """The tokens of a clean and a corrupted prompt."""
-    clean, corrupted = (
-        one_sequence(model, given, name + which) for given, name in zip(pair, ("clean", "corrupted"), strict=True)
-    )
-    if len(clean) != len(corrupted):
-        raise InputError(
-            f"clean{which} has {len(clean)} tokens, corrupted{which} {len(corrupted)}: patching puts what is at one position of a "
-            "run at the same position of the other. Use prompts of equally many tokens."
-        )
-    return clean, corrupted
 
 
 @dataclasses.dataclass(frozen=True)

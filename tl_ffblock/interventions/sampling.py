@@ -3,9 +3,9 @@
 1. For every prompt and layer some cells (query, key) are drawn among those that can reach the metric:
    most in the row where the metric is read, the others in one more row, the same in all layers of a prompt.
 2. Of every cell the run gives the predictors: the map of every scope, raw attention (mean over heads)
-   and attention times value norm.
-3. Each cell's contribution is taken out of the run at each scope asked for, and in a further run its
-   attention edge is cut. The effect is the change of the metric.
+   and attention times value norm; of pairs of prompts how far these are from the corrupted run's.
+3. Each cell's contribution is taken out of the run at each scope asked for, or exchanged for the corrupted run's, and in a
+   further run its attention edge is cut. The effect is the change of the metric.
 """
 
 import math
@@ -20,12 +20,17 @@ from torch import Tensor
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import Contributions
-from tl_ffblock.interventions.edits import Edit, knockout, removal
-from tl_ffblock.interventions.side_by_side import measure_edits, measure_unedited
+from tl_ffblock.interventions.edits import Edit, exchange, knockout, removal
+from tl_ffblock.interventions.side_by_side import measure_edits, metric_of
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.metrics import Metric
 
 ATTENTION, VALUES, PLACEBO, KNOCKOUT = "attention", "attention x value norm", "placebo", "edge knockout"
+
+
+def change_of(predictor: str) -> str:
+    """What the difference of two runs is called among the predictors."""
+    return f"change of {predictor}"
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,24 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class PromptTokens:
+    """A prompt, alone or with a corrupted one of equally many tokens."""
+
+    number: int
+    """Its number in the metric's lists of tokens."""
+    tokens: Int[Tensor, " pos"]
+    corrupted: Int[Tensor, " pos"] | None = None
+
+
+@dataclass(frozen=True)
 class PromptSample:
-    """The sampled cells of one prompt, with what is predicted of each and what its removal did."""
+    """The sampled cells of one prompt, with what is predicted of each and what its removal or exchange did."""
 
     tokens: tuple[str, ...]
     clean: float
     """The metric without any edit."""
+    corrupted: float | None
+    """The metric of the corrupted run, if there is one."""
     cells: tuple[Cell, ...]
     predictions: dict[str, list[float]]
     """One number a cell, by predictor."""
@@ -83,7 +100,7 @@ class Sampler:
     model: Model
     metric: Metric
     scopes: tuple[str, ...]
-    """Where contributions are removed."""
+    """Where contributions are removed or exchanged."""
     edge_knockout: bool
     """Whether attention edges are cut, too."""
     plan: SamplePlan
@@ -95,8 +112,7 @@ class Sampler:
 
     def sample(
         self,
-        prompt: int,
-        tokens: Int[Tensor, " pos"],
+        prompt: PromptTokens,
         layers: tuple[int, ...],
         generator: np.random.Generator,
         advance: Callable[[int], object],
@@ -104,38 +120,48 @@ class Sampler:
         """Draw, predict, edit, measure.
 
         Args:
-            prompt: Its number in the metric's lists of tokens.
-            tokens: The prompt.
+            prompt: The prompt, or pair of prompts.
             layers: Layers to sample.
             generator: Decides which cells.
             advance: Called with a number of edited runs when they are done.
         """
-        contributions = Contributions(self.model, tokens, layers=layers)
+        run = Contributions(self.model, prompt.tokens, layers=layers)
+        donor = None if prompt.corrupted is None else Contributions(self.model, prompt.corrupted, layers=layers)
         cells: list[Cell] = []
         predicted: list[dict[str, float]] = []
         edits = CellEdits()
-        for cells_of_layer in self._draw(contributions.shape[1], layers, generator):
+        for cells_of_layer in self._draw(run.shape[1], layers, generator):
             for cell in cells_of_layer:  # all of one layer: only a few layers' vectors are kept at a time
                 cells.append(cell)
-                predicted.append(predictions(contributions, cell))
-                edits.add({effect: self._edit(contributions, effect, cell) for effect in self.effects})
-        clean = measure_unedited(contributions, self.metric, prompt=prompt)
+                predicted.append(
+                    predictions(run, cell) | ({} if donor is None else changes_predicted(run, donor, cell))
+                )
+                edits.add({effect: self._edit(run, donor, effect, cell) for effect in self.effects})
+        read = metric_of(run, self.metric, prompt.number)
+        clean = float(read(run.logits))
         measured = measure_edits(
-            contributions, edits.edits, self.metric, prompt=prompt, batch_size=self.plan.batch_size, advance=advance
+            run, edits.edits, self.metric, prompt=prompt.number, batch_size=self.plan.batch_size, advance=advance
         )
-        predictors = (*scope_names(self.model.family.order), ATTENTION, VALUES)
         return PromptSample(
-            tokens=contributions.labels(),
+            tokens=run.labels(),
             clean=clean,
+            corrupted=None if donor is None else float(read(donor.logits)),
             cells=tuple(cells),
-            predictions={name: [of_cell[name] for of_cell in predicted] for name in predictors},
+            predictions={name: [of_cell[name] for of_cell in predicted] for name in self._predictors(donor)},
             effects={effect: edits.changes(effect, measured.tolist(), clean) for effect in self.effects},
         )
 
-    def _edit(self, contributions: Contributions, effect: str, cell: Cell) -> Edit | None:
+    def _predictors(self, donor: Contributions | None) -> tuple[str, ...]:
+        scopes = scope_names(self.model.family.order)
+        changing = () if donor is None else (*map(change_of, scopes), change_of(ATTENTION))
+        return (*scopes, ATTENTION, VALUES, *changing)
+
+    def _edit(self, run: Contributions, donor: Contributions | None, effect: str, cell: Cell) -> Edit | None:
         if effect == KNOCKOUT:
-            return knockout(contributions, cell.layer, cell.query, cell.key)
-        return removal(contributions, cell.layer, effect, cell.query, cell.key)
+            return knockout(run, cell.layer, cell.query, cell.key)
+        if donor is None:
+            return removal(run, cell.layer, effect, cell.query, cell.key)
+        return exchange(run, donor, cell.layer, effect, cell.query, cell.key)
 
     def _draw(self, length: int, layers: tuple[int, ...], generator: np.random.Generator) -> Iterator[list[Cell]]:
         """The cells of every layer, without repetition."""
@@ -218,3 +244,12 @@ def predictions(contributions: Contributions, cell: Cell) -> dict[str, float]:
     alpha = record.pattern[:, cell.query, cell.key]
     values = alpha * record.head_values[cell.key].norm(dim=-1)
     return maps | {ATTENTION: float(alpha.mean()), VALUES: float(values.mean())}
+
+
+def changes_predicted(run: Contributions, donor: Contributions, cell: Cell) -> dict[str, float]:
+    """How far a cell is from another run's: the norm of the difference of their vectors by scope, of attention the mean over heads."""
+    own, put_in = (of_run.decomposition(cell.layer)[0] for of_run in (run, donor))
+    at = cell.query, cell.key
+    norms = {change_of(scope): float((own.parts(scope)[at] - put_in.parts(scope)[at]).norm()) for scope in own.scopes}
+    first, second = (of_run.record(cell.layer).pattern[:, cell.query, cell.key] for of_run in (run, donor))
+    return norms | {change_of(ATTENTION): float((first - second).abs().mean())}

@@ -3,15 +3,15 @@
 import math
 from typing import TYPE_CHECKING
 
-from tl_ffblock.interventions.sampling import ATTENTION, KNOCKOUT, PLACEBO, VALUES
+from tl_ffblock.interventions.sampling import ATTENTION, KNOCKOUT, PLACEBO, VALUES, change_of
 from tl_ffblock.results.figures import COLOURS, axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from tl_ffblock.interventions.validation import CausalValidation, CellChoice
+    from tl_ffblock.interventions.validation_result import CausalValidation, CellChoice
 
-OWN_MAP, OTHER_MAP = "map of what is removed", "other maps"
+OWN_MAP, OTHER_MAP = "map of what is edited", "other maps"
 COLOUR_OF = {OWN_MAP: COLOURS[5], OTHER_MAP: COLOURS[0], ATTENTION: COLOURS[1], PLACEBO: COLOURS[6]}
 """Vermilion, blue, orange and grey: kinds of predictors."""
 
@@ -39,6 +39,7 @@ def draw(result: "CausalValidation", cells: "CellChoice") -> "Figure":
         squeeze=False,
     )
     panels = list(grid.flat)
+    done = "removed" if result.corrupted is None else "exchanged"
     for spare in panels[len(result.effects) :]:
         spare.set_visible(False)
     for panel, effect in zip(panels, result.effects, strict=False):
@@ -48,7 +49,7 @@ def draw(result: "CausalValidation", cells: "CellChoice") -> "Figure":
             panel.plot([low, high], [row, row], color=colour, linewidth=2)
             panel.plot(value, row, "o", color=colour)
         panel.axvline(0, color="0.7", linewidth=1, zorder=0)
-        panel.set_title(effect if effect == KNOCKOUT else f"removed: {effect}", fontsize=8)
+        panel.set_title(effect if effect == KNOCKOUT else f"{done}: {effect}", fontsize=8)
         panel.tick_params(labelbottom=True)
     panels[0].set_yticks(range(len(result.predictors)), result.predictors)
     panels[0].invert_yaxis()
@@ -59,8 +60,8 @@ def draw(result: "CausalValidation", cells: "CellChoice") -> "Figure":
 
 
 def _kind(predictor: str, effect: str) -> str:
-    if predictor in (ATTENTION, VALUES):
+    if predictor in (ATTENTION, VALUES, change_of(ATTENTION)):
         return ATTENTION
     if predictor == PLACEBO:
         return PLACEBO
-    return OWN_MAP if predictor == effect else OTHER_MAP
+    return OWN_MAP if predictor in (effect, change_of(effect)) else OTHER_MAP

@@ -113,8 +113,11 @@ def test_the_python_that_is_claimed_is_the_python_that_is_checked() -> None:
         assert set(re.findall(r"Python (3\.\d+)", (ROOT / page).read_text(encoding="utf-8"))) == {oldest}
 
 
-def test_the_changelog_knows_the_version() -> None:
-    """The newest entry is of the version that the package has."""
-    assert (
-        tl_ffblock.__version__ in re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)[0]
+def test_the_changelog_and_the_citation_know_the_version() -> None:
+    """The newest entry is of the version that the package has and of the day that is cited."""
+    newest = re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)[0]
+    cited = dict(
+        re.findall(r"(?m)^(version|date-released): (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     )
+    assert cited["version"] == tl_ffblock.__version__
+    assert newest == f"## {tl_ffblock.__version__} ({cited['date-released']})"

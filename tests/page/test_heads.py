@@ -104,10 +104,18 @@ def test_all_heads_are_small_maps_that_open(show: Shower) -> None:
     assert screen.problems == []
 
 
+@pytest.mark.parametrize("n", [2, 300])
+def test_lines_of_short_and_long_texts(show: Shower, n: int) -> None:
+    """Of two tokens as of three hundred every row and every column that has a line shows its end."""
+    screen = opened(show, planted_heads(n, 1, 2), "#view=heads&heads=1")
+    assert screen.page.evaluate(TOUCHED) == [list(range(n)), list(range(n - 1))]  # one back, the first at itself
+    assert screen.overflow() <= 0 and screen.problems == []
+
+
 def test_twelve_by_twelve_heads_of_a_long_text_stay_small(show: Shower) -> None:
-    """144 heads at 128 tokens: below 4 MB, and lines of all twelve heads of a layer are there."""
-    maps = planted_heads(128, 12, 12)
-    noisy = dataclasses.replace(maps, values=(maps.values + 0.2 * torch.rand_like(maps.values)).tril())
+    """144 heads at 128 tokens that look both ways: below 4 MB, and lines of all twelve heads of a layer are there."""
+    scores = torch.randn(12, 12, 128, 128, generator=torch.Generator().manual_seed(0))
+    noisy = dataclasses.replace(planted_heads(128, 12, 12), values=scores.softmax(-1), causal=False)
     assert len(noisy.to_html()) < 4e6
     screen = opened(show, noisy, "#view=heads&layer=11", width=1400)
     assert screen.page.locator(".line-token").count() == 256 and screen.page.evaluate(INK) > 1000

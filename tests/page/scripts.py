@@ -46,6 +46,7 @@ KEYWORDS = frozenset(
         "var",
         "void",
         "while",
+        "yield",
     ]
 )
 OPENING, CLOSING = "([{", ")]}"
@@ -153,8 +154,9 @@ def _chunk(tokens: list[str]) -> Chunk:
         if token in ("const", "let", "var"):
             target |= _declared(tokens, at + 1)
         elif token == "function":
-            if NAME.match(tokens[at + 1]):
-                target.add(tokens[at + 1])
+            name = tokens[at + 2] if tokens[at + 1] == "*" else tokens[at + 1]
+            if NAME.match(name):
+                target.add(name)
             binds |= _bound(tokens[tokens.index("(", at) + 1 : _matching(tokens, tokens.index("(", at))])
         elif token == "=>":
             start = _opening(tokens, at - 1) if tokens[at - 1] == ")" else at - 1

@@ -104,7 +104,7 @@ def test_a_caption_names_the_difference_where_it_is_shown(build: Builder) -> Non
     captions = run(
         """
         const captions = [];
-        for (const panel of ["", "before", "difference"]) captions.push(captionOf(await scened({ scope: "AtbLnFf", panel })));
+        for (const panel of ["", "before", "difference"]) { const scene = await scened({ scope: "AtbLnFf", panel }); captions.push(captionOf(scene, mapsWords(scene))); }
         return captions;
         """,
         payload=payload(build(4)),

@@ -123,7 +123,7 @@ def test_twelve_by_twelve_heads_of_a_long_text_stay_small(show: Shower) -> None:
 
 
 def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower) -> None:
-    """A result with heads shows their lines; the block can be chosen; without heads there are no such views."""
+    """A result with heads shows their lines, the residual's only when asked; the block can be chosen; without heads there are no such views."""
     from tl_ffblock.results.scope_table import HeadTable
 
     maps = build(5)
@@ -134,6 +134,8 @@ def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower)
     screen.page.locator("#figure select").select_option("Atb by head")
     screen.settle()
     assert screen.page.evaluate(INK) > 0
+    pressed = "Array.from(document.querySelectorAll('button.head'), (button) => button.getAttribute('aria-pressed'))"
+    assert screen.page.evaluate(pressed) == ["true", "false"]
     assert screen.page.locator(".bar-line").first.inner_text().startswith("head 0")
     assert show(build(5)).page.locator("#views").is_hidden()
     assert screen.problems == []

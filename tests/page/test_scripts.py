@@ -20,6 +20,7 @@ BROWSER = frozenset(
         "DecompressionStream",
         "Float32Array",
         "Float64Array",
+        "Infinity",
         "Image",
         "Intl",
         "JSON",
@@ -109,6 +110,7 @@ def test_every_name_is_defined_somewhere(page: str, script: str) -> None:
     [
         ("const a = b.c;", "a", "", "b"),
         ("function f(x, { y: [z], w = q }, ...rest) { return x + v; }", "f", "x z w rest", "q v"),
+        ("function* f(x) { yield g(x); }", "f", "x", "g"),
         ("const f = (a) => b => g(a, b, c);", "f", "a b", "g c"),
         ("const t = `one ${a + `two ${b}`} three`;", "t", "", "a b"),
         ("const s = 'not // a comment', u = \"it's\"; // d\n/* e */", "s u", "", ""),

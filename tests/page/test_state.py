@@ -241,7 +241,7 @@ def test_the_headline_states_the_cell(build: Builder) -> None:
     maps["AtbLn"][1] = torch.eye(4) + 0.25
     maps["AtbLnFf"][1] = torch.eye(4) + torch.tensor([[0, 2.0, 1, 1], [1, 0, 1, 2], [1, 1, 0, 2], [1, 1, 2, 0]])
     line = run(
-        'const scene = await scened({ to: 0, from: 1 }); return [headlineOf(scene), captionOf(scene), fileName(scene, "svg")];',
+        'const scene = await scened({ to: 0, from: 1 }); const words = mapsWords(scene); return [words.headline, captionOf(scene, words), fileName(scene, words, "svg")];',
         payload=payload(maps, layer=1, scope="AtbLnFf"),
     )
     assert line[0] == "Layer 1: the feed-forward block raises what “he” takes from “is”: 33.3\u00a0% → 50\u00a0%."

@@ -12,7 +12,7 @@ from typing import Any
 from tl_ffblock.page.bundle import LARGEST, bundle
 from tl_ffblock.page.data import PageData
 
-PURE = ("numbers", "text", "tables", "shares", "selection", "scene", "ranking", "phrases", "colours")
+PURE = ("numbers", "text", "tables", "shares", "selection", "scene", "ranking", "phrases", "csv", "colours")
 """Scripts that know no document: arithmetic, the selection, words."""
 DRAWING = (
     "svg",
@@ -32,9 +32,11 @@ DRAWING = (
     "circuitsvis_view",
     "controls",
     "heads_view",
+    "heads_figure",
     "scores_view",
     "grid_view",
     "memory_view",
+    "figure",
     "exports",
     "page",
 )

@@ -41,9 +41,10 @@ function paint(picture, palette, width, height, canvas = element("canvas")) {
 /** What a frame is painted with, and where: the map, then its strips. */
 function picturesOf(scene, frame) {
   const strips = scene.strips.filter((name) => frame.map.columns[name]);
-  const map = { name: "", picture: mapPicture(scene, frame.map), x: frame.left, width: frame.across };
+  const stands = { y: frame.top, height: frame.down };
+  const map = { name: "", picture: mapPicture(scene, frame.map), x: frame.left, width: frame.across, ...stands };
   return [map, ...strips.map((name, order) => ({
-    name, picture: stripPicture(scene, frame.map, name), width: STRIP.width,
+    name, picture: stripPicture(scene, frame.map, name), width: STRIP.width, ...stands,
     x: frame.left + frame.across + STRIP.gap + order * (STRIP.width + STRIP.gap),
   }))];
 }
@@ -60,11 +61,11 @@ function smallMap(scene, layer, key, width, height) {
 }
 
 const VECTOR_CELLS = 64 * 64;
-const EMBEDDED = 1200;
+const FINE = 4;
 
-/** A canvas enlarged to about `EMBEDDED` pixels by whole steps, for programs that would blur it. */
-function enlarged(canvas) {
-  const step = Math.max(1, Math.ceil(EMBEDDED / Math.max(canvas.width, canvas.height)));
+/** A canvas enlarged by whole steps to about `FINE` times its width in a file, for programs that would blur it. */
+function enlarged(canvas, width) {
+  const step = Math.max(1, Math.ceil((FINE * width) / canvas.width));
   const large = element("canvas", { width: canvas.width * step, height: canvas.height * step });
   const context = large.getContext("2d");
   context.imageSmoothingEnabled = false;
@@ -72,12 +73,23 @@ function enlarged(canvas) {
   return large;
 }
 
-/** For files: one rectangle a cell, or one embedded picture where there would be thousands. */
-function shapesOf(picture, palette, x, y, width, height) {
+function cellCount({ picture: { window: [top, bottom, left, right] } }) {
+  return (bottom - top + 1) * (right - left + 1);
+}
+
+/** Up to how many cells one of these pictures has a rectangle for each, so that a file stays small. */
+function vectorCells(places) {
+  const total = places.reduce((sum, place) => sum + cellCount(place), 0);
+  return total > 4 * VECTOR_CELLS ? VECTOR_CELLS / 8 : VECTOR_CELLS;
+}
+
+/** For files, a picture in its place: one rectangle a cell, or one embedded picture where there are more than `most`. */
+function shapesOf(place, palette, most) {
+  const { picture, x, y, width, height } = place;
   const [top, bottom, left, right] = picture.window;
   const [rows, columns] = [bottom - top + 1, right - left + 1];
-  if (rows * columns > VECTOR_CELLS) {
-    const href = enlarged(paint(picture, palette, columns, rows)).toDataURL("image/png");
+  if (rows * columns > most) {
+    const href = enlarged(paint(picture, palette, columns, rows), width).toDataURL("image/png");
     return [svg("image", { x, y, width, height, href, preserveAspectRatio: "none", "image-rendering": "pixelated" })];
   }
   const [wide, high] = [width / columns, height / rows];

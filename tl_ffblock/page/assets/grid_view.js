@@ -1,5 +1,6 @@
 /* View: every layer and head as a small map; a click opens it. */
 
+const GRID_NOTE = "Rows: layers, columns: heads. Each small map has its own scale.";
 const GRID = { label: 26, head: 18, gap: 3, largest: 110, smallest: 22 };
 
 /** What its drawing is made from; the layer and head that are selected are marks. */
@@ -17,19 +18,28 @@ function gridButton(scene, go, key, layer, size) {
   return button;
 }
 
+/** Pixels of a small map's side where `count` stand in a line of `width`. */
+function gridSize(count, width) {
+  return Math.max(GRID.smallest, Math.min(GRID.largest, Math.floor((width - GRID.label - 8) / count) - GRID.gap));
+}
+
+function shortHead(data, key) {
+  return data.channels.get(key).name.replace(/^head /, "");
+}
+
 function gridView(scene, go, width) {
   const { data, selection } = scene;
   const keys = headKeysOf(data, selection);
-  const size = Math.max(GRID.smallest, Math.min(GRID.largest, Math.floor((width - GRID.label - 8) / keys.length) - GRID.gap));
+  const size = gridSize(keys.length, width);
   const places = data.layers.map((layer) => keys.map((key) => ({ layer, key, button: gridButton(scene, go, key, layer, size) })));
   const lines = places.map((line) => element("div", { className: "grid-line" }, [
     element("span", { className: "grid-layer", textContent: line[0].layer }), ...line.map(({ button }) => button),
   ]));
   const heads = element("div", { className: "grid-line" }, [
     element("span", { className: "grid-layer" }),
-    ...keys.map((key) => { const node = element("span", { className: "grid-head", textContent: data.channels.get(key).name.replace(/^head /, "") }); node.style.width = `${size}px`; return node; }),
+    ...keys.map((key) => { const node = element("span", { className: "grid-head", textContent: shortHead(data, key) }); node.style.width = `${size}px`; return node; }),
   ]);
-  const note = "Rows: layers, columns: heads. Each small map has its own scale. A click opens it.";
+  const note = `${GRID_NOTE} A click opens it.`;
   const cells = places.flat();
   inPieces(cells.map(({ layer, key, button }) => () => button.append(smallMap(scene, layer, key, size, size))), () => heads.isConnected);
   const update = (now) => {
@@ -37,4 +47,40 @@ function gridView(scene, go, width) {
   };
   const nodes = [element("div", { className: "toggles" }, [blockChoice(scene, go)]), element("p", { className: "note", textContent: note }), element("div", { className: "grid" }, [heads, ...lines])];
   return { nodes, update };
+}
+
+/** The small maps for a file; too narrow a figure makes them smaller than the screen does. */
+function gridFigure(scene, width) {
+  const { data, selection, palette } = scene;
+  const keys = headKeysOf(data, selection);
+  const step = Math.min(gridSize(keys.length, width) + GRID.gap, (width - GRID.label) / keys.length, scene.room ? (scene.room - GRID.head) / data.layers.length : Infinity);
+  const [size, every] = [step - GRID.gap, labelStep(step)];
+  const pictures = data.layers.flatMap((layer, line) => keys.map((key, at) => {
+    const alone = aloneAt(scene, layer, key);
+    return { picture: mapPicture(alone, alone.map), x: GRID.label + at * step, y: GRID.head + line * step, width: size, height: size };
+  }));
+  const style = { "font-size": 10, fill: palette.grey };
+  const layers = data.layers.flatMap((layer, line) => (line % every ? [] : [text(layer, GRID.label - 6, GRID.head + line * step + size / 2 + 4, { ...style, "text-anchor": "end" })]));
+  const wide = Math.max(...keys.map((key) => textWidth(shortHead(data, key), 10))) > step;
+  const heads = keys.map((key, at) => {
+    const x = GRID.label + at * step + size / 2;
+    return wide && at % every ? text("", x, 0) : text(fitText(shortHead(data, key), 10, Math.max(step, 24)), x, GRID.head - 5, { ...style, "text-anchor": "middle" });
+  });
+  const frames = pictures.map(({ x, y }) => svg("rect", { x, y, width: size, height: size, fill: "none", stroke: palette.line, "stroke-width": 0.5 }));
+  return { groups: [{ x: 0, y: 0, pictures, nodes: [...layers, ...heads, ...frames] }], height: GRID.head + data.layers.length * step };
+}
+
+function gridWords(scene) {
+  const { data, selection } = scene;
+  const [name, block] = headBlock(data, selection);
+  const cells = block.signed ? "none" : selection.cells;
+  return {
+    headline: `Every layer and head: ${block.title}.`, meaning: `Each small map is a head of a layer; each of its cells: ${cellMeaning(block, cells)}.`,
+    place: "all layers", shown: `${block.title}, all heads`, remark: "", note: GRID_NOTE, file: ["all-layers", `heads-${name}`.slice(0, 60), cells],
+  };
+}
+
+function gridTable(scene) {
+  const indices = headBlock(scene.data, scene.selection)[1].channels.map((_, index) => index);
+  return tableOfHeads(scene, indices, scene.data.layers);
 }

@@ -20,11 +20,14 @@ function headKeysOf(data, selection) {
   return block.channels.map((channel) => channelKey(data, name, channel.name));
 }
 
-/** Indices of the heads whose lines are drawn; none named means all. */
+/** Indices of the heads whose lines are drawn. None named means all heads; the residual, beside which they would be pale, only where it is named. */
 function shownHeads(data, selection) {
   const [, block] = headBlock(data, selection);
   const named = selection.heads.split(".").filter(Boolean).map(Number).filter((index) => index < block.channels.length);
-  return named.length ? named : block.channels.map((_, index) => index);
+  if (named.length) return named;
+  const every = block.channels.map((_, index) => index);
+  const heads = every.filter((index) => block.channels[index].name !== "residual");
+  return heads.length ? heads : every;
 }
 
 function headMap(scene, key) {
@@ -91,8 +94,15 @@ function blockChoice(scene, go) {
   return select;
 }
 
-/** All lines worth drawing: [row, column, share of the strongest, head]; the strongest are drawn last. */
+const linesKept = latest();
+
+/** All lines worth drawing, kept while they are those of the same maps. */
 function headLines(scene) {
+  return linesKept(madeFrom(scene, headsFields(scene), 0), () => linesOf(scene));
+}
+
+/** Lines as [row, column, share of the strongest, head]; the strongest are drawn last. */
+function linesOf(scene) {
   const { data, selection, axes } = scene;
   const keys = headKeysOf(data, selection);
   const shown = segmentsShown(scene);
@@ -114,26 +124,44 @@ function headsFields({ selection }) {
   return ["run", "layer", "heads", "between", "block", "words", "hide", ...(selection.block ? [] : ["scope"])];
 }
 
-/** Paints the lines; those of the token that is read or selected stand out. */
-function paintLines(scene, canvas, place, lines, target) {
-  const context = canvas.getContext("2d");
-  context.setTransform(scene.ratio, 0, 0, scene.ratio, 0, 0);
-  context.clearRect(0, 0, canvas.width, canvas.height);
+/** Calls `draw(line, colour, opacity, width)` for every line; those of the token that is read or selected stand out, and come last. */
+function eachLine(scene, lines, target, draw) {
   const { selection, row, column } = scene;
   const focus = target || (selection.read === "row" ? { row } : { column });
   const belongs = ([r, c]) => (focus.row === undefined || focus.row === r) && (focus.column === undefined || focus.column === c);
   for (const passing of [false, true]) {
     for (const line of lines) {
       if (belongs(line) !== passing) continue;
-      context.globalAlpha = passing ? Math.min(1, 0.15 + line[2]) : 0.3 * line[2];
-      context.strokeStyle = HEAD_COLOURS[line[3] % HEAD_COLOURS.length];
-      context.lineWidth = passing ? 2 : 1;
-      context.beginPath();
-      context.moveTo(place.left, place.y(line[0]));
-      context.bezierCurveTo(place.left + 70, place.y(line[0]), place.right - 70, place.yColumn(line[1]), place.right, place.yColumn(line[1]));
-      context.stroke();
+      const colour = HEAD_COLOURS[line[3] % HEAD_COLOURS.length];
+      if (passing) draw(line, colour, Math.min(1, 0.15 + line[2]), 2);
+      else draw(line, colour, 0.3 * line[2], 1);
     }
   }
+}
+
+/** A line's ends and the points that bend it. */
+function lineCurve(place, [row, column]) {
+  const [from, to] = [place.y(row), place.yColumn(column)];
+  return [place.left, from, place.left + 70, from, place.right - 70, to, place.right, to];
+}
+
+function paintLines(scene, canvas, place, lines, target) {
+  const context = canvas.getContext("2d");
+  context.setTransform(scene.ratio, 0, 0, scene.ratio, 0, 0);
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  eachLine(scene, lines, target, (line, colour, opacity, width) => {
+    const [x, y, ...curve] = lineCurve(place, line);
+    Object.assign(context, { globalAlpha: opacity, strokeStyle: colour, lineWidth: width });
+    context.beginPath();
+    context.moveTo(x, y);
+    context.bezierCurveTo(...curve);
+    context.stroke();
+  });
+}
+
+function linesCanvas(scene, place) {
+  const [wide, high] = place.size;
+  return placed(element("canvas", { width: Math.round(wide * scene.ratio), height: Math.round(high * scene.ratio) }), 0, 0, wide, high);
 }
 
 /** Both columns of tokens: each its node and what it stands for. */
@@ -171,19 +199,26 @@ function segmentBars(scene, place) {
 /** Where rows, columns and lines stand. */
 function linesPlace(scene, width) {
   const { axes } = scene;
-  const height = Math.max(LINES.smallest, Math.min(LINES.row, 1400 / axes.nColumns));
+  const height = Math.max(LINES.smallest, Math.min(LINES.row, (scene.room ? scene.room - 60 : 1400) / axes.nColumns));
   const left = Math.min(LINES.label, Math.max(70, (width - 90) / 3));
   const right = Math.min(width - left, left + Math.max(LINES.gap, Math.min(520, 0.55 * width)));
   const yColumn = (column) => LINES.head + (column + 0.5) * height;
   return { height, left, right, yColumn, y: (row) => yColumn(axes.own[row]), size: [right + left, LINES.head + axes.nColumns * height + 8] };
 }
 
-function linesDrawing(scene, place, labels, go) {
+/** What stands above both columns of tokens. */
+function linesHeadings(scene, place) {
   const heading = { "font-size": 11, fill: scene.palette.grey };
+  const room = (words, short) => (textWidth(words, 11) <= place.left ? words : short);
+  return [
+    text(room("to (destination, query)", "to (query)"), place.left, 14, { ...heading, "text-anchor": "end" }),
+    text(room("from (source, key)", "from (key)"), place.right, 14, heading),
+  ];
+}
+
+function linesDrawing(scene, place, labels, go) {
   const drawing = svg("svg", { width: place.size[0], height: place.size[1] }, [
-    text(fitText("to (destination, query)", 11, place.left), place.left, 14, { ...heading, "text-anchor": "end" }),
-    text(fitText("from (source, key)", 11, place.left), place.right, 14, heading),
-    ...segmentBars(scene, place), ...labels.flatMap(({ node, number }) => [node, number]),
+    ...linesHeadings(scene, place), ...segmentBars(scene, place), ...labels.flatMap(({ node, number }) => [node, number]),
   ]);
   for (const { node, target } of labels) {
     node.addEventListener("click", () => go(selectionAt(scene, target)));
@@ -191,20 +226,25 @@ function linesDrawing(scene, place, labels, go) {
   return drawing;
 }
 
+function emphasise(scene, labels) {
+  for (const { node, target } of labels) node.setAttribute("font-weight", target.row === scene.row || target.column === scene.column ? 700 : 400);
+}
+
+function headsNote({ data, selection }, limit) {
+  return `Width and strength of a line: ${headBlock(data, selection)[1].unit}, up to ${formatRough(limit, false)}; below ${formatPercent(LINES.faintest)} of that none is drawn.`;
+}
+
 function headsView(scene, go, width) {
   const place = linesPlace(scene, width);
   const { limit, lines } = headLines(scene);
-  const [wide, high] = place.size;
-  const canvas = placed(element("canvas", { width: Math.round(wide * scene.ratio), height: Math.round(high * scene.ratio) }), 0, 0, wide, high);
+  const canvas = linesCanvas(scene, place);
   const labels = lineLabels(scene, place, place.height);
   const drawing = linesDrawing(scene, place, labels, go);
   const host = element("div", { className: "lines" }, [canvas, drawing]);
-  const note = `Width and strength of a line: ${headBlock(scene.data, scene.selection)[1].unit}, up to ${formatRough(limit, false)}; below ${formatPercent(LINES.faintest)} of that none is drawn. Point at a token for its lines, click selects it.`;
+  const note = `${headsNote(scene, limit)} Point at a token for its lines, click selects it.`;
   const update = (now) => {
-    for (const { node, target } of labels) {
-      node.setAttribute("font-weight", target.row === now.row || target.column === now.column ? 700 : 400);
-      node.onpointerenter = () => now.hover(target);
-    }
+    emphasise(now, labels);
+    for (const { node, target } of labels) node.onpointerenter = () => now.hover(target);
     drawing.onpointerleave = () => now.hover(null);
     now.marked.push((target) => paintLines(now, canvas, place, lines, target));
     paintLines(now, canvas, place, lines, null);

@@ -6,7 +6,10 @@ const BOLD = 1.12;
 const TITLE_HEIGHT = 44;
 const STRIP = { gap: 6, width: 13 };
 const PANEL_GAP = 20;
-const CELL = { largest: 52, comfortable: 12, enough: 230, across: 1000 };
+/* Below this a map's legend and titles find no room. */
+const LEGEND_WIDTH = 250;
+/* `around`: pixels of labels above and legend below the cells of a slide. */
+const CELL = { largest: 52, comfortable: 12, enough: 230, across: 1000, around: 230 };
 
 /** Room for the position number between a token's name and the map. */
 function indexWidth(scene) {
@@ -38,14 +41,15 @@ function chooseLines(scene, count, width, full, strips) {
   const enough = Math.min(CELL.comfortable * (scene.window[3] - scene.window[2] + 1), CELL.enough);
   for (let perLine = count; perLine > 1; perLine--) {
     const margins = leftMargins(scene, count, perLine, full, width);
-    if (cellsWidth(width, perLine, margins, strips) >= enough) return perLine;
+    const fits = perLine * (LEGEND_WIDTH + PANEL_GAP) - PANEL_GAP <= width;
+    if (fits && cellsWidth(width, perLine, margins, strips) >= enough) return perLine;
   }
   return 1;
 }
 
 function cellSize(scene, room) {
   const [nRows, nColumns] = [scene.window[1] - scene.window[0] + 1, scene.window[3] - scene.window[2] + 1];
-  const tallest = scene.tall ? scene.tall / nRows : CELL.largest;
+  const tallest = scene.room ? (scene.room - CELL.around) / nRows : CELL.largest;
   const wide = Math.max(40 / nColumns, Math.min(CELL.largest, tallest, CELL.across / nColumns, room / nColumns));
   const width = wide >= 6 ? Math.floor(wide) : wide;
   return { width, height: Math.max(Math.min(width, CELL.across / nRows), Math.min(22, width, (nColumns * width) / nRows)) };
@@ -56,7 +60,7 @@ function layoutOf(scene, width) {
   const maps = panelsOf(scene);
   const full = Math.max(...maps.map((map) => labelWidth(scene, map.labels, Math.min(LABEL.row, width / 4))));
   const strips = scene.strips.length * (STRIP.gap + STRIP.width) + 8;
-  const perLine = scene.perLine || chooseLines(scene, maps.length, width, full, strips);
+  const perLine = scene.inLine ? maps.length : chooseLines(scene, maps.length, width, full, strips);
   const margins = leftMargins(scene, maps.length, perLine, full, width);
   const cell = cellSize(scene, cellsWidth(width, perLine, margins, strips));
   const top = TITLE_HEIGHT + LABEL.axis + Math.max(...maps.map((map) => labelWidth(scene, shownLabels(scene, map), LABEL.column)));
@@ -65,7 +69,7 @@ function layoutOf(scene, width) {
   const frames = maps.map((map, index) => ({
     map, cell, top, across, down, left: margins[index],
     fullLabels: margins[index] > LABEL.axis + indexWidth(scene),
-    width: Math.min(width, Math.max(margins[index] + across + strips, perLine > 1 && scene.perLine ? 0 : 250)),
+    width: Math.min(width, Math.max(margins[index] + across + strips, perLine > 1 && scene.inLine ? 0 : LEGEND_WIDTH)),
   }));
   return arrange(scene, frames, perLine);
 }

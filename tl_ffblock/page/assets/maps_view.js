@@ -77,3 +77,13 @@ function mapsView(scene, go, width) {
   };
   return { nodes: [plot], update };
 }
+
+/** The maps for a file. */
+function mapsFigure(scene, width) {
+  const layout = framesOf(scene, width);
+  const groups = layout.frames.map((frame) => ({
+    x: frame.x, y: frame.y, pictures: frame.pictures,
+    nodes: [...surroundings(scene, frame), ...selectedLabels(scene, frame), ...statements(scene, frame)],
+  }));
+  return { groups, height: layout.height };
+}

@@ -123,3 +123,11 @@ function memoryView(scene, go) {
     memoryTriggers(scene, "Triggers: its largest coefficients", card.positive), memoryTriggers(scene, "Its most negative coefficients", card.negative), memoryNote(note),
   ]);
 }
+
+function memoryWords(scene) {
+  const [name, card] = chosenMemory(scene.data, scene.selection);
+  return {
+    headline: "", meaning: "A memory is one neuron of a feed-forward block: what turns it on, by which token, and what it writes.",
+    place: `memory ${card.memory}`, shown: name, remark: "", note: "", file: [`memory${card.memory}`],
+  };
+}

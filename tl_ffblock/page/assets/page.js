@@ -7,14 +7,18 @@ const headKeysShown = (data, selection) => {
 
 /**
  * Each view: whether a page has what it needs, which maps (and tables of other blocks) have to be unpacked for it, its drawing. A drawing may be nodes
- * alone, made anew at every change; or `{ nodes, update }`, made anew where one of `fields(scene)` changed.
+ * alone, made anew at every change; or `{ nodes, update }`, made anew where one of `fields(scene)` changed. `words` is what is said of it; of a view
+ * that can be saved `figure` is its drawing for a file and `table` its numbers.
  */
 const VIEWS = [
-  { name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS },
-  { name: "heads", label: "Heads", there: hasHeads, keys: headKeysShown, draw: headsView, fields: headsFields },
-  { name: "all", label: "All heads", there: hasHeads, keys: headKeysOf, draw: gridView, fields: gridFields },
-  { name: "scores", label: "Scores (q·k)", there: (data) => scoresOf(data, 0) !== undefined, keys: () => [], tables: scoresTables, draw: scoresView, fields: scoresFields },
-  { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView },
+  { name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS, words: mapsWords, figure: mapsFigure, table: mapsTable },
+  { name: "heads", label: "Heads", there: hasHeads, keys: headKeysShown, draw: headsView, fields: headsFields, words: headsWords, figure: headsFigure, table: headsTable },
+  { name: "all", label: "All heads", there: hasHeads, keys: headKeysOf, draw: gridView, fields: gridFields, words: gridWords, figure: gridFigure, table: gridTable },
+  {
+    name: "scores", label: "Scores (q·k)", there: (data) => scoresOf(data, 0) !== undefined, keys: () => [], tables: scoresTables, draw: scoresView, fields: scoresFields,
+    words: scoresWords, figure: scoresFigure, table: scoresTable,
+  },
+  { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView, words: memoryWords },
 ];
 
 function viewNow(data, selection) {
@@ -103,8 +107,9 @@ async function drawAll() {
   drawHeading(scene);
   markControls(scene);
   drawSentence(scene, workbench.go, byId("sentence"));
-  byId("meaning").textContent = meaningOf(scene);
-  byId("headline").textContent = headlineOf(scene);
+  const words = viewNow(scene.data, scene.selection).words(scene);
+  byId("meaning").textContent = words.meaning;
+  byId("headline").textContent = words.headline;
   drawView(scene);
   revealToken(scene, byId("sentence"));
   performance.mark("picture");
@@ -124,7 +129,7 @@ function besidesShown() {
 /** The places beside the maps. */
 function drawBesides(scene) {
   offerCircuitsVis(scene, byId("circuitsvis-place"));
-  if (!byId("figure-tools").hidden) byId("caption").textContent = captionOf(scene);
+  if (!byId("figure-tools").hidden) markExports(workbench);
   if (!besidesShown()) return;
   const { data, selection } = scene;
   const { places, go, width, overview, lying } = workbench;
@@ -171,6 +176,7 @@ workbench.go = (change) => {
 
 workbench.address = () => (FRAMED_PAGE ? hashOf(workbench.data, workbench.selection) : location.href.split("#")[0] + hashOf(workbench.data, workbench.selection));
 workbench.resized = schedule;
+workbench.view = () => viewNow(workbench.data, workbench.scene.selection);
 
 function tellHeight() {
   if (FRAMED_PAGE) window.parent.postMessage({ tlFfblock: "height", height: Math.ceil(document.body.scrollHeight) + 2 }, "*");

@@ -88,17 +88,21 @@ function remarksOf(scene, map, perPixel) {
   return [...remarks, ...pixelRemark(perPixel)];
 }
 
-/** One sentence that says what a cell is. */
-function meaningOf(scene) {
-  const { data, selection } = scene;
-  const block = data.block(selection.scope);
+/** What a cell of a block's maps is, shown as `cells`. */
+function cellMeaning(block, cells) {
   const amount = {
-    others: ", as a share of what all other tokens contribute to it (what the token gives itself stands in the column “own”)",
+    others: ", as a share of what all other tokens contribute to it",
     row: ", as a share of all tokens' contributions to it",
     column: ", as a share of all that the column's token contributes",
     none: "",
-  }[selection.cells];
-  return `Each cell: ${block.meaning}${amount}.`;
+  }[cells];
+  return `${block.meaning}${amount}`;
+}
+
+/** One sentence that says what a cell is. */
+function meaningOf({ data, selection }) {
+  const beside = selection.cells === "others" ? " (what the token gives itself stands in the column “own”)" : "";
+  return `Each cell: ${cellMeaning(data.block(selection.scope), selection.cells)}${beside}.`;
 }
 
 function verb(before, after) {
@@ -113,6 +117,10 @@ function subjectOf(scene) {
   const component = COMPONENTS[data.channels.get(selection.scope).component];
   if (isOwnStep(scene) && component) return `Layer ${selection.layer}: ${component}`;
   return `Layer ${selection.layer}: from ${data.channels.get(selection.ref).name} to ${data.channels.get(selection.scope).name}`;
+}
+
+function cannotSee(to, from) {
+  return `${to} cannot see ${from}, which comes later.`;
 }
 
 /** Why the selected cell has no number among those shown; of shares of the others the row's own cell has one beside them. */
@@ -132,7 +140,7 @@ function headlineOf(scene) {
   const show = asShare ? formatPercent : formatNumber;
   const [to, from] = [tokenWords(scene, axes.own[row]), tokenWords(scene, column)];
   const values = maps.map((map) => map.cells[index]);
-  if (!axes.reaches(row, column)) return `${to} cannot see ${from}, which comes later.`;
+  if (!axes.reaches(row, column)) return cannotSee(to, from);
   if (values.some(Number.isNaN)) return absenceOf(scene, to, from);
   if (maps.length === 1) return `Layer ${selection.layer}, ${sideName(scene.data, selection.run, selection.scope)}: ${to} takes ${show(values[0])} from ${from}.`;
   const numbers = `${show(values[0])} → ${show(values[1])}`;
@@ -142,17 +150,28 @@ function headlineOf(scene) {
     : `${subjectOf(scene)} ${verb(values[0], values[1])} what ${to} takes from ${from}: ${numbers}.`;
 }
 
-/** Model, sentence, maps, layer, how numbers were made: what a reader of the figure alone has to know. */
-function captionOf(scene) {
+/** What is said of the maps view, on the page and in its files: `headline`, `meaning`, the caption's parts, the file's name. */
+function mapsWords(scene) {
   const { data, selection, maps } = scene;
+  const sides = [selection.ref && sideName(data, selection.refRun, selection.ref), sideName(data, selection.run, selection.scope)];
   const named = maps.filter((map) => map.role !== "difference").map((map) => channelWords(data, map.key)).join(" and ");
+  return {
+    headline: headlineOf(scene), meaning: meaningOf(scene), place: `layer ${selection.layer}`, note: "",
+    shown: `${data.block(selection.scope).title}, ${named}`,
+    remark: panelsOf(scene).includes(maps[2]) ? `${titleOf(scene, maps[2])}: ${subtitleOf(scene, maps[2])}.` : "",
+    file: [`layer${selection.layer}`, sides.filter(Boolean).join("-").slice(0, 60), selection.cells],
+  };
+}
+
+/** Model, sentence, what is shown of which layer, how numbers were made: what a reader of the figure alone has to know. */
+function captionOf({ data, selection }, words) {
   const versions = ["tl_ffblock", "transformer_lens", "torch"].filter((name) => data.provenance[name]).map((name) => `${name} ${data.provenance[name]}`).join(", ");
   return [
-    headlineOf(scene),
-    `${data.model} reading “${sentenceText(data, selection.run, 300)}”, layer ${selection.layer}: ${data.block(selection.scope).title}, ${named}. ${meaningOf(scene)}`,
-    panelsOf(scene).includes(maps[2]) ? `${titleOf(scene, maps[2])}: ${subtitleOf(scene, maps[2])}.` : "",
+    words.headline,
+    `${data.model} reading “${sentenceText(data, selection.run, 300)}”, ${words.place}: ${words.shown}. ${words.meaning}`,
+    words.remark, words.note,
     data.certificate ? `Sums of parts equal the model's own tensors to ${formatError(data.certificate.error)}.` : "",
-    versions ? `${versions}; method of Kobayashi et al. (2024).` : "",
+    versions && (data.certificate ? `${versions}; method of Kobayashi et al. (2024).` : `${versions}.`),
   ].filter(Boolean).join(" ");
 }
 
@@ -164,11 +183,9 @@ function certificateText(data) {
   return `${whose}: parts and bias sum to the model's own tensors, with a relative error of at most ${formatError(worst.error)} (${place}).`;
 }
 
-/** The page's file names, safe everywhere. */
-function fileName(scene, ending) {
-  const { data, selection } = scene;
-  const named = [selection.ref && sideName(data, selection.refRun, selection.ref), sideName(data, selection.run, selection.scope)].filter(Boolean).join("-");
-  const words = data.runs[selection.run].tokens.slice(0, 6).join("-").slice(0, 40);
-  const parts = [data.model.slice(0, 40), words, `layer${selection.layer}`, named.slice(0, 60), selection.cells];
+/** The page's file names, safe everywhere; `words.file` says what is in the file. */
+function fileName({ data, selection }, words, ending) {
+  const tokens = data.runs[selection.run].tokens.slice(0, 6).join("-").slice(0, 40);
+  const parts = [data.model.slice(0, 40), tokens, ...words.file];
   return parts.join("_").replace(/[^A-Za-z0-9._-]+/g, "").replace(/-{2,}/g, "-") + `.${ending}`;
 }

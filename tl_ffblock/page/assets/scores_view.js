@@ -62,15 +62,16 @@ function scoresPicture(row, cells, first, last) {
   return { cells, nColumns: row.size, window: [first, last, 0, row.size - 1], scale: "signed", limit: largest(cells), root: 0 };
 }
 
-/** Canvases: the query above, keys and products below it. */
-function scoresCanvases(scene, row, place) {
-  const canvas = (cells, rows, x, y) => {
-    const [wide, high] = [place.strip, rows * place.height];
-    return placed(paint(scoresPicture(row, cells, 0, rows - 1), scene.palette, wide * scene.ratio, high * scene.ratio), x, y, wide, high);
-  };
+/** What is painted, and where: the query above, keys and products below it. */
+function scoresPictures(row, place) {
+  const stands = (cells, rows, x, y) => ({ picture: scoresPicture(row, cells, 0, rows - 1), x, y, width: place.strip, height: rows * place.height });
   return [
-    canvas(row.query, 1, place.label, SCORES.head), canvas(row.keys, row.n, place.label, place.y(0)), canvas(row.products, row.n, place.product, place.y(0)),
+    stands(row.query, 1, place.label, SCORES.head), stands(row.keys, row.n, place.label, place.y(0)), stands(row.products, row.n, place.product, place.y(0)),
   ];
+}
+
+function scoresCanvases(scene, row, place) {
+  return scoresPictures(row, place).map(({ picture, x, y, width, height }) => placed(paint(picture, scene.palette, width * scene.ratio, height * scene.ratio), x, y, width, height));
 }
 
 function scoresLabels(scene, row, place) {
@@ -144,10 +145,26 @@ function scoresChoice(scene, go) {
   return element("div", { className: "toggles" }, [select, element("span", { className: "note", textContent: `layer ${selection.layer}; choose the query in the sentence` })]);
 }
 
+const SCORES_NOTE = "Orange adds to the score, violet takes from it; each picture has its own scale.";
+
+function scoresMark(scene, place, width) {
+  return frameAround(1, place.y(scene.selection.from), width - 3, place.height, scene.palette.mark);
+}
+
+/** What the numbers are, and how exact. */
+function scoresLaw(row) {
+  return `A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.block.scale)}. ✓ The softmax of these scores is the model's own pattern, to ${formatError(row.block.error)}.`;
+}
+
+/** Why there is nothing to draw: the layers that the page has scores of. */
+function scoresLacking({ data, selection }) {
+  return `Scores are here of layers ${scoresOf(data, selection.run).layers.join(", ")} only.`;
+}
+
 function scoresView(scene, go, width) {
   const row = scoresRow(scene);
   const choice = scoresChoice(scene, go);
-  if (!row) return [choice, element("p", { textContent: `Scores are here of layers ${scoresOf(scene.data, scene.selection.run).layers.join(", ")} only.` })];
+  if (!row) return [choice, element("p", { textContent: scoresLacking(scene) })];
   const place = scoresPlace(row, width);
   const marks = svg("g");
   const drawing = svg("svg", { width, height: place.y(row.n) + 8 }, [...scoresLabels(scene, row, place), marks]);
@@ -155,7 +172,47 @@ function scoresView(scene, go, width) {
   host.setAttribute("role", "img");
   host.setAttribute("aria-label", "Scores of the selected token's query with every key; the numbers stand beside them.");
   connectScores(host, scene, row, place, go);
-  const note = `Orange adds to the score, violet takes from it; each picture has its own scale. A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.block.scale)}. ✓ The softmax of these scores is the model's own pattern, to ${formatError(row.block.error)}.`;
-  const update = (now) => marks.replaceChildren(frameAround(1, place.y(now.selection.from), width - 3, place.height, now.palette.mark));
-  return { nodes: [choice, host, element("p", { className: "note", textContent: note })], update };
+  const update = (now) => marks.replaceChildren(scoresMark(now, place, width));
+  return { nodes: [choice, host, element("p", { className: "note", textContent: `${SCORES_NOTE} ${scoresLaw(row)}` })], update };
+}
+
+/** The query beside its keys for a file; null where the layer has no scores. */
+function scoresFigure(scene, width) {
+  const row = scoresRow(scene);
+  if (!row) return null;
+  const place = scoresPlace(row, width);
+  const nodes = [...scoresLabels(scene, row, place), scoresMark(scene, place, width)];
+  return { groups: [{ x: 0, y: 0, pictures: scoresPictures(row, place), nodes }], height: place.y(row.n) + 8 };
+}
+
+function scoresWords(scene) {
+  const { data, selection } = scene;
+  const row = scoresRow(scene);
+  const name = scoresOf(data, selection.run).heads[scoresHead(data, selection)];
+  const tokens = data.runs[selection.run].tokens;
+  const [to, from] = [selection.to, selection.from].map((position) => `${quotation(tokens[position])} (position ${position})`);
+  const seen = row && !Number.isNaN(row.scores[selection.from]);
+  const said = seen ? `${to} asks ${from}: score ${formatChange(row.scores[selection.from], false)}, weight ${formatPercent(row.weights[selection.from])}.` : row ? cannotSee(to, from) : scoresLacking(scene);
+  return {
+    headline: `Layer ${selection.layer}, ${name}: ${said}`, meaning: "One token's query beside every key: the products of their numbers sum to the score, and the softmax of the scores is what attention gives each key.",
+    place: `layer ${selection.layer}`, shown: `attention scores, ${name}, query of ${to}`, remark: "", note: row ? `${SCORES_NOTE} ${scoresLaw(row)}` : "",
+    file: [`layer${selection.layer}`, `scores-${name}`.replaceAll(" ", ""), `query${selection.to}`],
+  };
+}
+
+/** One line a key: score, weight, and the product of every dimension. */
+function scoresTable(scene) {
+  const { data, selection } = scene;
+  const row = scoresRow(scene);
+  if (!row) return null;
+  const name = scoresOf(data, selection.run).heads[scoresHead(data, selection)];
+  const tokens = data.runs[selection.run].tokens;
+  const dimensions = Array.from({ length: row.size }, (_, dimension) => dimension);
+  const lines = function* () {
+    for (let key = 0; key < row.n; key++) {
+      if (Number.isNaN(row.scores[key])) continue;
+      yield [selection.layer, name, selection.to, tokens[selection.to], key, tokens[key], row.scores[key], row.weights[key], ...dimensions.map((dimension) => row.products[key * row.size + dimension])];
+    }
+  };
+  return { head: ["layer", "head", ...CELL_HEAD, "score", "weight", ...dimensions.map((dimension) => `product ${dimension}`)], lines, count: row.n };
 }

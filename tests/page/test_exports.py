@@ -1,0 +1,159 @@
+"""Files of every view: what is seen as SVG, PNG and CSV, with a headline and a caption; hostile tokens are text in them."""
+
+import csv
+import io
+import struct
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+
+import pytest
+
+from tests.page.screen import Builder, Screen, Shower
+from tests.page.test_browser import HOSTILE
+from tests.page.test_heads import planted_heads
+from tests.page.test_scores import made
+
+pytestmark = pytest.mark.browser
+
+SVG = "{http://www.w3.org/2000/svg}"
+SENT = dict(rel=4e-4)  # packing 1e-4, five digits in the file
+
+
+def opened(show: Shower, html: str, address: str) -> Screen:
+    """A page at an address, with the tools for figures open."""
+    screen = show(html=html, address=address)
+    screen.settle()
+    screen.page.locator("#figure-mode").click()
+    screen.settle()
+    return screen
+
+
+def drawing(screen: Screen) -> ElementTree.Element:
+    """The SVG of what is seen; its headline is the page's, and it holds nothing that could run."""
+    _, content = screen.save("svg")
+    root = ElementTree.fromstring(content)
+    words = " ".join(text.text or "" for text in root.findall(f"{SVG}text"))
+    assert screen.page.locator("#headline").inner_text()[:40] in words
+    assert not {node.tag for node in root.iter() if node.tag.endswith(("script", "img", "foreignObject"))}
+    return root
+
+
+def table(screen: Screen) -> list[dict[str, str]]:
+    """The CSV of what is seen."""
+    _, content = screen.save("csv")
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+def ink(screen: Screen) -> Mapping[str, int]:
+    """Of the PNG of what is seen: its width, and how many of its pixels are coloured."""
+    _, content = screen.save("png")
+    script = """async (bytes) => {
+        const image = await createImageBitmap(new Blob([new Uint8Array(bytes)]));
+        const context = Object.assign(document.createElement("canvas"), { width: image.width, height: image.height }).getContext("2d");
+        context.drawImage(image, 0, 0);
+        const { data } = context.getImageData(0, 0, image.width, image.height);
+        let coloured = 0;
+        for (let at = 0; at < data.length; at += 4) coloured += Math.max(data[at], data[at + 1], data[at + 2]) - Math.min(data[at], data[at + 1], data[at + 2]) > 40;
+        return coloured;
+    }"""
+    return {
+        "width": struct.unpack(">I", content[16:20])[0],
+        "coloured": int(screen.page.evaluate(script, list(content))),
+    }
+
+
+def test_lines_of_heads_are_saved(show: Shower) -> None:
+    """A curve for each line in its head's colour, a legend of the heads that are shown, and their numbers as a table."""
+    n, tokens = 6, ("=1+1", "<img src=x onerror=window.x=1>", *"abcd")
+    maps = planted_heads(n, 2, 3, tokens)
+    screen = opened(show, maps.to_html(), "#view=heads&layer=1&heads=1.2&to=4&from=3")
+    headline = "Layer 1, from “b” to “c”: head 1 has the largest weight of the 2 shown: 1."
+    assert screen.page.locator("#headline").inner_text() == headline
+    assert screen.page.locator("#caption").inner_text().startswith(headline)
+    root = drawing(screen)
+    curves = [path.get("stroke") for path in root.iter(f"{SVG}path") if "C" in str(path.get("d"))]
+    assert sorted(set(curves)) == ["#009e73", "#e69f00"] and len(curves) == 2 * n
+    assert [text.text for text in root.findall(f"{SVG}g")[0].findall(f"{SVG}text")] == ["head 1", "head 2"]
+    rows = table(screen)
+    assert len(rows) == n * (n + 1) // 2 and rows[0]["key_token"] == "'=1+1"
+    for row in rows:
+        query, key = int(row["query"]), int(row["key"])
+        assert [float(row[f"head {head} weight"]) for head in (1, 2)] == pytest.approx(
+            maps.values[1, 1:, query, key].tolist(), **SENT
+        )
+    picture = ink(screen)
+    screen.page.locator("button.head").nth(1).click(modifiers=["Shift"])
+    screen.settle()
+    assert picture["width"] > 1500 and 0 < ink(screen)["coloured"] < picture["coloured"]
+    assert screen.page.evaluate("window.x") is None and screen.problems == []
+
+
+def test_all_heads_are_saved(show: Shower) -> None:
+    """One framed map a layer and head, dark where the head looks; every layer's numbers stand in the table."""
+    n, maps = 5, planted_heads(5, 3, 4, HOSTILE[:5])
+    screen = opened(show, maps.to_html(), "#view=all&cells=none&range=all")
+    (group,) = drawing(screen).findall(f"{SVG}g")
+    cells = [node for node in group.findall(f"{SVG}rect") if node.get("fill") != "none"]
+    assert len(cells) == 3 * 4 * n * n and len(group.findall(f"{SVG}rect")) == len(cells) + 12
+    dark = [at for at, node in enumerate(cells[n * n : 2 * n * n]) if node.get("fill") == "#003f5c"]
+    assert dark == [0, *(row * n + row - 1 for row in range(1, n))]
+    rows = table(screen)
+    assert len(rows) == 3 * n * (n + 1) // 2 and {row["layer"] for row in rows} == {"0", "1", "2"}
+    assert all(float(row[f"head {head} weight"]) in (0, 1) for row in rows for head in range(4))
+    assert ink(screen)["coloured"] > 1000
+    assert screen.page.evaluate("window.x") is None and screen.problems == []
+
+
+def test_scores_are_saved(show: Shower) -> None:
+    """The query, keys and products as cells, the numbers beside them; in the table a key's products sum to its score."""
+    scores = made(tuple(HOSTILE[:6]))
+    screen = opened(show, scores.to_html(layer=2), "#view=scores&to=4&from=1&scope=head%203")
+    assert screen.page.locator("#headline").inner_text().startswith("Layer 2, head 3: “<s>”"[:18])
+    (group,) = drawing(screen).findall(f"{SVG}g")
+    assert len([node for node in group.findall(f"{SVG}rect") if node.get("fill") != "none"]) == 8 + 2 * 6 * 8 + 5
+    rows = table(screen)
+    assert [int(row["key"]) for row in rows] == list(range(5))
+    for row in rows:
+        key = int(row["key"])
+        products = [float(row[f"product {dimension}"]) for dimension in range(8)]
+        assert products == pytest.approx(scores.products(2, 3, 4, key).tolist(), rel=4e-4, abs=1e-6)
+        assert sum(products) == pytest.approx(float(row["score"]), rel=2e-3, abs=2e-4)
+        assert float(row["weight"]) == pytest.approx(float(scores.pattern[1, 1, 4, key]), **SENT)
+    assert ink(screen)["coloured"] > 1000
+    assert screen.page.evaluate("window.x") is None and screen.problems == []
+
+
+def test_a_view_with_nothing_to_draw_saves_nothing(build: Builder, show: Shower) -> None:
+    """Of a layer without scores no file is made, and the page says so."""
+    screen = show(build(5, layers=(0, 1, 2)), beside=made(tuple(f"t{i}" for i in range(5))), view="scores", layer=1)
+    screen.page.locator("#figure-mode").click()
+    for kind in ("svg", "png", "csv"):
+        screen.page.locator(f"#save-{kind}").click()
+        assert "nothing is drawn here" in screen.page.locator("#copied").inner_text()
+    assert "of layers 0, 2 only" in screen.page.locator("#headline").inner_text()
+
+
+@pytest.mark.parametrize("size", ["column", "page", "slide"])
+def test_a_figure_stays_within_its_width(show: Shower, size: str) -> None:
+    """In every size nothing of the lines of many heads stands outside the file's picture, and thousands of lines are one picture."""
+    tokens = tuple(f"a rather long token number {i}" for i in range(40))
+    maps = planted_heads(40, 2, 12, tokens)
+    maps.values[:] = maps.values.new_ones(()).expand_as(maps.values).tril()
+    screen = opened(show, maps.to_html(), "#view=heads")
+    screen.choose(figure_size=size)
+    root = drawing(screen)
+    assert len(list(root.iter(f"{SVG}image"))) == 1
+    content = ElementTree.tostring(root, encoding="unicode")
+    outside = screen.page.evaluate(
+        """(content) => {
+            const host = document.createElement("div");
+            host.innerHTML = content;
+            document.body.append(host);
+            const box = host.firstChild.getBoundingClientRect();
+            const bad = Array.from(host.querySelectorAll("text, image, path"), (node) => node.getBoundingClientRect()).filter((part) => part.width && (part.left < box.left - 1 || part.right > box.right + 1 || part.bottom > box.bottom + 1));
+            host.remove();
+            return bad.length;
+        }""",
+        content,
+    )
+    assert outside == 0

@@ -1,0 +1,58 @@
+/* Tables of what is seen as CSV: `{ head, lines, count }`, lines by name and number, made when they are written. No DOM. */
+
+/** A field: quoted; what a spreadsheet would read as a formula begins with an apostrophe. */
+function csvField(value) {
+  const written = String(value);
+  return `"${(/^[=+\-@\t\r]/.test(written) ? `'${written}` : written).replaceAll('"', '""')}"`;
+}
+
+function csvNumber(value) {
+  return Number.isInteger(value) ? String(value) : Number.isFinite(value) ? String(Number(value.toPrecision(5))) : "";
+}
+
+/** A table as text. `lines()` goes through its lines; a field is a text, a number, or NaN for what is not there. */
+function csvText({ head, lines }) {
+  const written = [head.map(csvField).join(",")];
+  for (const line of lines()) written.push(line.map((field) => (typeof field === "number" ? csvNumber(field) : csvField(field))).join(","));
+  return [...written, ""].join("\n");
+}
+
+const CELL_HEAD = ["query", "query_token", "key", "key_token"];
+
+/** The fields that name a cell. */
+function cellFields({ axes }, labels, row, column) {
+  return [axes.rows[row].position, labels[axes.own[row]], axes.columns[column].position, labels[column]];
+}
+
+/** The cells that exist, as [row, column, index]. */
+function* reachedCells({ axes }) {
+  for (let row = 0; row < axes.nRows; row++) {
+    for (let column = 0; column < axes.nColumns; column++) {
+      if (axes.reaches(row, column)) yield [row, column, row * axes.nColumns + column];
+    }
+  }
+}
+
+/** The maps that are shown: each cell's numbers and shares, then what stands beside each row. */
+function* mapsLines(scene) {
+  const { axes, maps, selection, strips, asShare } = scene;
+  const labels = labelsOf(scene);
+  for (const [row, column, index] of reachedCells(scene)) {
+    const shares = asShare ? maps.map((map) => map.cells[index]) : [];
+    yield [selection.layer, "token", ...cellFields(scene, labels, row, column), ...maps.map((map) => map.raw[index]), ...shares];
+  }
+  for (const name of strips.filter((label) => label !== "own")) {
+    for (let row = 0; row < axes.nRows; row++) {
+      const numbers = maps.map((map) => (map.columns[name] ? map.columns[name][row] : NaN));
+      yield [selection.layer, name, axes.rows[row].position, labels[axes.own[row]], "", "", ...numbers, ...(asShare ? maps.map(() => NaN) : [])];
+    }
+  }
+}
+
+function mapsTable(scene) {
+  const { data, axes, maps, selection, asShare } = scene;
+  const names = maps.map((map) => (map.role === "difference" ? "difference" : sideName(data, map.run, map.key)));
+  const suffix = { others: "share_of_others", row: "share_of_row", column: "share_of_column" }[selection.cells];
+  const head = ["layer", "part", ...CELL_HEAD, ...names, ...(asShare ? names.map((name) => `${name}_${suffix}`) : [])];
+  return { head, lines: () => mapsLines(scene), count: axes.nRows * axes.nColumns };
+}

@@ -1,0 +1,100 @@
+/* The view of heads as files: curves with a legend, what is said of them, their numbers. */
+
+const VECTOR_LINES = 3000;
+
+/** The lines for a file: curves, or where there are thousands a picture. */
+function lineShapes(scene, place, lines) {
+  if (lines.length > VECTOR_LINES) {
+    const canvas = linesCanvas(scene, place);
+    paintLines(scene, canvas, place, lines, null);
+    return [svg("image", { x: 0, y: 0, width: place.size[0], height: place.size[1], href: canvas.toDataURL("image/png") })];
+  }
+  const shapes = [];
+  eachLine(scene, lines, null, (line, colour, opacity, width) => {
+    const [x, y, ...curve] = lineCurve(place, line);
+    shapes.push(svg("path", { d: `M${x} ${y}C${curve.join(" ")}`, fill: "none", stroke: colour, "stroke-opacity": opacity.toFixed(3), "stroke-width": width }));
+  });
+  return shapes;
+}
+
+/** Which colour is which head, in lines of `width`. */
+function headsLegend(scene, width) {
+  const { data, selection, palette } = scene;
+  const [, block] = headBlock(data, selection);
+  const nodes = [];
+  let [x, y] = [0, 9];
+  for (const index of shownHeads(data, selection)) {
+    const { name } = block.channels[index];
+    const wide = 15 + textWidth(name, 11);
+    if (x + wide > width) [x, y] = [0, y + 15];
+    nodes.push(rectangle(x, y - 8, 10, 8, HEAD_COLOURS[index % HEAD_COLOURS.length]), text(name, x + 14, y, { "font-size": 11, fill: palette.ink }));
+    x += wide + 14;
+  }
+  return { nodes, height: y + 14 };
+}
+
+/** The lines for a file, with a legend above them. */
+function headsFigure(scene, width) {
+  const colours = headsLegend(scene, width);
+  const place = linesPlace(scene, width);
+  const labels = lineLabels(scene, place, place.height);
+  emphasise(scene, labels);
+  const nodes = [...lineShapes(scene, place, headLines(scene).lines), ...linesHeadings(scene, place), ...segmentBars(scene, place), ...labels.flatMap(({ node, number }) => [node, number])];
+  const groups = [{ x: 0, y: 0, pictures: [], nodes: colours.nodes }, { x: 0, y: colours.height, pictures: [], nodes }];
+  return { groups, height: colours.height + place.size[1] };
+}
+
+/** What the shown heads say of the selected cell: the largest of them. */
+function headsHeadline(scene) {
+  const { data, selection, axes, row, column } = scene;
+  const [to, from] = [tokenWords(scene, axes.own[row]), tokenWords(scene, column)];
+  if (!axes.reaches(row, column)) return cannotSee(to, from);
+  const [, block] = headBlock(data, selection);
+  const keys = headKeysOf(data, selection);
+  const valueOf = (key) => (selection.words ? headMap(scene, key) : data.matrix(selection.run, key, selection.layer))[row * axes.nColumns + column];
+  const sizes = shownHeads(data, selection).map((index) => ({ name: block.channels[index].name, value: scene.hidden.has(column) ? NaN : valueOf(keys[index]) }));
+  const known = sizes.filter(({ value }) => Number.isFinite(value)).sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  if (!known.length) return `There is no number here of what ${to} takes from ${from}.`;
+  const [{ name, value }] = known;
+  const most = known.length > 1 ? ` has the largest ${block.short} of the ${known.length} shown` : `: ${block.short}`;
+  return `Layer ${selection.layer}, from ${from} to ${to}: ${name}${most}${known.length > 1 ? ":" : ""} ${block.signed ? formatChange(value, false) : formatNumber(value)}.`;
+}
+
+/** Whether only lines between two segments of the text are drawn, and which. */
+function betweenWords({ data, selection }) {
+  if (selection.between === "") return "";
+  const [to, from] = selection.between.split("-").map((index) => data.segments[Number(index)][0]);
+  return ` Only lines to ${to} from ${from} are drawn.`;
+}
+
+function headsWords(scene) {
+  const { data, selection } = scene;
+  const [name, block] = headBlock(data, selection);
+  const shown = shownHeads(data, selection);
+  const named = shown.length < block.channels.length ? shown.map((index) => block.channels[index].name).join(", ") : "all heads";
+  return {
+    headline: headsHeadline(scene), meaning: `Each line joins a row of a head's map (left) with a column (right): ${block.meaning}.`,
+    place: `layer ${selection.layer}`, shown: `${block.title}, ${named}`, remark: "", note: headsNote(scene, headLines(scene).limit) + betweenWords(scene),
+    file: [`layer${selection.layer}`, `lines-${name}`.slice(0, 60), selection.heads ? `heads${selection.heads}` : "all-heads"],
+  };
+}
+
+/** Numbers of heads, a column for each of `indices`, of `layers`. */
+function tableOfHeads(scene, indices, layers) {
+  const { data, selection, axes } = scene;
+  const [, block] = headBlock(data, selection);
+  const keys = headKeysOf(data, selection);
+  const labels = labelsOf(scene);
+  const lines = function* () {
+    for (const layer of layers) {
+      const maps = indices.map((index) => headMap({ ...scene, selection: { ...selection, layer } }, keys[index]));
+      for (const [row, column, at] of reachedCells(scene)) yield [layer, ...cellFields(scene, labels, row, column), ...maps.map((cells) => cells[at])];
+    }
+  };
+  const head = ["layer", ...CELL_HEAD, ...indices.map((index) => `${block.channels[index].name} ${block.short}`)];
+  return { head, lines, count: layers.length * axes.nRows * axes.nColumns };
+}
+
+function headsTable(scene) {
+  return tableOfHeads(scene, shownHeads(scene.data, scene.selection), [scene.selection.layer]);
+}

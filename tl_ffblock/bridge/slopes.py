@@ -81,9 +81,13 @@ def local_slopes(model: Model, rules: Rules, tape: Tape) -> Iterator[None]:
 
 
 def _fit_norm(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer: int, name: str) -> None:
+    on_bridge = model.api == "TransformerBridge"
+    if "norms" in tape.keeps:
+        enter = partial(_keep_norm_input, tape, name)
+        fittings.after(f"{name}.hook_in", enter) if on_bridge else fittings.input_of(name, enter)
     norm = read_norm(model, name, working_dtype(model))
     shift = tape.biased(Place("bias", layer, f"{name}.b"), norm.shift)
-    if model.api != "TransformerBridge":  # its norms divide by what passes their own HookPoint
+    if not on_bridge:  # its norms divide by what passes their own HookPoint
         if rules.norms and norm.divides:
             fittings.after(f"{name}.hook_scale", Tensor.detach)
         fittings.output_of(name, shift)
@@ -101,6 +105,10 @@ def _fit_norm(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer:
     fittings.before(f"{name}.hook_out", form)
 
 
+def _keep_norm_input(tape: Tape, name: str, x: Tensor) -> None:
+    tape.norm_inputs[name] = x.detach()
+
+
 def _form_of_norm(norm: Norm, x: Tensor) -> Tensor:
     if norm.gain.device != x.device:
         norm = Norm(norm.gain.to(x.device), norm.shift.to(x.device), norm.eps, norm.centred, norm.divides)
@@ -114,12 +122,11 @@ def _fit_layer(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer
     if rules.attention:
         for site in ("q", "k"):
             fittings.after(f"{block}.attn.hook_{site}", Tensor.detach)
-    kept = {"z": values_name(layer), "value": f"{block}.attn.hook_v", "pattern": f"{block}.attn.hook_pattern"}
-    if model.family.order != "attn_only":
-        on_bridge = model.api == "TransformerBridge"
-        kept["mlp_out"] = branch_output_name(model, layer, "mlp") if on_bridge else f"{block}.hook_mlp_out"
-    for site in tape.keeps & kept.keys():
-        fittings.after(kept[site], partial(_keep, tape, site, layer))
+    for site, name in _kept_sites(model, rules, layer).items():
+        if site in tape.keeps:
+            fittings.after(name, partial(_keep, tape, site, layer))
+    if "ff_in" in tape.keeps and model.family.order != "attn_only":
+        _fit_ff_input(model, tape, fittings, layer)
     _fit_biases(model, tape, fittings, layer)
     if model.family.order != "attn_only":
         if not has_experts(model.hooked.blocks[layer].mlp):
@@ -128,6 +135,34 @@ def _fit_layer(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer
             fit_experts(model, tape, fittings, layer)
     if layer + 1 == model.n_layers:
         _fit_boundary(tape, fittings, layer + 1, output_name(model))
+
+
+def _kept_sites(model: Model, rules: Rules, layer: int) -> dict[str, str]:
+    """HookPoints of what a tape may keep of a layer; detached queries and keys have no derivatives to keep."""
+    block = f"blocks.{layer}"
+    sites = {"z": values_name(layer), "pattern": f"{block}.attn.hook_pattern"}
+    sites |= dict.fromkeys(("value", "v"), f"{block}.attn.hook_v")
+    if not rules.attention:
+        sites |= {site: f"{block}.attn.hook_{site}" for site in ("q", "k")}
+    if model.family.order != "attn_only":
+        on_bridge = model.api == "TransformerBridge"
+        sites["mlp_out"] = branch_output_name(model, layer, "mlp") if on_bridge else f"{block}.hook_mlp_out"
+    return sites
+
+
+def _fit_ff_input(model: Model, tape: Tape, fittings: Fittings, layer: int) -> None:
+    """What the feed-forward reads, as a tensor that nothing else reads: the residual stream may be the same numbers."""
+    mlp = f"blocks.{layer}.mlp"
+
+    def keep(x: Tensor) -> Tensor:
+        return _keep(tape, "ff_in", layer, x.view_as(x))
+
+    if model.api != "TransformerBridge":
+        fittings.input_of(mlp, keep)
+        return
+    inner = f"{mlp}.in.hook_in"  # Hugging Face's BERT has no module that is the whole feed-forward
+    post_ln = model.family.order == "post_ln" and inner in model.hook_points
+    fittings.after(inner if post_ln else f"{mlp}.hook_in", keep)
 
 
 def _fit_boundary(tape: Tape, fittings: Fittings, layer: int, name: str) -> None:

@@ -35,14 +35,16 @@ class Tape:
     size: tuple[int, int]
     """[batch, pos]."""
     keeps: frozenset[str] = frozenset()
-    """Which tensors of layers are wanted: "z", "value", "pattern", "post", "mlp_out", "residual"; of all but values and patterns
-    with derivatives."""
+    """Which tensors of layers are wanted: "z", "value", "pattern", "post", "mlp_out", "residual", "q", "k", "v" and "ff_in"; of
+    all but values and patterns with derivatives ("v" are the values with theirs). "norms" are what enters norms, by module."""
     dials: dict[Place, Float[Tensor, "batch pos"]] = field(default_factory=dict)
     kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     """By name and layer; "residual" always, and "unembedded" and "logits", what goes into the unembedding and comes out."""
     gaps: dict[str, Float[Tensor, " batch"]] = field(default_factory=dict)
     """By site: the largest `|L - y| / |y|` of a sequence's positions, L the local linear form of the tensor y."""
 
+    norm_inputs: dict[str, Tensor] = field(default_factory=dict)
+    """By module: what entered a norm, detached."""
     edited: set[Place] = field(default_factory=set)
     """Where a callback of a user's changed a value."""
 

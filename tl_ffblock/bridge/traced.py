@@ -68,7 +68,7 @@ class Traced:
         short = self._from_unembedding(gradient) if tensor is self.logits else None
         if short is not None:
             tensor, gradient, bias = short
-        asked = self.tape.keeps - {"value", "pattern"}
+        asked = self.tape.keeps - {"value", "pattern", "norms"}
         wanted = {key: held for key, held in self.tape.kept.items() if key[0] in asked}
         leaves = [*self.tape.dials.values(), *wanted.values()]
         found = torch.autograd.grad(

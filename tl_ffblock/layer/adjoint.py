@@ -22,7 +22,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.layer.activations import PathCoefficients
-from tl_ffblock.layer.records import FeedForward, LayerRecord, Norm
+from tl_ffblock.layer.norm_slopes import NormSlope
+from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, Order, Step, feed_step, output_step
 
 
@@ -74,7 +75,8 @@ class Adjoint:
             case Add(left, right):
                 return [(left, by_step), (right, by_step)]
             case Normalise(of, name):
-                return [(of, _through_norm(self.record.block.norm(name), self.record.tensor(of), by_step))]
+                slope = NormSlope.of(self.record.block.norm(name), self.record.tensor(of), frozen=True)
+                return [(of, slope.pull(by_step))]
             case Feed(of):
                 return [(of, self._through_feed_forward(by_step))]
         raise AssertionError("attention has an adjoint of its own")
@@ -119,8 +121,3 @@ class Adjoint:
         assert block.feed_forward is not None and record.routing is not None
         pairs = zip(block.feed_forward.experts, record.routing.T, strict=True)
         return [(ff, ff.activation.coefficients(*ff.pre_activations(x)), w) for ff, w in pairs if bool(w.any())]
-
-
-def _through_norm(norm: Norm, x: Float[Tensor, "query d"], by_output: Tensor) -> Float[Tensor, "query d"]:
-    scaled = by_output * norm.gain / norm.scale(x)
-    return scaled - scaled.mean(dim=-1, keepdim=True) if norm.centred else scaled

@@ -7,6 +7,9 @@ shares.py       a backward pass becomes the shares of each sequence
 targets.py      what is attributed
 certificate.py  how well it sums up, and when it is refused
 continuation.py every token of a continuation, to all before it
+edges.py        edges from senders to receivers, estimated
+edge_walk.py    senders meet receivers, layer by layer
+edge_estimates.py  their labelled result
 patching.py     what another run's tensors would do, estimated
 faithfulness.py what happens when tokens are removed, and which method said so
 faithfulness_result.py  its labelled result
@@ -18,6 +21,7 @@ from tl_ffblock.propagation.attribute import attribute
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.certificate import Certificate
 from tl_ffblock.propagation.continuation import ContinuationAttribution, attribute_continuation
+from tl_ffblock.propagation.edge_estimates import EdgeEstimates
 from tl_ffblock.propagation.faithfulness import faithfulness
 from tl_ffblock.propagation.faithfulness_result import Faithfulness
 from tl_ffblock.propagation.graph import AttributionGraph
@@ -30,6 +34,7 @@ __all__ = [
     "Certificate",
     "ContinuationAttribution",
     "Direction",
+    "EdgeEstimates",
     "Faithfulness",
     "PatchingEstimates",
     "attribute",

@@ -6,7 +6,7 @@ The estimate for a tensor a is `<a_corrupted - a_clean, df/da>` with the derivat
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack
 
 import numpy as np
 import torch
@@ -17,10 +17,13 @@ from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
 from tl_ffblock.bridge.slopes import RuleName, Rules
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.errors import InputError, ScopeKeyError, brief
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms
+from tl_ffblock.propagation.edge_estimates import EdgeEstimates
+from tl_ffblock.propagation.edges import KEEPS as OF_EDGES
+from tl_ffblock.propagation.edges import EdgeSums
 from tl_ffblock.propagation.patched_cells import estimated_cells
 from tl_ffblock.propagation.targets import Seeds, Target, seeds
 from tl_ffblock.results.scope_table import ScopeTable
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     import pandas
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
+AskedEdges: TypeAlias = bool | Literal["positions"]
+"""Whether edges are estimated, and if so by position."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -55,6 +60,19 @@ class PatchingEstimates:
     model: str = "model"
     cells: Mapping[str, Float[Tensor, "layer query key"]] = dataclasses.field(default_factory=dict)
     """By scope, where they were asked for."""
+    edge_estimates: EdgeEstimates | None = None
+    """Where they were asked for."""
+
+    @property
+    def edges(self) -> EdgeEstimates:
+        """Edges from senders to receivers: `edges["a3.h5", "m7"]`.
+
+        Raises:
+            ScopeKeyError: if they were not asked for.
+        """
+        if self.edge_estimates is None:
+            raise ScopeKeyError("no edges here: ask with edges=True.")
+        return self.edge_estimates
 
     @property
     def maps(self) -> ScopeTable:
@@ -114,6 +132,7 @@ def attribution_patching(
     rules: RuleName = "patching",
     steps: SupportsIndex = 1,
     maps: bool = False,
+    edges: AskedEdges = False,
     **options: Unpack[AttributeOptions],
 ) -> PatchingEstimates:
     """How a target would change if a head, a feed-forward, a neuron or the residual stream were another run's, estimated.
@@ -132,19 +151,16 @@ def attribution_patching(
         steps: Runs whose derivatives are averaged; 1 is the clean run alone.
         maps: Whether every contribution of the layer maps is estimated, too (not with rules="gradient"); two more forward
             passes, and two walks through each layer a scope.
+        edges: Whether edges are estimated, too, from every sender (embeddings, heads, feed-forwards) to every later receiver
+            (query, key and value inputs of heads, feed-forwards, the target): edge attribution patching, with steps EAP-IG.
+            Summed over positions, or with "positions" one number a position.
         **options: As in `ffb.attribute`: token_type_ids, fwd_hooks, rtol.
 
     Raises:
         InputError: for input that cannot be used, prompts of different lengths among it.
         FFBlockError: whatever else `ffb.attribute` raises.
     """
-    number, chosen = int(steps), read_rules(rules)
-    if number < 1:
-        raise InputError(f"steps={number}: expected at least 1.")
-    if maps and not (chosen.norms and chosen.feed_forward):
-        raise InputError(
-            f'maps=True with rules={rules!r}: layer maps share activations, so do only "path" and "patching".'
-        )
+    number, chosen = _read_options(rules, steps, maps, edges)
     runs = [open_attribution_run(model, _one(prompt), **options) for prompt in (clean, corrupted)]
     lengths = [len(run.sequences[0].tokens) for run in runs]
     if len(runs[0].sequences) != 1 or len(runs[1].sequences) != 1 or lengths[0] != lengths[1]:
@@ -153,45 +169,81 @@ def attribution_patching(
         )
     difference_of_logits(runs[0].model, chosen.name)
     with with_gradients():
-        traced = [_traced(run, chosen) for run in runs]
+        keeps = KEEPS | OF_EDGES if edges else KEEPS
+        traced = [_traced(run, chosen, keeps) for run in runs]
         begins = [seeds(run, of_run, target) for run, of_run in zip(runs, traced, strict=True)]
-        if number == 1:
-            derivatives = traced[0].backward(begins[0].tensor, begins[0].gradient).kept
-        else:
-            derivatives = _mean_derivatives(runs[0], traced, target, number)
+        sums = EdgeSums(runs[0], *traced, by_position=edges == "positions") if edges else None
+        derivatives = _mean_derivatives(runs[0], traced, target, number, sums)
         change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
         shares = {key: (change[key] * derivatives[key]) for key in derivatives}
     estimates = _estimates(runs, chosen.name, begins, shares)
+    if sums is not None:
+        estimates = dataclasses.replace(estimates, edge_estimates=_labelled(sums, estimates))
     if not maps:
         return estimates
     by_stream = {layer: by[0].detach() for (name, layer), by in derivatives.items() if name == "residual"}
     return dataclasses.replace(estimates, cells=estimated_cells(runs[0], runs[1], by_stream))
 
 
+def _read_options(rules: RuleName, steps: SupportsIndex, maps: bool, edges: AskedEdges) -> tuple[int, Rules]:
+    number, chosen = int(steps), read_rules(rules)
+    if number < 1:
+        raise InputError(f"steps={number}: expected at least 1.")
+    if edges not in (True, False, "positions"):
+        raise InputError(f'edges={brief(edges)}: expected True, False or "positions".')
+    if maps and not (chosen.norms and chosen.feed_forward):
+        raise InputError(
+            f'maps=True with rules={rules!r}: layer maps share activations, so do only "path" and "patching".'
+        )
+    return number, chosen
+
+
+def _labelled(sums: EdgeSums, estimates: PatchingEstimates) -> EdgeEstimates:
+    return EdgeEstimates(
+        senders=tuple(sums.senders),
+        receivers=tuple(sums.receivers),
+        values=sums.values,
+        possible=sums.possible,
+        labels=estimates.labels,
+        target=estimates.target,
+        rules=estimates.rules,
+        streams=sums.streams,
+        derivatives=sums.derivatives,
+        model=estimates.model,
+    )
+
+
 def _one(prompt: Any) -> Any:
     return prompt[0] if isinstance(prompt, Tensor) and prompt.ndim == 2 and len(prompt) == 1 else prompt
 
 
-def _traced(run: Run, rules: Rules) -> Traced:
+def _traced(run: Run, rules: Rules, keeps: frozenset[str]) -> Traced:
     """A run of one prompt, whose local forms are the model's own tensors."""
-    traced = trace(run, run.batches[0], rules, KEEPS)
+    traced = trace(run, run.batches[0], rules, keeps)
     refuse_forms(traced.tape.gaps_of(0), run.settings.rtol, run.model.name, rules.name)
     return traced
 
 
 def _mean_derivatives(
-    run: Run, traced: list[Traced], target: Target, steps: int
+    run: Run, traced: list[Traced], target: Target, steps: int, sums: EdgeSums | None
 ) -> dict[tuple[str, int], Float[Tensor, "..."]]:
     """The target's derivatives by every kept tensor, their mean on the way from the clean run to the corrupted one."""
     total: dict[tuple[str, int], Tensor] = {}
     for of_run, weight in _on_the_way(run, traced, steps):
         begin = seeds(run, of_run, target)
-        for key, derivative in of_run.backward(begin.tensor, begin.gradient).kept.items():
+        derivatives = of_run.backward(begin.tensor, begin.gradient).kept
+        if sums is not None:
+            sums.add(of_run, derivatives, begin.layer, weight)
+        for key, derivative in derivatives.items():
             total[key] = total.get(key, torch.zeros_like(derivative)) + weight * derivative
     return total
 
 
 def _on_the_way(run: Run, traced: list[Traced], steps: int) -> Iterator[tuple[Traced, float]]:
+    """Runs from the clean one to the corrupted one, with weights; the clean one alone where there is one step."""
+    if steps == 1:
+        yield traced[0], 1.0
+        return
     clean, corrupted = (of_run.tape.embedded for of_run in traced)
     assert clean is not None and corrupted is not None, "every run embeds its tokens"
     nodes, weights = np.polynomial.legendre.leggauss(steps)
@@ -199,7 +251,7 @@ def _on_the_way(run: Run, traced: list[Traced], steps: int) -> Iterator[tuple[Tr
         between = torch.lerp(clean, corrupted, float(node))
         hook = (token_embedding_name(run.model), lambda tensor, hook, between=between: tensor * 0 + between)
         there = dataclasses.replace(run, fwd_hooks=(*run.fwd_hooks, hook))
-        yield _traced(there, traced[0].rules), float(weight)
+        yield _traced(there, traced[0].rules, traced[0].tape.keeps), float(weight)
 
 
 def _estimates(

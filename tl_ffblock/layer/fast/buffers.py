@@ -25,9 +25,9 @@ class Budget:
     """What the packed rows may occupy, where `Settings.chunk_bytes` leaves it open."""
     sequence_bytes: int
     """What the coefficients of sequences that are worked on together may occupy: they are read once a source token."""
-    tile_pairs: int
-    """How many pairs are work enough for one call of a kernel. A causal layer's tile of several source tokens also
-    holds pairs that cannot be reached, so its tiles grow in that direction only up to here."""
+    call_operations: int
+    """What a tile costs beside its pairs, in operations of the large product. A causal layer's tile of several source
+    tokens also holds pairs that cannot be reached, so its tiles grow in that direction only up to here."""
 
     def sequences(self, record: LayerRecord, chunk_bytes: int | None = None) -> int:
         """How many sequences like this one to work on at a time; `chunk_bytes` as in `Settings`."""
@@ -46,8 +46,8 @@ class Budget:
         return max(1, min(fitting))
 
 
-ON_CPU = Budget(group_bytes=16 * 2**20, row_bytes=24 * 2**20, sequence_bytes=8 * 2**20, tile_pairs=64)
-ON_GPU = Budget(group_bytes=512 * 2**20, row_bytes=2**30, sequence_bytes=512 * 2**20, tile_pairs=4096)
+ON_CPU = Budget(group_bytes=16 * 2**20, row_bytes=24 * 2**20, sequence_bytes=8 * 2**20, call_operations=15 * 10**6)
+ON_GPU = Budget(group_bytes=512 * 2**20, row_bytes=2**30, sequence_bytes=512 * 2**20, call_operations=3 * 10**9)
 
 _Key: TypeAlias = tuple[Hashable, torch.dtype, torch.device]
 

@@ -217,65 +217,65 @@ class ReachablePairs:
 
         A tile is a rectangle, all of its rows times all of its source tokens. Without a causal mask the group is
         as many tokens high as fit. With it, a tile of tokens j..j+k has the rows that see token j, of which the first
-        k cannot see token j+k: those pairs come out as zeros, worked on for nothing. So it is one token high,
-        unless the rows are too few to make a call worth it (3 rows where 64 pairs are wanted: 21 tokens).
+        k cannot see token j+k: those pairs come out as zeros, worked on for nothing. A tile grows as long as these are
+        fewer than the pairs a call of its own would cost.
         """
         capacity = max(1, capacity // self.n_sequences)  # of one sequence
-        n_keys, n_rows = group.keys.stop - group.keys.start, group.pattern.shape[1]
-        enough = max(1, n_rows * self.n_sequences)
-        all_reach_all = self.first_row(group.keys.stop - 1) == group.first_row
-        wanted = n_keys if all_reach_all else self.budget.tile_pairs // enough
-        step = max(1, min(wanted, capacity // max(1, n_rows)))
-        for key in range(group.keys.start, group.keys.stop, step):
-            keys = slice(key, min(key + step, group.keys.stop))
-            for row in range(self.first_row(key), self.n_queries, capacity):
+        key = group.keys.start
+        while key < group.keys.stop:
+            first = self.first_row(key)
+            keys = slice(key, self._last_key(key, group.keys.stop, capacity // max(1, self.n_queries - first)))
+            for row in range(first, self.n_queries, capacity):
                 yield Tile(group, keys, slice(row, min(row + capacity, self.n_queries)))
+            key = keys.stop
+
+    def _last_key(self, key: int, stop: int, most: int) -> int:
+        """Up to which source token a tile goes that begins with a token, is at most so high, and ends in its group."""
+        first, wasted, last = self.first_row(key), 0, key + 1
+        while last < min(stop, key + most):
+            wasted += self.n_sequences * (self.first_row(last) - first)
+            if wasted > self._pairs_of_a_call:
+                break
+            last += 1
+        return last
+
+    @cached_property
+    def _pairs_of_a_call(self) -> int:
+        """How many pairs of this layer are as much work as a call's fixed cost."""
+        d_model = self.record.resid_pre.shape[1]
+        # A pair takes 2 d_mlp d_model operations, and d_mlp is about 4 d_model.
+        return self.budget.call_operations // (8 * d_model**2)
 
     @cached_property
     def cells(self) -> Int[Tensor, "key sequence query"]:
         """The number of every pair in a table [sequence * query, key]: row * n_keys + key."""
-        device, n_rows = self.values.device, self.n_sequences * self.n_queries
-        first_of_row = torch.arange(n_rows, device=device, dtype=torch.int32) * self.n_keys
-        first_of_row = first_of_row.view(self.n_sequences, self.n_queries)
-        return first_of_row + torch.arange(self.n_keys, device=device, dtype=torch.int32)[:, None, None]
+        by_sequence = self._first_cells.view(self.n_sequences, self.n_queries)
+        return by_sequence + torch.arange(self.n_keys, device=self.values.device, dtype=torch.int32)[:, None, None]
 
-    def self_pairs(self, tile: Tile, rows: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
-        """Pairs of a query and its own token, those that lie on one diagonal together.
+    @cached_property
+    def _first_cells(self) -> Int[Tensor, " query"]:
+        """The number of every query's pair with the first source token."""
+        n_rows = self.n_sequences * self.n_queries
+        return torch.arange(n_rows, device=self.values.device, dtype=torch.int32) * self.n_keys
 
-        Of each diagonal its first pair's place among the tile's source tokens and among the given rows, its row, and how
-        many pairs it has.
-        """
-        # Queries whose own token is one of the tile's; of these the ones whose row is among the given.
-        row = bisect_left(self.positions, tile.keys.start)
-        last = bisect_left(self.positions, tile.keys.stop)
-        while row < last:
-            key, column, length = self.positions[row], bisect_left(rows, row), 0
-            while (
-                row + length < last
-                and column + length < len(rows)
-                and self.positions[row + length] == key + length
-                and rows[column + length] == row + length
-            ):
-                length += 1
-            if length:
-                yield key - tile.keys.start, column, row, length
-            row += max(1, length)
+    @cached_property
+    def _own_cells(self) -> Int[Tensor, " query"]:
+        """The number of every query's pair with its own token."""
+        positions = torch.tensor(self.positions * self.n_sequences, device=self.values.device, dtype=torch.int32)
+        return self._first_cells + positions
 
     def add_residual(
         self,
-        values: Float[Tensor, "matrix row width"],
-        tile: Tile,
-        rows: Sequence[int],
+        rows: Float[Tensor, "pair width"],
+        cells: Int[Tensor, " pair"],
         residual: Float[Tensor, "query width"] | None,
     ) -> None:
-        """Add what the residual brought to the pairs of a query and its own token, in a tile's pairs of some rows."""
+        """Add what the residual brought to the rows of those pairs that are a query and its own token."""
         if residual is None:
             return
-        by_sequence = residual.view(self.n_sequences, self.n_queries, -1)
-        cells = values.view(tile.n_keys, self.n_sequences, *values.shape[1:])  # [key sequence row width]
-        for key, column, row, length in self.self_pairs(tile, rows):
-            square = cells[key : key + length, :, column : column + length]
-            square.diagonal(dim1=0, dim2=2).add_(by_sequence[:, row : row + length].mT)  # [sequence width pair]
+        queries = cells // self.n_keys
+        own = (self._own_cells[queries] == cells).nonzero()[:, 0]
+        rows.index_add_(0, own, residual[queries[own]])
 
     def self_values(self, norms: tuple[NormName, ...]) -> Float[Tensor, "query d_model"]:
         """`sum_h alpha[h,i,i] B[h,i]`: what the heads bring from every query's own token."""

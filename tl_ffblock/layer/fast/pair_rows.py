@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.layer.activations import PathCoefficients
@@ -127,14 +127,15 @@ class PairRows:
         """Send what is queued through the feed-forward and all steps after it."""
         if not self._waiting:
             return
+        cells = torch.cat([self.pairs.cells[tile.keys, :, tile.rows].flatten() for tile in self._waiting])
         rows = self._feed_forward()
-        cells = torch.cat([self.pairs.cells[tile.keys, :, tile.rows].reshape(-1) for tile in self._waiting])
         queries = cells // self.pairs.n_keys  # [pair]: the number of every pair's query
         self._add_to_sum(rows)
         for step in self._steps:
             match step:
                 case _AddHeadSum(head_sum):
                     self._add_head_sum(rows, head_sum)
+                    self.pairs.add_residual(rows, cells, head_sum.residual)
                 case _NormaliseRows(norm, scale):
                     norm.linear_(rows).div_(scale[queries])
                 case _TakeNorms(table):
@@ -165,6 +166,7 @@ class PairRows:
         """The weighed pre-activations of all queued pairs that an expert serves, one below the other."""
         d_mlp = expert.w_out.shape[0]
         n_packed = 0
+        cells: list[Int[Tensor, " pair"]] = []
         for tile in self._waiting:
             served = expert.rows_in(tile.rows)
             pattern = tile.cut(tile.group.pattern)  # [matrix row head]
@@ -184,9 +186,11 @@ class PairRows:
                 torch.bmm(pattern, branch.heads(tile, self._given.head_sum.norms), out=summand)
                 self._weigh(tile, summand, branch.coefficient, queries)
                 target += summand
-            self.pairs.add_residual(target, tile, served, expert.residual)
+            cells.append(self.pairs.cells[tile.keys, :, queries].flatten())
             n_packed += size
-        return self._packed[: n_packed * d_mlp].view(n_packed, d_mlp)
+        packed = self._packed[: n_packed * d_mlp].view(n_packed, d_mlp)
+        self.pairs.add_residual(packed, torch.cat(cells), expert.residual)
+        return packed
 
     def _weigh(
         self,
@@ -213,7 +217,7 @@ class PairRows:
         return product.to(packed.dtype) if out is None else out.copy_(product)
 
     def _add_head_sum(self, rows: Float[Tensor, "pair d_model"], head_sum: HeadSum) -> None:
-        """Add `scale_i sum_h alpha[h,i,j] B[h,j]` to every pair's row, and the residual to those of own tokens.
+        """Add `scale_i sum_h alpha[h,i,j] B[h,j]` to every pair's row.
 
         The vectors are never there alone: a batched product adds them to the rows where they lie.
         """
@@ -221,15 +225,15 @@ class PairRows:
             # [matrix row head] @ [matrix head d_model]
             basis = tile.group.basis(head_sum.norms)[tile.keys_in_group]
             rows_of_tile.baddbmm_(tile.cut(tile.group.weights(head_sum)), basis)
-            every_row = range(tile.rows.start, tile.rows.stop)
-            self.pairs.add_residual(rows_of_tile, tile, every_row, head_sum.residual)
 
     def _add_to_sum(self, rows: Float[Tensor, "pair d_model"]) -> None:
         """Add every pair's row to the sum of its query."""
         n_sequences = self.pairs.n_sequences
         sums = self.rows_sum.view(n_sequences, -1, rows.shape[1])
         for tile, rows_of_tile in self._by_tile(rows):
-            sums[:, tile.rows] += rows_of_tile.view(tile.n_keys, n_sequences, *rows_of_tile.shape[1:]).sum(dim=0)
+            by_key = rows_of_tile.view(tile.n_keys, n_sequences, *rows_of_tile.shape[1:])
+            # A sum over one source token, as most of a causal layer's tiles have, would be a copy.
+            sums[:, tile.rows] += by_key[0] if tile.n_keys == 1 else by_key.sum(dim=0)
 
     def _by_tile(
         self, rows: Float[Tensor, "pair d_model"]

@@ -51,6 +51,8 @@ class Size:
     d_model: int = 768
     heads: int = 12
     layers: int = 12
+    vocabulary: int | None = None
+    """None means the architecture's own."""
 
 
 GPT2 = Size("GPT-2 small", "GPT2LMHeadModel")
@@ -60,8 +62,11 @@ BERT = Size("BERT base", "BertForMaskedLM")
 def build(size: Size, n_ctx: int = 1024, tokenizer: Any = None) -> Any:
     """A random model of a size, every parameter perturbed; for texts it takes a tokenizer of at most as many tokens."""
     torch.manual_seed(0)
+    vocabulary = {} if size.vocabulary is None else {"vocab_size": size.vocabulary}
     if size.architecture == "GPT2LMHeadModel":
-        config = transformers.GPT2Config(n_embd=size.d_model, n_head=size.heads, n_layer=size.layers, n_positions=n_ctx)
+        config = transformers.GPT2Config(
+            n_embd=size.d_model, n_head=size.heads, n_layer=size.layers, n_positions=n_ctx, **vocabulary
+        )
         model = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="eager")
     else:
         config = transformers.BertConfig(
@@ -70,6 +75,7 @@ def build(size: Size, n_ctx: int = 1024, tokenizer: Any = None) -> Any:
             num_hidden_layers=size.layers,
             intermediate_size=4 * size.d_model,
             max_position_embeddings=n_ctx,
+            **vocabulary,
         )
         model = transformers.BertForMaskedLM._from_config(config, attn_implementation="eager")
     with torch.no_grad():

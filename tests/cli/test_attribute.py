@@ -17,10 +17,11 @@ def test_a_prompt_becomes_a_table(command: Command, folder: Path, tmp_path: Path
     ran = command("attribute", TEXT, "--target", "mat", "--minus", "cat", "--model", str(folder), "--json", "x.json",
                   "--save", "x.safetensors", "--csv", "x.csv", "--html", "x.html")  # fmt: skip
     assert ran.status == 0, ran.err
-    assert "logit difference" in ran.out
+    assert "logit difference 'mat' − 'cat' " in ran.out
     assert "handed out 100.0000%" in ran.out or "handed out 99.99" in ran.out
     told = json.loads((tmp_path / "x.json").read_text())
     result = ffb.Attribution.load(tmp_path / "x.safetensors")
+    assert told["target"] == result.target == "logit difference 'mat' − 'cat'"
     assert told["tokens"] == result.tokens.tolist()
     assert told["certificate"]["complete"] is True
     for label, share in zip(result.labels, result.tokens.tolist(), strict=True):

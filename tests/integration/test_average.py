@@ -79,7 +79,8 @@ def test_a_difference_is_of_each_prompt(ffb: ModuleType, several: list[Any]) -> 
     torch.testing.assert_close(apart.values, first.values / 2, equal_nan=True)
     torch.testing.assert_close(apart.interval.high, first.interval.high / 2, equal_nan=True)
     assert apart.signed
-    assert "difference of" in repr(apart)
+    assert apart.kind == f"difference of {first.kind}"
+    assert f"AverageMaps: {apart.kind} of " in repr(apart)
 
 
 def test_its_table_has_every_cell(ffb: ModuleType, several: list[Any], tmp_path: Path) -> None:

@@ -130,6 +130,18 @@ def test_a_text_is_its_tokens(ffb: ModuleType, reader: Any) -> None:
     assert maps.tokens[0] in ("<bos>", "[CLS]")
 
 
+def test_ids_stand_for_tokens_that_no_tokenizer_knows(ffb: ModuleType, tmp_path: Path) -> None:
+    """Without a tokenizer, and with the empty one that TransformerLens is handed for a folder without files of one."""
+    from transformer_lens.model_bridge import TransformerBridge
+
+    tiny.hf_model("gpt2").save_pretrained(tmp_path)
+    booted = TransformerBridge.boot_transformers(str(tmp_path))
+    tokens = tiny.tokens("gpt2", 4)
+    for model in (tiny.bridge("gpt2"), load_model(str(tmp_path)), booted):
+        assert ffb.contribution_maps(model, tokens).tokens == tuple(map(str, tokens.tolist()))
+        assert ffb.attribute(model, tokens, ffb.logit(7, minus=9)).target == "logit difference token 7 − token 9"
+
+
 def test_a_list_of_texts_is_a_list_of_results(ffb: ModuleType, reader: Any) -> None:
     """Texts of different length, each as if alone; a list of one text is a list."""
     texts = ["the cat", "a dog and the bird saw her", "Why ?"]

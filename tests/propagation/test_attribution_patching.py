@@ -85,6 +85,7 @@ def test_the_last_streams_estimate_is_linear(ffb: ModuleType, model_of_any: Mode
     )
 
 
+@pytest.mark.wrong_types
 def test_bad_pairs_are_refused(ffb: ModuleType, model_of: Models, difference: Any) -> None:
     """Other lengths, no steps, neurons of experts."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)

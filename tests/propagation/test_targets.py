@@ -54,7 +54,20 @@ def test_each_prompt_has_its_own_answer(ffb: ModuleType, model: Any) -> None:
     both = prompts("gpt2")
     results = ffb.attribute(model, both, ffb.logit([7, 9], minus=[11, 12]))
     alone = [ffb.attribute(model, row, ffb.logit(a, minus=b)) for row, a, b in zip(both, (7, 9), (11, 12), strict=True)]
+    assert [result.target for result in results] == [
+        "logit difference token 7 − token 11",
+        "logit difference token 9 − token 12",
+    ]
+    mean = ffb.Attribution.mean(results)
+    averaged = ffb.average(results, positions={"END": -1})
+    assert "AverageMaps: shares of the logit difference of " in repr(
+        averaged
+    )  # signed, and no difference of two results
+    assert (averaged - averaged).kind == "difference of shares of the logit difference"
+    assert (mean.target, mean.quantity) == ("|".join(result.target for result in results), "logit difference")
+    assert ffb.attribute(model, both[0], ffb.logit([[7, 8]])).target == "logit (token 7, token 8)"
     for result, expected in zip(results, alone, strict=True):
+        assert result.target == expected.target
         torch.testing.assert_close(result.tokens, expected.tokens, rtol=1e-9, atol=1e-11)
 
 
@@ -97,6 +110,10 @@ def test_words_are_looked_up(ffb: ModuleType, tmp_path: Any) -> None:
     him, her = (model.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("him", "her"))
     assert result.value == pytest.approx(float(logits[him] - logits[her]), rel=1e-5)
     assert result.labels[-1].strip() == "likes"
+    assert result.target == "logit difference 'him' − 'her'"
+    assert f"Attribution: {result.target} = " in repr(result)
+    assert result.to_dict()["target"] == result.target
+    assert result.token_maps().kind == "shares of the logit difference"
     with pytest.raises(ffb.errors.InputError, match="is 2 tokens: 'him', 'her'"):
         ffb.attribute(model, "she likes", ffb.logit("him her"))
 
@@ -117,7 +134,9 @@ BAD: dict[str, tuple[Callable[[ModuleType], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.wrong_types) if case == "no function" else case for case in BAD]
+)
 def test_a_bad_target_is_refused(ffb: ModuleType, model: Any, tokens: Tensor, case: str) -> None:
     """In a sentence that says what was expected."""
     make, message = BAD[case]

@@ -130,12 +130,24 @@ def _is_ids(given: Any) -> bool:
 
 
 def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
-    """The tokens as text; without tokenizer their ids."""
+    """The tokens as text; their ids without a tokenizer that knows them."""
+    return _texts(model, tokens) or tuple(str(token) for token in tokens.tolist())
+
+
+def quoted(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
+    """Tokens as a sentence names them: `' Mary'`, or `token 7` without a tokenizer that knows it."""
+    texts = _texts(model, tokens)
+    return tuple(map(repr, texts)) if texts else tuple(f"token {token}" for token in tokens.tolist())
+
+
+def _texts(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
+    """The tokens as text, none without a tokenizer, or with the empty one that Hugging Face makes for a folder without files of one."""
     tokenizer = model.hooked.tokenizer
     if tokenizer is None:
-        return tuple(str(token) for token in tokens.tolist())
+        return ()
     to_text = getattr(model.hooked, "to_str_tokens", None)  # HookedEncoder has none
-    return tuple(tokenizer.convert_ids_to_tokens(tokens.tolist()) if to_text is None else to_text(tokens))
+    texts = tuple(tokenizer.convert_ids_to_tokens(tokens.tolist()) if to_text is None else to_text(tokens))
+    return texts if any(texts) else ()
 
 
 def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:

@@ -162,6 +162,14 @@ def _refuse_other_lengths(runs: Contributions, donor: Contributions | None) -> N
         )
 
 
+def _refuse_unequal(metric: PlainMetric, lengths: Sequence[int]) -> None:
+    if len(set(lengths)) > 1:
+        raise InputError(
+            f"the prompts have {', '.join(map(str, lengths))} tokens, and {metric.name} is given the logits of all of them at once. "
+            "Use prompts of equally many tokens, or a metric that knows each prompt's answers, such as ffb.logit([...])."
+        )
+
+
 @torch.no_grad()
 def _read(sweep: _Sweep, metric: Metric, batch_size: int) -> tuple[Tensor, Tensor]:
     """The metric under every edit [prompt layer head query key], and without any [prompt]."""
@@ -170,6 +178,7 @@ def _read(sweep: _Sweep, metric: Metric, batch_size: int) -> tuple[Tensor, Tenso
     total = sweep.shape[0] * sweep.shape[1] * sum(map(len, cells))
     with Progress(f"{sweep.scope} sweep", total, "run") as progress:
         if isinstance(metric, PlainMetric) and len(runs) > 1:
+            _refuse_unequal(metric, sweep.runs.lengths)
             baselines = metric(sweep.runs.logits).reshape(-1).float().cpu()
             shared = [cell for cell in cells[0] if all(cell in of_prompt for of_prompt in cells)]
             enough = max(1, batch_size // len(runs))

@@ -119,6 +119,13 @@ class AnswerMetric(Metric):
         minus = None if self.minus is None else self.minus.of_prompt(run.number)
         return replace(self, answers=self.answers.of_prompt(run.number), minus=minus)
 
+    def answers_in_words(self, quoted: Callable[[Sequence[int]], Sequence[str]]) -> str:
+        sides = [self.answers] if self.minus is None else [self.answers, self.minus]
+        if any(len(side.prompts) > 1 for side in sides):
+            return ""
+        words = [quoted([int(token) for token in side.prompts[0]]) for side in sides]
+        return " − ".join(names[0] if len(names) == 1 else f"({', '.join(names)})" for names in words)
+
     def _read(self, rows: Float[Tensor, "batch d_vocab"], answers: Answers) -> Float[Tensor, " batch"]:
         ids = answers.ids(len(rows))
         unknown = next((token for tokens in ids for token in tokens if not 0 <= token < rows.shape[-1]), None)

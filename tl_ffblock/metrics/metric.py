@@ -4,7 +4,7 @@ Any function of logits may be given wherever a metric is; `as_metric` makes one 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -65,6 +65,14 @@ class Metric(ABC):
             InputError: if there are no answers for this prompt.
         """
         return self
+
+    def answers_in_words(self, quoted: Callable[[Sequence[int]], Sequence[str]]) -> str:
+        """The tokens that are read, such as `' Mary' − ' John'`; empty where none in particular are, or each prompt has its own.
+
+        Args:
+            quoted: Makes words of token ids.
+        """
+        return ""
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,18 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.propagation.arithmetic import combined
 from tl_ffblock.propagation.certificate import Certificate, relative
 from tl_ffblock.propagation.graph import AttributionGraph, flows_of, graph_of
 from tl_ffblock.propagation.positioned import PositionedShares
 from tl_ffblock.propagation.saving import read_fields, write_fields
 from tl_ffblock.propagation.shown import ShownAttribution
 from tl_ffblock.results.scope_table import ScopeTable
-from tl_ffblock.results.tokens import joined, shortened, visible
+from tl_ffblock.results.tokens import shortened, visible
 
 if TYPE_CHECKING:
     import pandas
 
-_TENSORS = ("tokens", "positions", "token_types", "residual", "bias_shares")
 _RTOL_OF_COMBINED = 1e-4
 """How well the flows of a difference or a mean must balance, which have no certificate."""
 
@@ -39,7 +39,7 @@ class Attribution(ShownAttribution, PositionedShares):
     labels: tuple[str, ...]
     """The tokens as the tokenizer shows them, or ids as text where there is no tokenizer."""
     target: str
-    """What was attributed, in words."""
+    """What was attributed, in words, with the tokens that it reads: "logit difference ' Mary' − ' John'"."""
     rules: str
     """"path", "patching" or "gradient"."""
     value: float
@@ -68,6 +68,8 @@ class Attribution(ShownAttribution, PositionedShares):
     """Name of the model, for labels."""
     certificate: Certificate | None = None
     """Measured errors; None for a difference or a mean."""
+    quantity: str = "target"
+    """What kind of number the target is, the same for all prompts: "logit difference"."""
 
     @property
     def biases(self) -> dict[str, float]:
@@ -180,7 +182,7 @@ class Attribution(ShownAttribution, PositionedShares):
         """
         if not isinstance(other, Attribution):
             return NotImplemented
-        return _combined([self, other], (1.0, -1.0), "→", "subtract")
+        return combined([self, other], (1.0, -1.0), "→", "subtract")
 
     @staticmethod
     def mean(results: "Iterable[Attribution]") -> "Attribution":
@@ -192,7 +194,7 @@ class Attribution(ShownAttribution, PositionedShares):
         several = list(results)
         if not several or not all(isinstance(result, Attribution) for result in several):
             raise InputError("mean: expected one result or more, as ffb.attribute gives them for a list of texts.")
-        return _combined(several, (1 / len(several),) * len(several), "|", "average")
+        return combined(several, (1 / len(several),) * len(several), "|", "average")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write one safetensors file with JSON metadata; a half-written file never appears under `path`.
@@ -265,35 +267,3 @@ class Attribution(ShownAttribution, PositionedShares):
                 f"  {self.certificate or 'no certificate: a difference or a mean'}",
             ]
         )
-
-
-def _combined(results: list[Attribution], factors: tuple[float, ...], between: str, verb: str) -> Attribution:
-    first = results[0]
-    for other in results[1:]:
-        for name, mine, theirs in (
-            ("numbers of tokens", len(first.labels), len(other.labels)),
-            ("rules", first.rules, other.rules),
-            ("layers", first.n_layers, other.n_layers),
-            ("parts", set(first.parts), set(other.parts)),
-            ("biases", first.bias_names, other.bias_names),
-            ("edits", set(first.edits), set(other.edits)),
-        ):
-            if mine != theirs:
-                raise InputError(f"cannot {verb} attributions with different {name}: {mine} against {theirs}.")
-
-    def weighed(numbers: Iterable[Tensor]) -> Tensor:
-        return torch.stack([factor * number for factor, number in zip(factors, numbers, strict=True)]).sum(dim=0)
-
-    changed: dict[str, Any] = {name: weighed(getattr(result, name) for result in results) for name in _TENSORS}
-    return dataclasses.replace(
-        first,
-        labels=tuple(joined(names, between) for names in zip(*(result.labels for result in results), strict=True)),
-        target=joined([result.target for result in results], between),
-        model=joined([result.model for result in results], between),
-        value=sum(f * result.value for f, result in zip(factors, results, strict=True)),
-        first_order=sum(f * result.first_order for f, result in zip(factors, results, strict=True)),
-        edits={n: sum(f * r.edits[n] for f, r in zip(factors, results, strict=True)) for n in first.edits},
-        parts={name: weighed(result.parts[name] for result in results) for name in first.parts},
-        certificate=None,
-        **changed,
-    )

@@ -268,7 +268,7 @@ def _estimates(
     pairs = zip(*(run.sequences[0].labels for run in runs), strict=True)
     return PatchingEstimates(
         labels=tuple(joined(pair, "→") for pair in pairs),
-        target=begins[0].name,
+        target=begins[0].in_words(0),
         rules=rules,
         clean=float(begins[0].values[0]),
         corrupted=float(begins[1].values[0]),

@@ -49,7 +49,7 @@ class PositionedShares:
             causal=causal,
             model=result.model,
             signed=True,
-            kind=f"shares of the {result.target}",
+            kind=f"shares of the {result.quantity}",
         )
 
 

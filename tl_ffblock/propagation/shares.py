@@ -56,7 +56,8 @@ class Shares:
         edits = {place: self.back.dials[place][index].sum().cpu() for place in self.traced.tape.edited}
         return Attribution(
             labels=run.sequences[number].labels,
-            target=self.seeds.name,
+            target=self.seeds.in_words(index),
+            quantity=self.seeds.name,
             rules=self.traced.rules.name,
             value=float(self.seeds.values[index]),
             first_order=first_order,
@@ -83,7 +84,7 @@ class Shares:
         like = next(iter(self.back.dials.values()))
         return self._cut(sum(dials, torch.zeros_like(like)), index)
 
-    def _cut(self, tensor: Float[Tensor, "batch pos ..."], index: int) -> Float[Tensor, "pos ..."]:
+    def _cut(self, tensor: Float[Tensor, "batch pos ..."], index: int) -> Float[Tensor, "real ..."]:
         """One sequence without padding, in the result's arithmetic."""
         real = self.traced.batch.real(index)
         own = tensor.detach()[index].to(self.run.settings.dtype)

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.facts import refuse_untrained_head
+from tl_ffblock.bridge.inputs import quoted
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import InputError
@@ -52,7 +53,9 @@ class Seeds:
     """Where the backward pass of a batch begins."""
 
     name: str
-    """The target in words."""
+    """What kind of number the targets are."""
+    answers: tuple[str, ...]
+    """By prompt, the tokens that its target reads, in words; empty where none in particular."""
     layer: int
     """The layer at whose input it is read; the number of layers is the last one's output, and so are the logits."""
     tensor: Tensor
@@ -63,6 +66,10 @@ class Seeds:
     """The targets."""
     first_order: Float[Tensor, " batch"]
     """`<tensor, gradient>`: what there is to share out. A target that is linear in the logits is this."""
+
+    def in_words(self, index: int) -> str:
+        """One prompt's target: `logit difference ' Mary' − ' John'`."""
+        return f"{self.name} {self.answers[index]}".rstrip()
 
 
 def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
@@ -81,13 +88,14 @@ def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
 
 def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
     logits = traced.logits.detach().requires_grad_()
-    values = []
+    values, answers = [], []
     for index, number in enumerate(traced.batch.numbers):
         real = traced.batch.real(index)
         own = logits[index] if real is None else logits[index][real.to(logits.device)]
         with torch.enable_grad():
-            value = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))(own[None])
-        values.append(_checked(value, metric.name).reshape(()))
+            of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
+            values.append(_checked(of_prompt(own[None]), metric.name).reshape(()))
+        answers.append(of_prompt.answers_in_words(lambda ids: quoted(run.model, torch.tensor(ids))))
     total = torch.stack(values)
     (gradient,) = torch.autograd.grad(total.sum(), logits)
     sizes = gradient.abs().sum(dim=-1, dtype=torch.promote_types(gradient.dtype, torch.float32))
@@ -98,7 +106,7 @@ def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
         )
     read = sizes.any(dim=0)
     first_order = (gradient[:, read] * logits.detach()[:, read]).flatten(1).sum(dim=1)
-    return Seeds(metric.name, run.model.n_layers, traced.logits, gradient, total.detach(), first_order)
+    return Seeds(metric.name, tuple(answers), run.model.n_layers, traced.logits, gradient, total.detach(), first_order)
 
 
 def _checked(value: object, name: str) -> Tensor:
@@ -136,4 +144,4 @@ def _of_direction(run: Run, traced: Traced, target: Direction) -> Seeds:
     name = (
         f"direction at the input of layer {layer}" if layer < run.model.n_layers else "direction behind the last layer"
     )
-    return Seeds(name, layer, stream, gradient, values, values)
+    return Seeds(name, ("",) * len(stream), layer, stream, gradient, values, values)

@@ -119,8 +119,9 @@ class AverageMaps:
             )
         labels = tuple(joined(pair, "→") for pair in zip(self.labels, other.labels, strict=True))
         model = joined([self.model, other.model], "→")
-        causal = self.causal or other.causal
-        return replace(self, values=self.values - other.values, labels=labels, model=model, signed=True, causal=causal)
+        kind = f"difference of {joined([self.kind, other.kind], '→')}"
+        changed = replace(self, labels=labels, model=model, kind=kind, causal=self.causal or other.causal)
+        return replace(changed, values=self.values - other.values, signed=True)
 
     def to_dataframe(self, *, by_prompt: bool = False) -> "pandas.DataFrame":
         """Long form, cells that exist: layer, channel, query, key, their tokens, value (the mean), low, high, n.
@@ -182,8 +183,7 @@ class AverageMaps:
     def __repr__(self) -> str:
         return "\n".join(
             [
-                f"AverageMaps: {'difference of ' * self.signed}{self.kind} of {self.model} · {len(self.values)} prompts · "
-                f"layers {spans(self.layers)}",
+                f"AverageMaps: {self.kind} of {self.model} · {len(self.values)} prompts · layers {spans(self.layers)}",
                 f"  channels  {', '.join(self.channels)}",
                 f"  queries   {', '.join(self.queries)}",
                 f"  keys      {', '.join(self.keys)}",

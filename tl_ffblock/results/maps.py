@@ -138,7 +138,7 @@ class ContributionMaps(ShownMaps):
             causal=self.causal,
             model=self.model,
             signed=self.signed,
-            kind=f"{named[0]} contributions by head" if heads else "contributions",
+            kind="difference of " * self.signed + (f"{named[0]} contributions by head" if heads else "contributions"),
         )
 
     def __add__(self, other: "ContributionMaps") -> "ContributionMaps":

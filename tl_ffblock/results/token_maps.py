@@ -208,10 +208,9 @@ class TokenMaps:
 
     def __repr__(self) -> str:
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"
-        difference = "difference of " if self.signed else ""
         return "\n".join(
             [
-                f"TokenMaps: {difference}{self.kind} of {self.model} · {len(self.tokens)} tokens{rows} · "
+                f"TokenMaps: {self.kind} of {self.model} · {len(self.tokens)} tokens{rows} · "
                 f"layers {spans(self.layers)} · {str(self.values.dtype).removeprefix('torch.')}",
                 f"  tokens    {shortened(self.tokens)}",
                 f"  channels  {', '.join(self.channels)}",

@@ -112,3 +112,24 @@ def test_a_circuitsvis_view_stands_alone(build: Builder, show: Shower, kind: str
     screen.page.locator("#view canvas").first.wait_for()
     assert screen.page.evaluate("window.x") is None and screen.page.locator("img").count() == 0
     assert screen.problems == [] and len(screen.requests) == 1
+
+
+OVERLAPS = """() => Array.from(document.querySelectorAll(".panel"), (panel) => {
+    const texts = Array.from(panel.querySelectorAll("text")).filter((node) => node.textContent && !node.closest("[visibility=hidden]"));
+    const title = texts.find((node) => node.textContent.startsWith("from (source"));
+    const box = title.getBoundingClientRect();
+    const meets = (other) => other.left < box.right - 1 && other.right > box.left + 1 && other.top < box.bottom - 1 && other.bottom > box.top + 1;
+    return texts.filter((node) => node !== title && meets(node.getBoundingClientRect())).map((node) => node.textContent);
+})"""
+
+
+@pytest.mark.parametrize("n", [4, 9, 41])
+def test_long_tokens_leave_the_axis_title_alone(build: Builder, show: Shower, n: int) -> None:
+    """Names of columns end below "from (source, key)", at every width, however long the first token is, in bold too."""
+    tokens = ("capitalise", *(f"W{i}" for i in range(n - 1)))
+    screen = show(build(n, tokens=tokens, causal=False), address="#from=0", width=380)
+    for width in (380, 1000, 1400, 2200):
+        screen.page.set_viewport_size({"width": width, "height": 900})
+        screen.page.wait_for_timeout(200)
+        screen.settle()
+        assert screen.page.evaluate(OVERLAPS) == [[], [], []], width

@@ -28,8 +28,8 @@ function biographyFrame(scene, width) {
   const layers = data.layers.length;
   const left = 34;
   const map = shownMap(scene);
-  const top = 26 + labelWidth(scene, shownLabels(scene, map), LABEL.column);
   const cell = { width: Math.max(1, Math.min(CELL.largest, (width - left - 12) / columns)), height: Math.max(9, Math.min(20, 420 / layers)) };
+  const top = 26 + labelWidth(scene, shownLabels(scene, map), LABEL.column, labelSize(cell.width));
   const cells = biographyOf(scene, selection.run, selection.scope);
   const picture = { cells, nColumns: axes.nColumns, window: [0, layers - 1, first, last], scale: map.scale, limit: biographyLimit(scene, cells), root: selection.root };
   return { left, top, cell, across: columns * cell.width, down: layers * cell.height, map, picture };

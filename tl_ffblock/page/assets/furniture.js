@@ -5,10 +5,6 @@ function labelStep(size) {
   return Math.max(1, Math.ceil(LABEL.spacing / size));
 }
 
-function labelSize(size) {
-  return Math.min(size > 36 ? 14 : LABEL.size, Math.max(LABEL.smallest, size));
-}
-
 /** The label of one row: its token where the frame has room for tokens, and its position. */
 function rowLabel(scene, frame, row, weight) {
   const { axes, palette, window: [first] } = scene;

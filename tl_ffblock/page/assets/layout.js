@@ -20,8 +20,14 @@ function shownLabels(scene, frameMap) {
   return frameMap.labels.slice(scene.window[2], scene.window[3] + 1);
 }
 
-function labelWidth(scene, labels, most) {
-  const widest = labels.reduce((width, label) => Math.max(width, textWidth(label.slice(0, 60), LABEL.size)), 0);
+/** The size of letters beside cells of this size. */
+function labelSize(size) {
+  return Math.min(size > 36 ? 14 : LABEL.size, Math.max(LABEL.smallest, size));
+}
+
+/** Pixels that the longest of these labels takes, its position number included; names longer than `most` are cut. */
+function labelWidth(scene, labels, most, size = LABEL.size) {
+  const widest = labels.reduce((width, label) => Math.max(width, textWidth(label.slice(0, 60), size)), 0);
   return Math.ceil(Math.min(most, BOLD * widest)) + indexWidth(scene);
 }
 
@@ -63,7 +69,7 @@ function layoutOf(scene, width) {
   const perLine = scene.inLine ? maps.length : chooseLines(scene, maps.length, width, full, strips);
   const margins = leftMargins(scene, maps.length, perLine, full, width);
   const cell = cellSize(scene, cellsWidth(width, perLine, margins, strips));
-  const top = TITLE_HEIGHT + LABEL.axis + Math.max(...maps.map((map) => labelWidth(scene, shownLabels(scene, map), LABEL.column)));
+  const top = TITLE_HEIGHT + LABEL.axis + Math.max(...maps.map((map) => labelWidth(scene, shownLabels(scene, map), LABEL.column, labelSize(cell.width))));
   const [first, last, left, right] = scene.window;
   const [across, down] = [cell.width * (right - left + 1), cell.height * (last - first + 1)];
   const frames = maps.map((map, index) => ({

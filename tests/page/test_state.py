@@ -27,9 +27,9 @@ def test_numbers_come_out_as_they_went_in() -> None:
     tables.append(pack(like, reference=("positive", tables[1])))
     unpacked = run(
         """
-        const codes = [];
-        for (const table of given.tables) codes.push(codesOf(await inflate(table.packed), table, table.reference ? codes[1] : null));
-        return codes.map((code, i) => [0, 1].map((layer) => plain(numbersOf(code, given.tables[i], layer))));
+        const bytes = await Promise.all(given.tables.map((table) => inflate(table.packed)));
+        const codes = (i, layer) => codesOf(bytes[i], given.tables[i], layer, given.tables[i].reference ? codes(1, layer) : null);
+        return given.tables.map((table, i) => [0, 1].map((layer) => plain(numbersOf(codes(i, layer), table, layer))));
         """,
         tables=[table.payload for table in tables],
     )
@@ -233,6 +233,25 @@ def test_pairs_are_sorted_and_cut(build: Builder) -> None:
     off = np.abs(np.array(got["cells"]).reshape(8, 8)[~np.eye(8, dtype=bool)])
     np.testing.assert_allclose(got["sizes"], np.sort(off)[::-1][:5], rtol=1e-6)
     assert got["total"] == 56 and 0 < got["half"] < 7 and got["named"] and got["count"] == 14
+
+
+def test_a_page_unpacks_two_tables_to_open(build: Builder) -> None:
+    """Maps before and after the feed-forward need no others; these come out as they were sent, whatever their neighbour is."""
+    maps = build(5)
+    loaded, others = run(
+        """
+        const data = openData(given.payload);
+        await Promise.all([data.load(0, "AtbLnFf"), data.load(0, "AtbLn")]);
+        const loaded = [...data.channels.keys()].filter((key) => data.loaded(0, key));
+        await Promise.all([...data.channels.keys()].map((key) => data.load(0, key)));
+        return [loaded, [...data.channels.keys()].map((key) => [key, plain(data.matrix(0, key, 1))])];
+        """,
+        payload=payload(maps),
+    )
+    assert loaded == ["AtbLn", "AtbLnFf"] and len(others) == 6
+    for scope, cells in others:
+        sent = maps[scope, 1][torch.ones(5, 5).tril() > 0].tolist()
+        assert [cell for cell in cells if cell is not None] == pytest.approx(sent, rel=1e-3)
 
 
 def test_the_headline_states_the_cell(build: Builder) -> None:

@@ -149,7 +149,9 @@ class MapsBlock:
                 raise InputError(
                     f"values of {channel.name} have {there}, the page's labels say [layer query key] = {shape}."
                 )
-        values = pack_reachable({c.name: self.values[c.name] for c in self.channels}, cells, coarse=self.coarse)
+        by_name = {channel.name: self.values[channel.name] for channel in self.channels}
+        opening = next((c.before for c in self.channels if c.component == "FF" and c.before in by_name), None)
+        values = pack_reachable(by_name, cells, coarse=self.coarse, root=opening)
         columns = {name: {c: pack(rows) for c, rows in table.items()} for name, table in self.columns.items()}
         labels = ("kind", "title", "short", "unit", "meaning", "axis", "of", "signed", "cells")
         json = {label: getattr(self, label) for label in labels} | {

@@ -73,14 +73,26 @@ def pack(
 
 
 def pack_reachable(
-    maps: Mapping[str, Float[Tensor, "layer query key"]], cells: Bool[Tensor, "query key"], *, coarse: bool = False
+    maps: Mapping[str, Float[Tensor, "layer query key"]],
+    cells: Bool[Tensor, "query key"],
+    *,
+    coarse: bool = False,
+    root: str | None = None,
 ) -> dict[str, Packed]:
-    """Maps of all layers by channel, the cells that can be reached; each but the first as difference to the one before it."""
-    packed: dict[str, Packed] = {}
-    for name, table in maps.items():
-        before = None if coarse or not packed else next(reversed(packed.items()))
-        packed[name] = pack(table.cpu()[:, cells], coarse=coarse, reference=before)
-    return packed
+    """Maps of all layers by channel, the cells that can be reached.
+
+    All but `root` (the first where it is None) are sent as difference to their neighbour on the side of `root`, so that it
+    and its neighbours, which a page opens with, need few others to be unpacked.
+    """
+    names = list(maps)
+    at = names.index(root) if root is not None else 0
+    after = [(names[i], names[i - 1]) for i in range(at + 1, len(names))]
+    before = [(names[i], names[i + 1]) for i in reversed(range(at))]
+    packed = {names[at]: pack(maps[names[at]].cpu()[:, cells], coarse=coarse)}
+    for name, neighbour in after + before:
+        reference = None if coarse else (neighbour, packed[neighbour])
+        packed[name] = pack(maps[name].cpu()[:, cells], coarse=coarse, reference=reference)
+    return {name: packed[name] for name in names}
 
 
 def _folded(differences: Int64[np.ndarray, "layer cell"]) -> Int64[np.ndarray, "layer cell"]:

@@ -1,6 +1,7 @@
 /* Packed numbers in, readable numbers out. No DOM. */
 
 function bytesOf(base64) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
   const written = atob(base64);
   const bytes = new Uint8Array(written.length);
   for (let i = 0; i < written.length; i++) bytes[i] = written.charCodeAt(i);
@@ -13,28 +14,27 @@ async function inflate(base64) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** A table's codes from its bytes, high bytes first; `reference` has the codes that differences were sent to. */
-function codesOf(bytes, packed, reference) {
-  const count = bytes.length / packed.bytes;
-  const codes = new Uint16Array(count);
-  for (let i = 0; i < count; i++) {
-    const sent = packed.bytes === 2 ? bytes[i] * 256 + bytes[count + i] : bytes[i];
+/** Codes of one layer from a table's bytes, high bytes of all layers first; `reference` has that layer's codes of the table that differences were sent to. */
+function codesOf(bytes, packed, layer, reference) {
+  const all = bytes.length / packed.bytes;
+  const codes = new Uint16Array(all / packed.low.length);
+  for (let i = 0, at = layer * codes.length; i < codes.length; i++, at++) {
+    const sent = packed.bytes === 2 ? bytes[at] * 256 + bytes[all + at] : bytes[at];
     codes[i] = reference ? reference[i] + (sent % 2 ? -(sent + 1) / 2 : sent / 2) : sent;
   }
   return codes;
 }
 
 /**
- * The inverse of `pack` in numbers.py: numbers of one layer from codes on its logarithmic scale.
+ * The inverse of `pack` in numbers.py: numbers of one layer from its codes on its logarithmic scale.
  * Code 0 is zero, the largest is NaN; of a signed table the upper half of the codes is negative.
  */
 function numbersOf(codes, packed, layer) {
-  const count = codes.length / packed.low.length;
   const last = 256 ** packed.bytes - 1;
   const levels = packed.signed ? (last - 1) / 2 : last - 1;
-  const numbers = new Float32Array(count);
-  for (let i = 0, at = layer * count; i < count; i++, at++) {
-    const code = codes[at];
+  const numbers = new Float32Array(codes.length);
+  for (let i = 0; i < codes.length; i++) {
+    const code = codes[i];
     if (code === 0) continue;
     if (code === last) { numbers[i] = NaN; continue; }
     const negative = code > levels;

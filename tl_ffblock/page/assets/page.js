@@ -86,6 +86,7 @@ function drawView(scene) {
   const { data, selection } = scene;
   const view = viewNow(data, selection);
   for (const tab of byId("views").children) tab.setAttribute("aria-selected", String(tab.dataset.view === view.name));
+  byId("what").dataset.view = view.name;
   byId("views").hidden = VIEWS.filter(({ there }) => there(data)).length < 2;
   const fields = view.fields ? view.fields(scene) : [];
   workbench.places.figure(scene, view.name + madeFrom(scene, fields, workbench.width), () => view.draw(scene, workbench.go, workbench.width));

@@ -23,7 +23,7 @@ function paintChip(scene, node, column, profiles, limit) {
   const ground = profiles[profiles.length - 1][column];
   const shown = (value) => (Number.isNaN(value) ? "–" : scene.asShare ? formatPercent(value) : formatNumber(value));
   const own = column === ownColumn(scene);
-  node.firstChild.textContent = label;
+  if (node.firstChild.textContent !== label) node.firstChild.textContent = label; // else the browser would lay it out anew
   node.title = `${label} · position ${scene.axes.columns[column].position}: ${profiles.map((profile) => shown(profile[column])).join(" → ")}`;
   node.setAttribute("aria-label", node.title);
   node.setAttribute("aria-selected", String(own));

@@ -74,29 +74,35 @@ function openData(payload) {
   const data = { ...payload, latestAxes: latest(), latestMaps: latest() };
   data.channels = channelsOf(data);
   const coming = new Map();
-  const codes = new Map();
+  const unpacked = new Map();
   const numbers = recent(KEPT_NUMBERS);
+  const placeOf = (run, key, name) => [run, key, name].join("\n");
   const tableOf = (run, key, name) => {
     const channel = data.channels.get(key);
     const block = data.runs[run].blocks[channel.blockName];
     return name === "values" ? block.values[channel.name] : block.columns[name] && block.columns[name][channel.name];
   };
-  const decode = async (run, key, name, place) => {
+  const referenceOf = (key, packed) => packed.reference && channelKey(data, data.channels.get(key).blockName, packed.reference);
+  const decode = async (run, key, name) => {
     const packed = tableOf(run, key, name);
-    const before = packed.reference && channelKey(data, data.channels.get(key).blockName, packed.reference);
-    const [bytes, reference] = await Promise.all([inflate(packed.packed), before ? unpack(run, before, name) : null]);
-    codes.set(place, codesOf(bytes, packed, reference));
-    return codes.get(place);
+    const reference = referenceOf(key, packed);
+    const [bytes] = await Promise.all([inflate(packed.packed), reference && unpack(run, reference, name)]);
+    unpacked.set(placeOf(run, key, name), bytes);
   };
   const unpack = (run, key, name) => {
-    const place = [run, key, name].join("\n");
-    if (!coming.has(place)) coming.set(place, decode(run, key, name, place));
+    const place = placeOf(run, key, name);
+    if (!coming.has(place)) coming.set(place, decode(run, key, name));
     return coming.get(place);
+  };
+  const codesAt = (run, key, name, index) => {
+    const packed = tableOf(run, key, name);
+    const reference = referenceOf(key, packed);
+    return codesOf(unpacked.get(placeOf(run, key, name)), packed, index, reference ? codesAt(run, reference, name, index) : null);
   };
   const read = (run, key, name, layer) => {
     const index = data.layers.indexOf(layer);
-    return numbers([run, key, name, index].join("\n"), () => {
-      const line = numbersOf(codes.get([run, key, name].join("\n")), tableOf(run, key, name), index);
+    return numbers([placeOf(run, key, name), index].join("\n"), () => {
+      const line = numbersOf(codesAt(run, key, name, index), tableOf(run, key, name), index);
       return name === "values" ? spread(data, line) : line;
     });
   };
@@ -105,9 +111,9 @@ function openData(payload) {
     return Promise.all(["values", ...Object.keys(block.columns)].map((name) => unpack(run, key, name)));
   };
   const opened = new Map();
-  data.open = async (table) => { if (!opened.has(table)) opened.set(table, codesOf(await inflate(table.packed), table, null)); };
-  data.numbersAt = (table, index) => numbersOf(opened.get(table), table, index);
-  data.loaded = (run, key) => codes.has([run, key, "values"].join("\n"));
+  data.open = async (table) => { if (!opened.has(table)) opened.set(table, await inflate(table.packed)); };
+  data.numbersAt = (table, index) => numbersOf(codesOf(opened.get(table), table, index, null), table, index);
+  data.loaded = (run, key) => unpacked.has(placeOf(run, key, "values"));
   data.matrix = (run, key, layer) => read(run, key, "values", layer);
   data.column = (run, key, name, layer) => (tableOf(run, key, name) ? read(run, key, name, layer) : null);
   data.block = (key) => data.runs[0].blocks[data.channels.get(key).blockName];

@@ -88,6 +88,24 @@ def test_lines_of_heads_are_saved(show: Shower) -> None:
     assert screen.page.evaluate("window.x") is None and screen.problems == []
 
 
+def test_lines_between_two_segments_are_saved(show: Shower) -> None:
+    """The file has the curves and the numbers of the choice alone, both segments' names as text, and says so in its caption and name."""
+    hostile = "<img src=x onerror=window.x=1>"
+    html = planted_heads(6, 1, 3).to_html(segments={"prompt": 0, hostile: 4})
+    screen = opened(show, html, "#view=heads&between=1-0")
+    root = drawing(screen)
+    curves = [path for path in root.iter(f"{SVG}path") if "C" in str(path.get("d"))]
+    assert len(curves) == 3  # heads 1 and 2 look one and two back: 4 at 3 and 2, 5 at 3
+    names = [text.text for text in root.iter(f"{SVG}text") if text.get("class") == "segment"]
+    assert names[:2] == ["prompt", "prompt"] and len(names) == 4
+    assert f"Only lines to {hostile} from prompt are drawn." in screen.page.locator("#caption").inner_text()
+    cells = {(int(row["query"]), int(row["key"])): row for row in table(screen)}
+    assert set(cells) == {(query, key) for query in (4, 5) for key in range(4)}
+    assert [float(cells[4, 2][f"head {head} weight"]) for head in range(3)] == [0, 0, 1]
+    assert "segments1-0" in screen.save("csv")[0]
+    assert screen.page.evaluate("window.x") is None and screen.problems == []
+
+
 def test_all_heads_are_saved(show: Shower) -> None:
     """One framed map a layer and head, dark where the head looks; every layer's numbers stand in the table."""
     n, maps = 5, planted_heads(5, 3, 4, HOSTILE[:5])

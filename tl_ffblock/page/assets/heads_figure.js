@@ -75,12 +75,12 @@ function headsWords(scene) {
   return {
     headline: headsHeadline(scene), meaning: `Each line joins a row of a head's map (left) with a column (right): ${block.meaning}.`,
     place: `layer ${selection.layer}`, shown: `${block.title}, ${named}`, remark: "", note: headsNote(scene, headLines(scene).limit) + betweenWords(scene),
-    file: [`layer${selection.layer}`, `lines-${name}`.slice(0, 60), selection.heads ? `heads${selection.heads}` : "all-heads"],
+    file: [`layer${selection.layer}`, `lines-${name}`.slice(0, 60), selection.heads ? `heads${selection.heads}` : "all-heads", ...(selection.between ? [`segments${selection.between}`] : [])],
   };
 }
 
-/** Numbers of heads, a column for each of `indices`, of `layers`. */
-function tableOfHeads(scene, indices, layers) {
+/** Numbers of heads, a column for each of `indices`, of `layers`; of the rows and columns that are `shown`. */
+function tableOfHeads(scene, indices, layers, shown = { row: () => true, column: () => true }) {
   const { data, selection, axes } = scene;
   const [, block] = headBlock(data, selection);
   const keys = headKeysOf(data, selection);
@@ -88,7 +88,7 @@ function tableOfHeads(scene, indices, layers) {
   const lines = function* () {
     for (const layer of layers) {
       const maps = indices.map((index) => headMap({ ...scene, selection: { ...selection, layer } }, keys[index]));
-      for (const [row, column, at] of reachedCells(scene)) yield [layer, ...cellFields(scene, labels, row, column), ...maps.map((cells) => cells[at])];
+      for (const [row, column, at] of reachedCells(scene)) if (shown.row(row) && shown.column(column)) yield [layer, ...cellFields(scene, labels, row, column), ...maps.map((cells) => cells[at])];
     }
   };
   const head = ["layer", ...CELL_HEAD, ...indices.map((index) => `${block.channels[index].name} ${block.short}`)];
@@ -96,5 +96,5 @@ function tableOfHeads(scene, indices, layers) {
 }
 
 function headsTable(scene) {
-  return tableOfHeads(scene, shownHeads(scene.data, scene.selection), [scene.selection.layer]);
+  return tableOfHeads(scene, shownHeads(scene.data, scene.selection), [scene.selection.layer], segmentsShown(scene));
 }

@@ -103,12 +103,15 @@ def test_links_into_a_page_lead_to_a_heading(page: str) -> None:
 
 
 def test_the_python_that_is_claimed_is_the_python_that_is_checked() -> None:
-    """One oldest version in the metadata, the linter, the type checker and the words for people."""
+    """One oldest version in the metadata, the linter, the type checker and the words for people, who read where others were tried."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     oldest = settings["project"]["requires-python"].removeprefix(">=")
     assert settings["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
     assert settings["tool"]["mypy"]["python_version"] == oldest
     assert f"Programming Language :: Python :: {oldest}" in settings["project"]["classifiers"]
+    start = set(re.findall(r"\b3\.1\d\b", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    claimed = [line.rpartition(" ")[2] for line in settings["project"]["classifiers"] if ":: Python :: 3." in line]
+    assert claimed == sorted(start)
     for page in ("README.md", "CONTRIBUTING.md", "constraints.txt"):
         assert set(re.findall(r"Python (3\.\d+)", (ROOT / page).read_text(encoding="utf-8"))) == {oldest}
 

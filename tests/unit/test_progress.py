@@ -5,6 +5,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import resource_tracker
 
 import pytest
 
@@ -22,6 +23,7 @@ def on_a_terminal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, everything_from: Callable[[int], bytes]
 ) -> Shown:
     """`on_a_terminal(work)`: what a person sees of the work, on terminals of a size and of none."""
+    resource_tracker.ensure_running()  # from Python 3.14 on the first bar starts it, and it would keep the terminal open
 
     def shown(work: Callable[[], None]) -> str:
         master, slave = os.openpty()

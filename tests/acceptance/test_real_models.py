@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.tolerances import COMPLETE_FLOAT32, ROADS_FLOAT32
+from tests.tolerances import BATCH_FLOAT32, COMPLETE_FLOAT32, ROADS_FLOAT32
 from tl_ffblock import load_model
 from tl_ffblock.bridge.conversion import is_whole
 from tl_ffblock.bridge.model import identify
@@ -111,3 +111,30 @@ def test_norms_are_those_of_the_vectors(ffb: ModuleType, model: Any) -> None:
         expected = vectors.parts(scope).norm(dim=-1)
         error = (maps[scope, layer] - expected).abs() / expected.amax(dim=-1, keepdim=True)
         assert error.max() < 10 * ROADS_FLOAT32  # sums of 1536 float32 products in another order
+
+
+def test_a_sweep_of_many_prompts_is_a_sweep_of_each(ffb: ModuleType) -> None:
+    """Indirect objects of two lengths, whose edits share forward passes: the values of a loop over the prompts."""
+    try:
+        model = ffb.load_model("smollm2")
+    except ModelLoadError as error:
+        pytest.skip(str(error))
+    forms = (
+        "When {} and {} went to the store, {} gave a drink to",
+        "Because {} and {} were old friends, {} showed it to",
+    )
+    names = [("Mary", "John"), ("Tom", "Anna")]
+    clean, corrupted = (
+        ffb.Contributions(model, [form.format(*pair, pair[last]) for pair in names for form in forms], layers=[20, 21])
+        for last in (1, 0)
+    )
+    assert len(set(clean.lengths)) == 2
+    chosen: dict[str, Any] = {"queries": "END", "positions": {"IO": 2, "S1": 4, "END": -1}}
+    metric = ffb.logit([f" {pair[0]}" for pair in names for _ in forms], model=model)
+    together = ffb.contribution_sweep(corrupted, metric, "AtbLnFf", donor=clean, **chosen)
+    for number, values in enumerate(together.by_prompt):
+        run, donor = corrupted.prompt(number), clean.prompt(number)
+        own = ffb.logit(f" {names[number // len(forms)][0]}")
+        alone = ffb.contribution_sweep(run, own, "AtbLnFf", donor=donor, **chosen)
+        torch.testing.assert_close(values, alone.by_prompt[0], **BATCH_FLOAT32)
+        assert (values - together.baselines[number]).abs().max() > 0.01

@@ -70,6 +70,8 @@ def test_rows_and_columns_come_as_they_were_asked_for(clean_and_corrupted: tuple
     )
     assert (some.layers, some.queries, some.keys) == ((2,), (3, 2, 3), (1, 0))
     torch.testing.assert_close(some.values, whole.values[2:][:, [3, 2, 3]][:, :, [1, 0]], rtol=1e-4, atol=1e-5)
+    kept = type(corrupted)(corrupted.model.hooked, corrupted.tokens, layers=[1])
+    assert contribution_sweep(kept, metric, "Attn", queries=0).layers == (1,)  # all that were kept
     with pytest.raises(ValueError, match="queries=4"):
         contribution_sweep(corrupted, metric, "Attn", queries=4)
     with pytest.raises(ValueError, match="3"):

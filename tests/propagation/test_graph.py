@@ -78,4 +78,4 @@ def test_graphs_that_cannot_be_are_refused(ffb: ModuleType, model_of: Models, di
     with pytest.raises(ffb.errors.InputError, match="which only rules='path' does"):
         ffb.attribute(model, tokens, difference, of="graph", rules="patching").graph()
     with pytest.raises(ffb.errors.InputError, match="keep=0"):
-        ffb.attribute(model, tokens, difference, of="graph").graph(0)
+        ffb.attribute(model, tokens, difference, of="graph").graph(0.0)

@@ -119,8 +119,8 @@ def _experts(record: LayerRecord, ff: Experts, x: Tensor, whole: Tensor) -> Iter
 
 
 def _error(found: Tensor, expected: Tensor) -> float:
-    size = expected.norm(dim=-1)
-    return float(((found - expected).norm(dim=-1) / torch.where(size == 0, 1, size)).max())
+    size = expected.detach().norm(dim=-1)
+    return float(((found - expected).detach().norm(dim=-1) / torch.where(size == 0, 1, size)).max())
 
 
 @torch.no_grad()

@@ -115,7 +115,7 @@ def contribution_sweep(
         scope: Which contributions.
         donor: The run whose contributions of the same cells are put in their place, as many prompts of the same lengths;
             None takes them out.
-        layers: Layers; None means all.
+        layers: Layers; None means all that the runs kept.
         heads: Attention heads through which contributions are changed, one at a time; True means all, False changes them whole.
         queries: Positions that receive, or names of `positions`; None means all.
         keys: Positions that give, likewise.
@@ -129,7 +129,7 @@ def contribution_sweep(
     """
     model = contributions.model
     _refuse_other_lengths(contributions, donor)
-    chosen = select_layers(model, layers)
+    chosen = contributions.layers if layers is None else select_layers(model, layers)
     n_heads = contributions.record(chosen[0]).pattern.shape[0]
     rows, columns = (
         _axis(asked, name, contributions.lengths, positions) for asked, name in ((queries, "queries"), (keys, "keys"))

@@ -7,7 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack, get_args
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.generation import continued, tokens_of
@@ -24,6 +24,8 @@ from tl_ffblock.results.tokens import visible
 if TYPE_CHECKING:
     import pandas
 
+TextOrIds: TypeAlias = str | Ids | Integer[Tensor, " _"]
+"""A text, or token ids [pos]."""
 Reading: TypeAlias = Literal["logit", "log probability"]
 AT_ONCE = 16
 """Backward passes that run at once."""
@@ -97,8 +99,8 @@ class ContinuationAttribution(ShownContinuation):
 
 def attribute_continuation(
     model: Any,
-    prompt: str | Ids,
-    continuation: str | Ids | None = None,
+    prompt: TextOrIds,
+    continuation: TextOrIds | None = None,
     *,
     generate: SupportsIndex | None = None,
     reading: Reading = "logit",
@@ -150,7 +152,7 @@ def attribute_continuation(
     return result
 
 
-def _continuation(run: Run, given: str | Ids | None, generate: SupportsIndex | None) -> Int[Tensor, " pos"]:
+def _continuation(run: Run, given: TextOrIds | None, generate: SupportsIndex | None) -> Int[Tensor, " pos"]:
     if generate is not None:
         number = int(generate)
         if number < 1:

@@ -2,18 +2,21 @@
 
 1. SmolLM2-135M (or `--model`), one thread, prompts of 16, 128 and 512 tokens: rounds of forward pass and `ffb.attribute`
    by turns, in CPU seconds of the process; the ratio is that of the medians.
-2. Memory is the growth of the process's largest resident size in a process of its own for each size, beside that of a
-   forward and backward pass through the model as it is, with gradients for parameters, as a training step has them.
+2. Memory of a model of GPT-2-small size: the growth of the largest resident size in a process of its own for each length
+   and way, beside what a training step's forward pass leaves for its backward pass (its activations) and the whole step,
+   with the gradients of the parameters.
 
-    python benchmarks/propagation.py [--json FILE] [--repeats 5] [--model smollm2]
+    python benchmarks/propagation.py [--json FILE] [--repeats 5] [--model smollm2] [--sizes 16 128] [--memory 128 512 1024]
+
+`--json` keeps the rows of other sizes that the file has.
 """
 
 import argparse
+import ctypes
 import json
+import os
 import platform
-import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -67,7 +70,7 @@ def measure(model: Any, length: int, repeats: int) -> dict[str, Any]:
     works: dict[str, Callable[[], Any]] = {"forward": forward}
     repeats = max(1, repeats // (4 if length > 256 else 1))
     works |= {way: lambda o=o: ffb.attribute(model, tokens[0], target, **o) for way, o in WAYS.items()}
-    for work in works.values():
+    for work in works.values() if length <= 256 else ():
         work()
     times = [{name: seconds(work) for name, work in works.items()} for _ in range(repeats)]
     medians = {name: statistics.median(row[name] for row in times) for name in works}
@@ -80,57 +83,73 @@ def measure(model: Any, length: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def peak(name: str, length: int, way: str) -> None:
-    """Print the growth of the resident size by one call, in MB."""
+def largest_size() -> float:
+    """The largest resident size of this process so far, in MB."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
+
+
+def growth(work: Callable[[], Any]) -> float:
+    """By how many MB a call makes a process of its own grow at most."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # forget the largest size so far
+        before = largest_size()
+        kept = work()
+        os.write(writer, str(largest_size() - before).encode())
+        del kept
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    return float(os.read(reader, 100))
+
+
+def memory(lengths: list[int]) -> list[dict[str, Any]]:
+    """Peaks by length of the prompt."""
+    from speed import GPT2, build
+
     import tl_ffblock as ffb
 
-    model = load(name)
-    tokens = prompt(model, length)
-    with torch.no_grad():
-        model(tokens)
-    ffb.attribute(model, tokens[0, :4], target)  # what is checked once a model
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if way == "attribute":
-        ffb.attribute(model, tokens[0], target)
-    else:
-        target(model(tokens)).sum().backward()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    torch.set_num_threads(1)
+    model = build(GPT2, 2048)
+    ffb.attribute(model, torch.arange(8), target)  # what is checked once a model
+    rows = []
+    for length in lengths:
+        tokens = torch.randint(0, 50000, (1, length), generator=torch.Generator().manual_seed(0))
+        works: dict[str, Callable[[], Any]] = {
+            "activations": lambda: target(model(tokens)).sum(),
+            "training step": lambda: target(model(tokens)).sum().backward(),
+            "tokens": lambda: ffb.attribute(model, tokens[0], target, of=()),
+            "all": lambda: ffb.attribute(model, tokens[0], target),
+        }
+        rows.append({"tokens": length, **{f"{name}_mb": growth(work) for name, work in works.items()}})
+        print(rows[-1], file=sys.stderr, flush=True)
+    return rows
 
 
 def main() -> None:
-    """Measure, print a table, write JSON if asked."""
+    """Measure what is asked for, and write JSON if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--memory", type=int, nargs="*", default=())
     options = parser.parse_args()
-    if options.peak:
-        peak(options.model, int(options.peak[0]), options.peak[1])
-        return
-    model = load(options.model)
-    rows = []
-    for length in SIZES:
-        rows.append(row := measure(model, length, options.repeats))
-        print(row, file=sys.stderr, flush=True)
-        for way in ("attribute", "backward"):
-            command = [sys.executable, __file__, "--model", options.model, "--peak", str(row["tokens"]), way]
-            out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            row[f"{way}_mb"] = float(out.strip().splitlines()[-1])
-    report = {
-        "model": options.model,
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} thread",
-        "torch": torch.__version__,
-        "rows": rows,
-    }
-    print(f"{report['model']}, {report['machine']}; medians of {options.repeats}, in forward passes\n")
-    print("tokens  forward s  " + "  ".join(f"{way:>13}" for way in WAYS) + "  MB  MB of a training step's backward")
-    for row in rows:
-        passes = "  ".join(f"{row['passes'][way]:13.2f}" for way in WAYS)
-        print(
-            f"{row['tokens']:6}  {row['forward_s']:9.3f}  {passes}  {row['attribute_mb']:.0f}  {row['backward_mb']:.0f}"
-        )
+    model = load(options.model) if options.sizes else None
+    timed = []
+    for length in options.sizes:
+        timed.append(measure(model, length, options.repeats))
+        print(timed[-1], file=sys.stderr, flush=True)
+    peaks = memory(options.memory) if options.memory else []
     if options.json:
+        report = {"model": options.model, "machine": f"{platform.machine()}, {torch.get_num_threads()} thread"}
+        stored = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
+        for name, rows in (("rows", timed), ("memory", peaks)):
+            by_size = {row["tokens"]: row for row in [*stored.get(name, ()), *rows]}
+            report[name] = [by_size[size] for size in sorted(by_size)]
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

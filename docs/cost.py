@@ -81,18 +81,16 @@ ATTRIBUTION = STORED.with_name("attribution.json")
 
 def attribution() -> str:
     """What an attribution costs, in forward passes and memory."""
-    rows = json.loads(ATTRIBUTION.read_text())["rows"]
-    ways = tuple(rows[0]["passes"])
+    stored = json.loads(ATTRIBUTION.read_text())
+    ways = tuple(stored["rows"][0]["passes"])
     cells = [
-        (str(row["tokens"]), f"{row['forward_s']:.2f}", *(f"{row['passes'][way]:.1f}" for way in ways)) for row in rows
+        (str(row["tokens"]), f"{row['forward_s']:.2f}", *(f"{row['passes'][way]:.1f}" for way in ways))
+        for row in stored["rows"]
     ]
-    memory = "\n".join(
-        f"Memory at {row['tokens']} tokens, all parts: {row['attribute_mb']:.0f} MB beside the weights; a forward and backward "
-        f"pass of a training step takes {row['backward_mb']:.0f} MB, the gradients of the parameters included."
-        for row in rows
-        if "attribute_mb" in row
-    )
-    return f"{table(('length', 'forward pass, CPU s', *ways), cells)}\n\n{memory}"
+    peaks = ("activations", "training step", "tokens", "all")
+    of_memory = [(str(row["tokens"]), *(f"{row[f'{name}_mb']:.0f}" for name in peaks)) for row in stored["memory"]]
+    head = ("length", "a training step's activations, MB", "the whole step", "tokens", "all")
+    return f"{table(('length', 'forward pass, CPU s', *ways), cells)}\n\n{table(head, of_memory)}"
 
 
 GPU = STORED.with_name("gpu.json")

@@ -12,6 +12,8 @@ Ours are calls of the package. The others are written from their definitions:
   attention block with the residual; the product M over layers.
 * ALTI-Logit (Ferrando et al. 2023): `sum_l sum_k <Attn_l(n <- k), w> M_{l-1}[k, j]` plus the token's own residual, w the logits'
   direction through the final norm at the run's scale. Written here for Llama; the authors' code knows GPT-2, OPT and BLOOM.
+* AttnLRP (Achtibat et al. 2024) by its authors' package, SmolLM2 alone, where that is installed: `pip install --no-deps lxt==2.1`
+  (faithfulness_lxt.py). No part of the package, since its authors grant no patent rights.
 """
 
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from captum.attr import IntegratedGradients
 from torch import Tensor
 
 import tl_ffblock as ffb
+from docs.results import faithfulness_lxt
 from docs.results.faithfulness_sets import Example
 from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.model import identify
@@ -212,4 +215,6 @@ METHODS: dict[str, Callable[[Any, Example], Tensor]] = {
     "rollout of maps": map_rollout,
 }
 """By name."""
-NOT_OF_ENCODERS = ("ALTI-Logit",)
+if faithfulness_lxt.there():
+    METHODS["AttnLRP"] = faithfulness_lxt.attnlrp
+NOT_OF_ENCODERS = ("ALTI-Logit", "AttnLRP")

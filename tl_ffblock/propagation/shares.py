@@ -102,10 +102,9 @@ class Shares:
             of_layers = [(kept["z", layer].detach() * self.back.kept["z", layer]).sum(dim=-1) for layer in layers]
             yield "heads", torch.stack([self._cut(shares, index).T for shares in of_layers])
         if "edges" in self.of:
-            yield "edges", torch.stack([self._edges(layer, index) for layer in layers])
-
+            yield "edges", _stacked(len(layers), (self._edges(layer, index) for layer in layers))
         if "graph" in self.of:
-            yield "graph.edges", torch.stack([self._edges(layer, index, of_tokens=True) for layer in layers])
+            yield "graph.edges", _stacked(len(layers), (self._edges(layer, index, of_tokens=True) for layer in layers))
             yield "graph.mlps", torch.stack([self._mlp(layer, index) for layer in layers])
 
     def _mlp(self, layer: int, index: int) -> Float[Tensor, " pos"]:
@@ -153,6 +152,16 @@ class Shares:
             complete=self.traced.rules.complete,
             rtol=self.run.settings.rtol,
         )
+
+
+def _stacked(n_layers: int, of_layers: Iterator[Tensor]) -> Float[Tensor, "layer ..."]:
+    """Tables of layers as one, of which no second copy is made: edges grow with the square of the text."""
+    first = next(of_layers)
+    table = first.new_empty(n_layers, *first.shape)
+    table[0] = first
+    for layer, of_layer in enumerate(of_layers, start=1):
+        table[layer] = of_layer
+    return table
 
 
 def _edge_error(result: Attribution) -> float:

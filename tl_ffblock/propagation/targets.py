@@ -98,7 +98,8 @@ def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
         answers.append(of_prompt.answers_in_words(lambda ids: quoted(run.model, torch.tensor(ids))))
     total = torch.stack(values)
     (gradient,) = torch.autograd.grad(total.sum(), logits)
-    sizes = gradient.abs().sum(dim=-1, dtype=torch.promote_types(gradient.dtype, torch.float32))
+    wide = torch.promote_types(gradient.dtype, torch.float32)
+    sizes = torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # with no copy of all logits
     if not bool(sizes.isfinite().all()) or not bool(sizes.any(dim=1).all()):
         raise InputError(
             f"target {metric.name}: its derivative by the logits of a prompt is zero or not finite, so there is nothing to "

@@ -237,6 +237,7 @@ def test_edges_are_a_table_a_graph_and_a_file(
         edges.top(0)
 
 
+@pytest.mark.wrong_types
 def test_edges_have_to_be_asked_for(ffb: ModuleType, model_of: Models, difference: Any) -> None:
     """With True, or by position."""
     estimates = ffb.attribution_patching(model_of("gpt2"), *pair("gpt2"), difference)

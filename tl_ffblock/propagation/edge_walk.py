@@ -68,7 +68,7 @@ class EdgeWalk:
         """What all senders so far changed in the residual stream."""
         return self.buffer[:, : self.sent]
 
-    def send(self, changes: Float[Tensor, "pos sender d"]) -> Float[Tensor, "pos sender d"]:
+    def send(self, changes: Float[Tensor, "pos new d"]) -> Float[Tensor, "pos sender d"]:
         """Add senders to the stream."""
         first, self.sent = self.sent, self.sent + changes.shape[1]
         self.buffer[:, first : self.sent] = changes

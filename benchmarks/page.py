@@ -11,8 +11,11 @@
 """
 
 import argparse
+import datetime
 import json
+import os
 import platform
+import re
 import shutil
 import statistics
 import tempfile
@@ -88,6 +91,13 @@ def result(n: int, n_layers: int) -> ContributionMaps:
     )
 
 
+def processor() -> str:
+    """Name of this machine's processor."""
+    listed = Path("/proc/cpuinfo")
+    name = re.search(r"model name\s*: (.*)", listed.read_text()) if listed.is_file() else None
+    return name[1] if name else platform.machine()
+
+
 def main_thread(session: Any) -> float:
     """Milliseconds that the page's main thread has worked so far."""
     metrics = session.send("Performance.getMetrics")["metrics"]
@@ -157,7 +167,9 @@ def measure(sizes: list[tuple[int, int]], repeats: int) -> dict[str, Any]:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         folder = Path(name)
         report = {
-            "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+            "machine": f"{processor()}, {os.cpu_count()} cores",
+            "date": datetime.date.today().isoformat(),
+            "repeats": repeats,
             "chromium": browser.version,
             "pages": [time_page(browser, n, layers, folder, repeats) for n, layers in sizes],
             "circuitsvis": [time_circuitsvis(browser, n, folder, repeats) for n in COMPONENT_SIZES],

@@ -1,4 +1,4 @@
-"""The blocks on cost, from the runs stored beside this file: speed.json, prompts.json, attribution.json and gpu.json."""
+"""The blocks on cost, from the runs stored beside this file: speed.json, prompts.json, attribution.json, page.json and gpu.json."""
 
 import json
 from pathlib import Path
@@ -93,6 +93,42 @@ def attribution() -> str:
     return f"{table(('length', 'forward pass, CPU s', *ways), cells)}\n\n{table(head, of_memory)}"
 
 
+PAGE = STORED.with_name("page.json")
+"""The run of benchmarks/page.py."""
+GOALS = {"first": 500, "megabytes": 3.0, "selection": 50}
+"""Of 128 tokens by 30 layers: milliseconds to the first picture, size, milliseconds to a selection's."""
+
+
+def page() -> str:
+    """Sizes and times of pages of maps, and what is met of the goals."""
+    results = json.loads(PAGE.read_text())
+    names = ("first", "layer", "step", "token")
+    rows = [
+        (
+            f"{row['tokens']} x {row['layers']}",
+            f"{row['megabytes']:.1f} MB",
+            *(f"{row[f'{name}_ms']:.0f} ms" for name in names),
+            f"{row['png_ms']:.0f} ms",
+        )
+        for row in results["pages"]
+    ]
+    head = ("tokens x layers", "page", "first picture", "another layer", "another step", "another token", "PNG")
+    large = next(row for row in results["pages"] if (row["tokens"], row["layers"]) == (128, 30))
+
+    def verdict(what: str, value: float, goal: float, unit: str) -> str:
+        return f"{what} {value:.{1 if unit == 'MB' else 0}f} {unit}, {'met' if value <= goal else 'missed'} (goal {goal:.0f} {unit})"
+
+    said = "; ".join(
+        (
+            verdict("size", large["megabytes"], GOALS["megabytes"], "MB"),
+            verdict("first picture", large["first_ms"], GOALS["first"], "ms"),
+            *(verdict(f"another {name}", large[f"{name}_ms"], GOALS["selection"], "ms") for name in names[1:]),
+        )
+    )
+    where = f"Chromium {results['chromium']}, headless, no GPU; medians of {results['repeats']}; {results['machine']}, {results['date']}."
+    return f"{where}\n\n{table(head, rows)}\n\nOf 128 tokens by 30 layers: {said}."
+
+
 GPU = STORED.with_name("gpu.json")
 """The run of benchmarks/gpu.py."""
 
@@ -124,5 +160,5 @@ def gpu() -> str:
 
 
 BLOCKS = {"cost": cost}
-PROMPT_BLOCKS = {"prompts": prompts, "gpu": gpu}
+PROMPT_BLOCKS = {"prompts": prompts, "page": page, "gpu": gpu}
 ATTRIBUTION_BLOCKS = {"attribution": attribution}

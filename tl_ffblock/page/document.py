@@ -58,18 +58,27 @@ def page(data: PageData, *, circuitsvis: bool = False) -> str:
         InputError: if a block's numbers do not fit the labels.
         ModuleNotFoundError: if CircuitsVis is asked for and not installed.
     """
-    script = script_of(SCRIPTS)
-    style = asset("page.css")
     bundles = [bundle()] if circuitsvis and _is_square(data) else []
-    return Template(asset("page.html")).substitute(
-        policy=policy([script, *bundles], style),
-        style=style,
-        data=to_json(data.payload()),
-        scripts="".join(
-            f'<script type="text/plain" id="circuitsvis-bundle">{deflated(bundle)}</script>' for bundle in bundles
-        )
-        + f"<script>{script}</script>",
-    )
+    return document("page.html", "Contribution maps", data.payload(), script_of(SCRIPTS), asset("page.css"), bundles)
+
+
+def document(
+    body: str, title: str, payload: dict[str, Any], script: str, style: str, bundles: Sequence[str] = ()
+) -> str:
+    """A page of ours: the head that all have, then a body of its own.
+
+    Args:
+        body: The body's file in `assets/`.
+        title: The window's title until the script writes another.
+        payload: What the script finds as data.
+        script: The page's script.
+        style: Its style.
+        bundles: Scripts of CircuitsVis that may run when they are asked for; they lie deflated in the page.
+    """
+    head = Template(asset("head.html")).substitute(policy=policy([script, *bundles], style), title=title, style=style)
+    lying = (f'<script type="text/plain" id="circuitsvis-bundle">{deflated(bundle)}</script>' for bundle in bundles)
+    scripts = "".join(lying) + f"<script>{script}</script>"
+    return head + Template(asset(body)).substitute(data=to_json(payload), scripts=scripts)
 
 
 def _is_square(data: PageData) -> bool:

@@ -1,16 +1,17 @@
 """A layered graph as a page of its own: columns by depth, lanes, a slider that says what is shown, a card of every node."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from string import Template
 from typing import Any
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.page.document import asset, policy, script_of, to_json
+from tl_ffblock.page.document import asset, document, script_of
+from tl_ffblock.page.numbers import rounded
 
 GRAPH_SCRIPTS = ("shares", "colours", "svg", "graph_layout", "graph_words", "graph_view", "graph_card", "graph_page")
 """In the order in which they stand on the page: each uses what scripts before it define, never after."""
+DIGITS = 6
+"""Significant digits of the numbers that are sent."""
 
 
 @dataclass(frozen=True)
@@ -112,23 +113,11 @@ class GraphPage:
 
     def payload(self) -> dict[str, Any]:
         """As JSON can hold it, numbers rounded to six digits, what is not finite null."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
+        payload: dict[str, Any] = rounded(asdict(self), DIGITS)
+        return payload
 
 
 def graph_page(data: GraphPage) -> str:
     """One HTML page that asks nothing of any network; tokens reach it as data only."""
-    script = script_of(GRAPH_SCRIPTS)
     style = asset("page.css") + asset("graph_page.css")
-    return Template(asset("graph_page.html")).substitute(
-        policy=policy([script], style), style=style, data=to_json(data.payload()), script=script
-    )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+    return document("graph_page.html", "Flow graph", data.payload(), script_of(GRAPH_SCRIPTS), style)

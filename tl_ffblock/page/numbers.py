@@ -101,6 +101,17 @@ def _folded(differences: Int64[np.ndarray, "layer cell"]) -> Int64[np.ndarray, "
     return np.where(wrapped < 0, -2 * wrapped - 1, 2 * wrapped)
 
 
+def rounded(value: Any, digits: int) -> Any:
+    """Plain data with its numbers rounded to so many significant digits; what is not finite becomes None."""
+    if isinstance(value, Mapping):
+        return {name: rounded(item, digits) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item, digits) for item in value]
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.{digits}g}") if np.isfinite(value) else None
+
+
 def finite(values: Float[Tensor, " entry"]) -> list[float | None]:
     """Plain numbers for JSON; what is not finite becomes None."""
     numbers: list[float] = values.detach().cpu().double().reshape(-1).tolist()

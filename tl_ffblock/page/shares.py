@@ -7,14 +7,14 @@ One row is an attribution; several are a continuation's tokens, whose matrix [ta
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from string import Template
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.page.document import asset, policy, script_of, to_json
+from tl_ffblock.page.document import asset, document, script_of
+from tl_ffblock.page.numbers import rounded
 
 SHARES_SCRIPTS = ("numbers", "shares", "colours", "svg", "shares_view")
 """In the order in which they stand on the page."""
@@ -90,7 +90,12 @@ class SharesData:
             "facts": self.facts,
             "tokens": list(self.tokens),
             "rows": [
-                {"name": r.name, "value": _short(r.value), "shares": _numbers(r.shares), "sums": _pairs(r.sums.items())}
+                {
+                    "name": r.name,
+                    "value": rounded(r.value, DIGITS),
+                    "shares": _numbers(r.shares),
+                    "sums": _pairs(r.sums.items()),
+                }
                 for r in self.rows
             ],
             "maps": [_map(of_map) for of_map in self.maps],
@@ -106,11 +111,8 @@ def shares_page(data: SharesData) -> str:
     Raises:
         InputError: if a table has another shape than its labels say.
     """
-    script = script_of(SHARES_SCRIPTS)
     style = asset("page.css") + asset("shares.css")
-    return Template(asset("shares.html")).substitute(
-        policy=policy([script], style), style=style, data=to_json(data.payload()), scripts=f"<script>{script}</script>"
-    )
+    return document("shares.html", "Shares of a target", data.payload(), script_of(SHARES_SCRIPTS), style)
 
 
 def _map(of_map: SharesMap) -> dict[str, Any]:
@@ -122,12 +124,8 @@ def _map(of_map: SharesMap) -> dict[str, Any]:
 
 
 def _pairs(entries: Any) -> list[list[Any]]:
-    return [[name, _short(share)] for name, share in entries]
+    return [[name, rounded(share, DIGITS)] for name, share in entries]
 
 
-def _numbers(values: Tensor) -> list[float]:
-    return [_short(value) for value in values.detach().cpu().double().tolist()]
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
+def _numbers(values: Tensor) -> Any:
+    return rounded(values.detach().cpu().double().tolist(), DIGITS)

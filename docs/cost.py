@@ -1,4 +1,4 @@
-"""The blocks on cost, from the runs stored beside this file: speed.json, prompts.json, attribution.json, page.json and gpu.json."""
+"""The blocks on cost, from the runs stored beside this file: speed.json, prompts.json, attribution.json, page.json, gpu.json, bound.json."""
 
 import json
 from pathlib import Path
@@ -159,6 +159,35 @@ def gpu() -> str:
     return f"{where}\n\n{table((*head, 'completeness error'), rows)}"
 
 
+BOUND = STORED.with_name("bound.json")
+"""The run of benchmarks/bound.py."""
+
+
+def _with_quartiles(figures: dict[str, float], digits: int) -> str:
+    return "{median:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})".format(**figures, digits=digits)
+
+
+def bound() -> str:
+    """Shares of the bound on a machine of its own, and what the whole call takes beside its layers."""
+    results = json.loads(BOUND.read_text())
+    rows = [
+        (row["layer"], str(row["n"]), f"{row['gflops']:.0f}", _with_quartiles(row["share"], 2))
+        for row in results["layers"]
+    ]
+    call = results["call"]
+    where = (
+        f"{results['machine']} ({results['flags']}), one thread, {results['repeats']} repetitions, median and quartiles; "
+        f"torch {results['torch']}, {results['date']}."
+    )
+    sentence = (
+        f"The whole call on twelve layers of GPT-2-small size at {call['n']} tokens ({call['rounds']} rounds): "
+        f"{_with_quartiles(call['share'], 2)} of the twelve products, {_with_quartiles(call['call_over_layers'], 2)} times its twelve layers alone, "
+        f"{_with_quartiles(call['call_in_forwards'], 1)} forward passes of the model with a vocabulary of 1000, where the twelve products "
+        f"are {_with_quartiles(call['bound_in_forwards'], 1)} and a forward pass {_with_quartiles(call['forward_over_bound'], 2)} of them."
+    )
+    return f"{where}\n\n{table(('layer', 'tokens', 'product, GFLOP/s', 'share of the bound'), rows)}\n\n{sentence}"
+
+
 BLOCKS = {"cost": cost}
-PROMPT_BLOCKS = {"prompts": prompts, "page": page, "gpu": gpu}
+PROMPT_BLOCKS = {"prompts": prompts, "page": page, "gpu": gpu, "bound": bound}
 ATTRIBUTION_BLOCKS = {"attribution": attribution}

@@ -73,8 +73,8 @@ def contribution_maps(
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode, better without
             weight processing.
-        input: A text, a list of texts, or token ids. Texts of a list that have equally many tokens run together;
-            results come in the order given.
+        input: A text, a list of texts, or token ids. Texts of a list that have equally many tokens run together,
+            in causal models those of nearly as many; results come in the order given.
         layers: Layer numbers, negative ones from the end; None means all (of a `cache` of records: those captured).
         scopes: Names as in `tl_ffblock.layer.scopes`; None means all of the model's order.
         queries: Positions to write as sums, negative ones from the end of each sequence; None means
@@ -106,7 +106,7 @@ def contribution_maps(
         IdentityError: if a captured tensor contradicts the model's weights.
         CompletenessError: if parts do not sum to the model's tensor.
     """
-    run = open_run(model, input, layers=layers, queries=queries, **options)
+    run = open_run(model, input, layers=layers, queries=queries, unequal=True, **options)
     with Progress(run.model.name, len(run.batches) * len(run.layers), "layer") as progress:
         tables = MapTables(run, scopes, heads, progress)
         run.deliver(tables)

@@ -92,7 +92,8 @@ class MapTables:
             # Asked so that NaN fails too: Python's max may pass it by.
             if not all(bool((errors <= settings.rtol).all()) for errors in norms.completeness.values()):
                 for index, number in enumerate(stack.numbers):
-                    errors = {scope: table[index] for scope, table in norms.completeness.items()}
+                    n_queries = len(records[number].queries)
+                    errors = {scope: table[index, :n_queries] for scope, table in norms.completeness.items()}
                     certify(self.run.model, records[number], errors, settings)
             tables: dict[Hashable, Tensor] = {
                 (name, scope): table for name in TABLES for scope, table in getattr(norms, name).items()
@@ -112,12 +113,14 @@ class MapTables:
         run, sequence = self.run, self.run.sequences[number]
         held, order = self._tables.of_sequence(number), sequence.order
         in_order = order.tolist() == list(range(len(order)))
+        # A sequence that ran with a longer one has more rows and keys in its tables than tokens.
+        n_rows, n_keys = len(sequence.ascending), len(sequence.tokens)
 
         def tables(name: str, axis: int) -> dict[str, Tensor]:
-            return {
-                scope: held[name, scope] if in_order else held[name, scope].index_select(axis, order)
-                for scope in self.scopes
-            }
+            own = (slice(None),) * axis + (slice(n_rows), slice(n_keys))
+            rows = {scope: held[name, scope] for scope in self.scopes}
+            rows = {scope: table[own[: table.ndim]].contiguous() for scope, table in rows.items()}
+            return rows if in_order else {scope: table.index_select(axis, order) for scope, table in rows.items()}
 
         by_name: dict[str, Any] = {name: ScopeTable(tables(name, 1), run.layers) for name in TABLES}
         if self.heads:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests import oracle, tiny
-from tests.tolerances import CAPTUM, COMPLETE_FLOAT32, GOLDEN_FLOAT32
+from tests.tolerances import BATCH_FLOAT32, CAPTUM, COMPLETE_FLOAT32, GOLDEN_FLOAT32
 
 Bridges = Callable[..., Any]
 LOGITS = 1e-4
@@ -62,6 +62,20 @@ def test_the_bridge_is_hugging_faces_model(bridge_of: Bridges, every_family: str
     with torch.no_grad():
         found, expected = bridge_of(every_family)(tokens), tiny.hf_model(every_family)(tokens).logits
     assert (found - expected).abs().max() < LOGITS
+
+
+def test_what_stands_behind_a_causal_models_tokens_changes_nothing(
+    ffb: ModuleType, bridge_of: Bridges, every_family: str
+) -> None:
+    """Why texts of unequal length may share a forward pass: a longer sequence begins as the shorter one does."""
+    model, tokens = bridge_of(every_family), tiny.tokens(every_family, 7)
+    alone = ffb.contribution_maps(model, tokens)
+    if not alone.causal:
+        pytest.skip("sees what stands behind")
+    (longer,) = ffb.contribution_maps(model, torch.cat([tokens, tokens[-1:], tokens[-1:]])[None])
+    for scope in alone.scopes:
+        torch.testing.assert_close(longer[scope][:, :7, :7], alone[scope], **BATCH_FLOAT32)
+        torch.testing.assert_close(longer.bias[scope][:, :7], alone.bias[scope], **BATCH_FLOAT32)
 
 
 @pytest.mark.parametrize("family", tiny.MORE_FAMILIES)

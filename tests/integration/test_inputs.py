@@ -173,6 +173,34 @@ def test_texts_of_a_list_are_those_texts_alone(ffb: ModuleType, reader: Any, que
         same(maps, ffb.contribution_maps(reader, text, queries=queries), BATCH_FLOAT32)
 
 
+LONG = [
+    f"{'the cat sat on the mat and a dog saw her . ' * 2}{word}"
+    for word in ("", "the", "the cat", "a bird", "her dog sat")
+]
+"""Texts of four lengths that differ by a token or two."""
+
+
+@pytest.mark.parametrize("options", [{}, {"queries": -1}, {"queries": [5, 2]}, {"heads": [1]}], ids=str)
+def test_texts_of_nearly_equal_length_share_a_causal_models_pass(
+    ffb: ModuleType, reader: Any, options: dict[str, Any]
+) -> None:
+    """What stands behind a shorter text is seen by none of its tokens: each result is that of the text alone."""
+    lengths = {len(reader.to_tokens(text)[0]) for text in LONG}
+    causal = ffb.contribution_maps(reader, LONG).pop().causal
+    passes = []
+    handle = reader.original_model.register_forward_pre_hook(lambda *_: passes.append(1))
+    try:
+        found = ffb.contribution_maps(reader, LONG, **options)
+        assert len(passes) == (1 if causal else len(lengths)) < len(LONG)
+    finally:
+        handle.remove()
+    for maps, text in zip(found, LONG, strict=True):
+        expected = ffb.contribution_maps(reader, text, **options)
+        same(maps, expected, BATCH_FLOAT32)
+        for scope in expected.scopes if "heads" in options else ():
+            torch.testing.assert_close(maps.heads[scope], expected.heads[scope], **BATCH_FLOAT32)
+
+
 def test_hooks_see_texts_of_a_list_one_by_one(ffb: ModuleType, reader: Any) -> None:
     """A hook of the call, or one that sits on the model, meets a batch of one, in the order given."""
     seen: list[tuple[int, ...]] = []
@@ -192,10 +220,10 @@ def test_texts_run_in_as_many_batches_as_memory_has_room(
     ffb: ModuleType, reader: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Room for one text at a time, or for none, changes no number."""
-    from tl_ffblock.bridge import inputs
+    from tl_ffblock.bridge import batching
 
     expected = ffb.contribution_maps(reader, TEXTS)
-    monkeypatch.setattr(inputs, "BATCH_BYTES", {"cpu": 1})
+    monkeypatch.setattr(batching, "BATCH_BYTES", {"cpu": 1})
     for maps, other in zip(ffb.contribution_maps(reader, TEXTS), expected, strict=True):
         same(maps, other, BATCH_FLOAT32)
 

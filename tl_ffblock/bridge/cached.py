@@ -8,8 +8,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from tl_ffblock.bridge.assembly import CaptureSpec, make_record, one_for_all_heads, select_rows
+from tl_ffblock.bridge.batching import Batch
 from tl_ffblock.bridge.collector import Records, hook_point
-from tl_ffblock.bridge.inputs import Batch, at_model
+from tl_ffblock.bridge.inputs import at_model
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.probe import probe
 from tl_ffblock.bridge.selfcheck import identities

@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from tl_ffblock.bridge.batching import Batch
 from tl_ffblock.bridge.facts import longest_input
-from tl_ffblock.bridge.inputs import Batch, forward
+from tl_ffblock.bridge.inputs import forward
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.errors import InputError

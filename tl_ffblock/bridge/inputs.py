@@ -1,13 +1,14 @@
 """Text and tensors -> batches of tokens, their labels, and the forward pass."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, SupportsIndex
 
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
+from tl_ffblock.bridge.batching import Batch, in_batches
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import InputError
 
@@ -17,31 +18,6 @@ EXAMPLE_TOKENS = 24
 """How many token ids a model without a tokenizer is tried on."""
 
 
-BATCH_BYTES = {"cpu": 64 * 2**20, "cuda": 2**30}
-"""What one layer of texts that run together may occupy, by device; one text may always have more."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Sequences that run together."""
-
-    tokens: Int[Tensor, "batch pos"]
-    mask: Bool[Tensor, "batch pos"] | None = None
-    """True at real tokens; None where there is no padding."""
-    token_types: Int[Tensor, "batch pos"] | None = None
-    """Segment of each token, for BERT; None means 0 everywhere."""
-    numbers: tuple[int, ...] = ()
-    """Which sequences of the input these are."""
-
-    def real(self, index: int) -> Int[Tensor, " pos"] | None:
-        """The unpadded positions of a sequence; None means all."""
-        return None if self.mask is None else self.mask[index].nonzero()[:, 0]
-
-    def sequence(self, index: int) -> Int[Tensor, " pos"]:
-        """The real tokens of a sequence."""
-        return self.tokens[index] if self.mask is None else self.tokens[index][self.mask[index]]
-
-
 def prepare(
     model: Model,
     given: Any,
@@ -49,12 +25,13 @@ def prepare(
     token_type_ids: Tensor | None = None,
     *,
     together: bool = True,
+    unequal: bool = False,
 ) -> list[Batch]:
     """What the user gave -> batches to run: a text alone, a tensor as it is.
 
-    Texts of a list run together where they have equally many tokens, as many at a time as fit `BATCH_BYTES`. Texts of
-    other lengths are not padded to theirs: on which side a model may be padded, and with which positions, differs by
-    family, and no pair of tokens is computed in vain.
+    Texts of a list run together where they have equally many tokens, as many at a time as fit `batching.BATCH_BYTES`. Texts of
+    other lengths are not padded to theirs under a mask: on which side a model may be padded, and with which positions,
+    differs by family. But what no token of a causal model sees can stand behind it (batching.py).
 
     Args:
         model: What will run.
@@ -62,6 +39,7 @@ def prepare(
         attention_mask: Where a token tensor is not padding.
         token_type_ids: Segments of a token tensor.
         together: Whether texts of a list may share a forward pass; else each is a batch of its own, in order.
+        unequal: Whether they may where their lengths differ a little; of causal models only.
 
     Raises:
         InputError: for empty, too long or malformed input.
@@ -81,7 +59,8 @@ def prepare(
         raise InputError(
             f"input is {_kind(given)}; expected a text, a list of texts, token ids, or a token tensor [pos] or [batch, pos]."
         )
-    return _in_batches(model, [_from_text(model, text) for text in texts], together=together)
+    sequences = [_from_text(model, text) for text in texts]
+    return in_batches(model, sequences, together=together, unequal=unequal and together and model.family.causal)
 
 
 def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
@@ -163,30 +142,6 @@ def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
 def at_model(model: Model, tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
     """The tensor on the device where the model takes its input."""
     return tensor.to(next(model.hooked.parameters()).device)
-
-
-def _in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 _"]], *, together: bool) -> list[Batch]:
-    """Sequences of equal length in batches that fit the budget, the length seen first comes first."""
-    by_length: dict[int, list[int]] = {}
-    for number, tokens in enumerate(sequences):
-        by_length.setdefault(tokens.shape[1] if together else -number, []).append(number)
-    batches = []
-    for alike in by_length.values():
-        at_once = _fitting(model, sequences[alike[0]].shape[1]) if together else 1
-        for start in range(0, len(alike), at_once):
-            numbers = tuple(alike[start : start + at_once])
-            batches.append(Batch(torch.cat([sequences[number] for number in numbers]), numbers=numbers))
-    return batches
-
-
-def _fitting(model: Model, length: int) -> int:
-    """How many sequences of a length fit the budget: their captured layer and what the model needs to make it."""
-    cfg, weights = model.hooked.cfg, next(model.hooked.parameters())
-    d_model, n_heads = int(cfg.d_model), int(cfg.n_heads)
-    d_mlp = int(getattr(cfg, "d_mlp", None) or 4 * d_model)
-    numbers_a_token = 4 * d_mlp + 16 * d_model + 2 * n_heads * length
-    budget = BATCH_BYTES.get(weights.device.type, BATCH_BYTES["cpu"])
-    return max(1, budget // (length * numbers_a_token * weights.element_size()))
 
 
 def _from_text(model: Model, text: str) -> Int[Tensor, "1 pos"]:

@@ -7,9 +7,10 @@ its layers are checked on eight tokens without any callback but ours, once a mod
 import torch
 
 from tl_ffblock.bridge.assembly import CaptureSpec
+from tl_ffblock.bridge.batching import Batch
 from tl_ffblock.bridge.collector import collecting
 from tl_ffblock.bridge.hugging_face import probe_tokens
-from tl_ffblock.bridge.inputs import Batch, forward
+from tl_ffblock.bridge.inputs import forward
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.selfcheck import check_once
 from tl_ffblock.bridge.settings import tolerance_of

@@ -19,9 +19,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.bridge.batching import Batch
 from tl_ffblock.bridge.facts import longest_input, refuse_untrained_head
 from tl_ffblock.bridge.hugging_face import probe_tokens
-from tl_ffblock.bridge.inputs import Batch, at_model, forward
+from tl_ffblock.bridge.inputs import at_model, forward
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.settings import tolerance_of
 from tl_ffblock.bridge.sites import output_name

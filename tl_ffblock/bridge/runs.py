@@ -22,9 +22,10 @@ from jaxtyping import Float, Int, Integer, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.assembly import CaptureSpec, ExtraSite
+from tl_ffblock.bridge.batching import Batch
 from tl_ffblock.bridge.cached import records_of_cache, refuse_hidden_padding, refuse_other_run, refuse_other_tokens
 from tl_ffblock.bridge.collector import Records, collecting
-from tl_ffblock.bridge.inputs import Batch, forward, is_single, label, prepare
+from tl_ffblock.bridge.inputs import forward, is_single, label, prepare
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.probe import probe
 from tl_ffblock.bridge.selfcheck import check_once
@@ -135,7 +136,8 @@ class Run:
         def handle(record: LayerRecord) -> None:
             sequences = [self.sequences[number] for number in batch.numbers]
             real = [batch.real(index) for index in range(len(sequences))]
-            records = BatchRecords(record, batch.numbers, real, [sequence.ascending for sequence in sequences])
+            asked = [sequence.ascending for sequence in sequences]
+            records = BatchRecords(record, batch.numbers, real, asked, lengthened=bool(batch.lengths))
             if check:
                 self._check(records)
             receiver(records)
@@ -206,6 +208,7 @@ def open_run(
     queries: Positions = None,
     extra: Iterable[ExtraSite] = (),
     keeps_logits: bool = False,
+    unequal: bool = False,
     **options: Unpack[MapOptions],
 ) -> Run:
     """A model and what is to run through it, checked and ready.
@@ -217,14 +220,14 @@ def open_run(
         queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
         extra: Further tensors for the records: "query" and "key" vectors of attention.
         keeps_logits: Whether the model runs to its end and `Run.logits` holds what came out.
+        unequal: Whether texts of nearly equal length may share a forward pass as those of equal length do.
         **options: See `MapOptions`.
 
     Raises:
         InputError: for input or options that cannot be used.
         UnsupportedModelError: for models that are not decomposed.
     """
-    known = identify(model)
-    fwd_hooks, cache = options.get("fwd_hooks", ()), options.get("cache")
+    known, fwd_hooks, cache = identify(model), options.get("fwd_hooks", ()), options.get("cache")
     if cache is not None and fwd_hooks:
         raise InputError("fwd_hooks with cache: a cached run cannot be edited any more; give one of the two.")
     if cache is not None and keeps_logits:
@@ -232,7 +235,8 @@ def open_run(
     _refuse_unknown_hooks(known, fwd_hooks)
     # Whoever listens to the model, and a cache, knows texts in their order, one by one.
     alone = bool(fwd_hooks) or cache is not None or keeps_logits or is_listened_to(known.hook_points.values())
-    batches = prepare(known, input, options.get("attention_mask"), options.get("token_type_ids"), together=not alone)
+    masks = options.get("attention_mask"), options.get("token_type_ids")
+    batches = prepare(known, input, *masks, together=not alone, unequal=unequal)
     if cache is not None and len(batches) > 1:
         raise InputError("cache holds one run; give the token tensor of that run, not a list of texts.")
     if layers is None and isinstance(cache, Records):

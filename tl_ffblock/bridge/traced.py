@@ -16,9 +16,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.batching import Batch
 from tl_ffblock.bridge.ends import bias_of_unembedding, unembedding_bias, with_secant
 from tl_ffblock.bridge.hugging_face import probe_tokens
-from tl_ffblock.bridge.inputs import Batch, forward
+from tl_ffblock.bridge.inputs import forward
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.probe import probe
 from tl_ffblock.bridge.readout import unembedding

@@ -19,6 +19,7 @@ class BatchRecords(Mapping[int, LayerRecord]):
         numbers: Which sequences of the input these are.
         real: Their unpadded positions, ascending; None means all.
         asked: The positions that rows are wanted of, ascending, counted within each sequence.
+        lengthened: Whether what is not real stands behind each sequence, unseen by it, and was run like the rest.
     """
 
     def __init__(
@@ -27,11 +28,14 @@ class BatchRecords(Mapping[int, LayerRecord]):
         numbers: Sequence[int],
         real: Sequence[Int[Tensor, " _pos"] | None],
         asked: Sequence[Sequence[int]],
+        *,
+        lengthened: bool = False,
     ) -> None:
         self.batch = batch
         self.numbers = tuple(numbers)
         self._real = real
         self._asked = asked
+        self._lengthened = lengthened
         self._cut: dict[int, LayerRecord] = {}
 
     @cached_property
@@ -40,6 +44,17 @@ class BatchRecords(Mapping[int, LayerRecord]):
         rows = self.batch.queries.tolist()
         return all(real is None for real in self._real) and all(
             list(asked) == captured for asked, captured in zip(self._asked, rows, strict=True)
+        )
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether the batch is what was asked for, but for rows and keys behind a sequence's last: decomposed, they can be cut off."""
+        if not self._lengthened:
+            return self.alike
+        every_row = list(range(self.batch.resid_pre.shape[1]))
+        return all(
+            list(asked) == captured[: len(asked)] and captured == every_row
+            for asked, captured in zip(self._asked, self.batch.queries.tolist(), strict=True)
         )
 
     def __getitem__(self, number: int) -> LayerRecord:

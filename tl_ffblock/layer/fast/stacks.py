@@ -35,7 +35,7 @@ def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Setti
         buffers: Their budget says how much is worked on at a time.
         settings: Of the decomposition; captum takes sequences one by one.
     """
-    if isinstance(records, BatchRecords) and records.alike and not _stays_alone(records.batch, settings):
+    if isinstance(records, BatchRecords) and records.whole and not _stays_alone(records.batch, settings):
         for numbers in _fitting(records.numbers, records.batch, buffers, settings):
             first = records.numbers.index(numbers[0])
             yield Stack(numbers, records.batch.flattened(slice(first, first + len(numbers))))

@@ -175,8 +175,8 @@ def tables(work: Path, out: Path) -> None:
             ("sst2", "", "", "accuracy of the probe", *pd.read_csv(work / "probe.csv")["accuracy"], None, None, None)
         )
     columns = ["set", "removal", "method", "measure", "mean", "low", "high", "n"]
-    pd.DataFrame(rows, columns=columns).round(3).to_csv(out / "faithfulness.csv", index=False)
-    pd.DataFrame(differences, columns=columns).round(3).to_csv(out / "faithfulness_differences.csv", index=False)
+    for table, file in ((rows, "faithfulness.csv"), (differences, "faithfulness_differences.csv")):
+        pd.DataFrame(table, columns=columns).astype({"n": "Int64"}).round(3).to_csv(out / file, index=False)
     if (work / "components.csv").is_file():
         components(work).round(3).to_csv(out / "faithfulness_components.csv", index=False)
 

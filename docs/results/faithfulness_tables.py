@@ -21,7 +21,9 @@ OURS = "path"
 
 
 def _stored(name: str = "faithfulness") -> pd.DataFrame:
-    return pd.read_csv(FOLDER / f"{name}.csv", keep_default_na=False, na_values=["nan", "NaN"]).replace({"": None})
+    """A table; where a number is missing it has NaN, where a name is missing an empty one."""
+    numbers = {column: ["", "nan"] for column in ("mean", "low", "high", "n")}
+    return pd.read_csv(FOLDER / f"{name}.csv", keep_default_na=False, na_values=numbers)
 
 
 def _chosen(stored: pd.DataFrame, measure: str, removal: str | None) -> pd.DataFrame:

@@ -34,10 +34,6 @@ class NormSlope:
         centred = x - x.mean(dim=-1, keepdim=True) if norm.centred else x
         return cls(norm, scale, centred / scale)
 
-    def at(self, chosen: slice) -> "NormSlope":
-        """The same at some positions."""
-        return NormSlope(self.norm, self.scale[chosen], None if self.normalised is None else self.normalised[chosen])
-
     def push(self, change: Float[Tensor, "pos *more d"]) -> Float[Tensor, "pos *more d"]:
         """`J v`: what a change of the input becomes."""
         return self._core(change) * self.norm.gain

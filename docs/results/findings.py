@@ -18,6 +18,8 @@ FIRST_LAYERS = range(6)
 LAYERS = tuple(f"{layer}" for layer in FIRST_LAYERS)
 LATER = (6, 8, 12, 14, 16, 19)
 """Later layers of SmolLM2 whose most amplified pairs are of few kinds."""
+NORMAL_95 = 1.96
+"""Standard errors on either side of a mean."""
 WITH_PAIRS = ("minilm-sst2", "minilm-wikitext2", "minilm-streusle", "smollm2-sst2", "smollm2-wikitext2")
 """Runs of the study of amplified pairs."""
 WITH_VECTORS = ("minilm-sst2", "minilm-wikitext2", "smollm2-sst2", "smollm2-wikitext2-vectors")
@@ -122,6 +124,7 @@ def what_is_left() -> str:
             rows_before = changes[changes["before"] == before]
             wide = rows_before.pivot(index="layer", columns="component", values="change")
             scatter = rows_before.pivot(index="layer", columns="component", values="deviation") / wide
+            half_width = NORMAL_95 * scatter / rows_before["sequences"].max() ** 0.5
             for component in ("+FF", "+RES", "+LN"):
                 last = ["", ""]
                 if component != "+FF":
@@ -131,10 +134,11 @@ def what_is_left() -> str:
                     [
                         *(*_titles(run), f"`{before}`", component, *_by_layer(wide[component], _three), *last),
                         f"{scatter[component].median():.1f}",
+                        f"± {percent(half_width[component].median())}",
                     ]
                 )
     head = ["model", "data", "seen from", "up to", *LAYERS, "left of +FF, median", "less than +FF in"]
-    head.append("deviation over mean, median")
+    head += ["deviation over mean, median", "95 % interval of the mean, median"]
     return table(head, rows)
 
 

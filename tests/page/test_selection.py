@@ -98,6 +98,18 @@ def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> No
     assert screen.problems == []
 
 
+@pytest.mark.parametrize("width", [1000, 1400])
+def test_the_overview_says_which_numbers_are_layers(build: Builder, show: Shower, width: int) -> None:
+    """Lying above narrow maps or upright beside wide ones, the word stands whole within the drawing, over no cell."""
+    screen = show(build(7, layers=(0, 3, 4), causal=False), width=width)
+    screen.settle()
+    word = screen.page.locator("#overview text", has_text="layer").bounding_box()
+    drawing = screen.page.locator("#overview svg").bounding_box()
+    cells = [cell.bounding_box() for cell in screen.page.locator("#overview rect[data-layer]").all()]
+    assert drawing["x"] <= word["x"] and word["y"] >= drawing["y"]
+    assert word["x"] + word["width"] <= min(cell["x"] for cell in cells) + 1
+
+
 def test_the_keyboard_does_it_all(build: Builder, show: Shower) -> None:
     """Arrows walk cells, Enter selects; arrows move in the sentence and the overview; search jumps; focus stays."""
     screen = show(build(8, layers=(0, 1, 2), causal=False), layer=0)

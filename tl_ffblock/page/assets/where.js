@@ -37,7 +37,7 @@ function whereGrid(scene, columns, width, lying) {
   return { place, cell: lying ? [along, wide] : [wide, along], size, label, head, lying };
 }
 
-/** Layers and steps along the overview, the selected ones in bold. */
+/** Layers and steps along the overview, the selected ones in bold, and which of both the numbers are. */
 function whereLabels(scene, columns, grid) {
   const { palette, data, selection } = scene;
   const [wide, high] = grid.cell;
@@ -61,7 +61,10 @@ function whereLabels(scene, columns, grid) {
     if (index && columns[index - 1].group === column.group) return [];
     return [text(column.track.title, grid.place(0, index)[0], 12, { "font-size": 11, fill: palette.grey })];
   });
-  return [...layers, ...steps, ...headings];
+  const axis = grid.lying
+    ? text("layer", grid.label - 6, grid.head - 5, { "font-size": 11, fill: palette.grey, "text-anchor": "end" })
+    : text("layer", 0, grid.head - 5, { "font-size": 9, fill: palette.grey });
+  return [axis, ...layers, ...steps, ...headings];
 }
 
 /** Where a track's colours begin and end. */

@@ -11,11 +11,7 @@
 """
 
 import argparse
-import datetime
 import json
-import os
-import platform
-import re
 import shutil
 import statistics
 import tempfile
@@ -24,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from speed import machine
 
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.page.bundle import bundle
@@ -89,13 +86,6 @@ def result(n: int, n_layers: int) -> ContributionMaps:
         remainder=rows(0.0),
         completeness=rows(1e-6),
     )
-
-
-def processor() -> str:
-    """Name of this machine's processor."""
-    listed = Path("/proc/cpuinfo")
-    name = re.search(r"model name\s*: (.*)", listed.read_text()) if listed.is_file() else None
-    return name[1] if name else platform.machine()
 
 
 def main_thread(session: Any) -> float:
@@ -166,9 +156,7 @@ def measure(sizes: list[tuple[int, int]], repeats: int) -> dict[str, Any]:
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as name:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         folder = Path(name)
-        report = {
-            "machine": f"{processor()}, {os.cpu_count()} cores",
-            "date": datetime.date.today().isoformat(),
+        report = machine() | {
             "repeats": repeats,
             "chromium": browser.version,
             "pages": [time_page(browser, n, layers, folder, repeats) for n, layers in sizes],

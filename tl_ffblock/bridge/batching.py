@@ -46,7 +46,10 @@ class Batch:
 
 
 def in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 _"]], *, together: bool, unequal: bool) -> list[Batch]:
-    """Sequences of equal or nearly equal length in batches that fit the budget, the length seen first comes first."""
+    """Sequences of equal length in batches that fit the budget, the length seen first comes first.
+
+    With `unequal` also those of nearly equal length, the shortest first.
+    """
     by_length: dict[int, list[int]] = {}
     for number, tokens in enumerate(sequences):
         by_length.setdefault(tokens.shape[1] if together else -number, []).append(number)

@@ -141,6 +141,24 @@ def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower)
     assert screen.problems == []
 
 
+def test_the_residual_has_a_column_where_it_has_shares(build: Builder, show: Shower) -> None:
+    """It brings tokens their own alone: of shares of the others it has no column, on the screen and in files, and the page says so."""
+    from tl_ffblock.results.scope_table import HeadTable
+
+    maps = build(5)
+    heads = {s: torch.stack([values, values * torch.eye(5)], 1) for s, values in maps.values.items()}
+    maps = dataclasses.replace(maps, heads=HeadTable(heads, maps.layers, ("head 0", "residual")))
+    screen = show(maps)
+    for cells, titles in (("others", ["0"]), ("row", ["0", "residual"]), ("none", ["0", "residual"])):
+        screen.go(f"#view=all&cells={cells}")
+        assert screen.page.locator(".grid-head").all_inner_texts() == titles
+        words = "The residual brings each token only its own"
+        assert (words in screen.page.locator("#figure .note").inner_text()) == (cells == "others")
+        assert (words in screen.save("svg")[1].decode()) == (cells == "others")
+    assert "residual norm" in screen.save("csv")[1].decode()
+    assert screen.problems == []
+
+
 PAIR = ("[CLS]", "<b>x</b>", "it", "[SEP]", "so", "on", "[SEP]")
 HOSTILE = "<img src=x onerror=window.x=1>"
 FIRST, SECOND = [0, 1, 2, 3], [4, 5, 6]

@@ -3,6 +3,25 @@
 const GRID_NOTE = "Rows: layers, columns: heads. Each small map has its own scale.";
 const GRID = { label: 26, head: 18, gap: 3, largest: 110, smallest: 22 };
 
+/** How the cells are shown: signed numbers as they are. */
+function gridCells({ data, selection }) {
+  return headBlock(data, selection)[1].signed ? "none" : selection.cells;
+}
+
+/** The channels that have a column. Of shares of the others the residual has none, because all it brings a token is the token's own. */
+function gridKeys(scene) {
+  const { data, selection } = scene;
+  const { channels } = headBlock(data, selection)[1];
+  const keys = headKeysOf(data, selection);
+  const heads = keys.filter((_, index) => !isResidual(channels[index]));
+  return gridCells(scene) === "others" && heads.length ? heads : keys;
+}
+
+function gridNote(scene) {
+  const without = gridKeys(scene).length < headKeysOf(scene.data, scene.selection).length;
+  return GRID_NOTE + (without ? " The residual brings each token only its own, so it has no shares of the others and no column." : "");
+}
+
 /** What its drawing is made from; the layer and head that are selected are marks. */
 function gridFields({ data, selection }) {
   return ["run", "cells", "range", "root", "words", "hide", "block", ...(selection.block ? [] : ["scope"])];
@@ -28,8 +47,8 @@ function shortHead(data, key) {
 }
 
 function gridView(scene, go, width) {
-  const { data, selection } = scene;
-  const keys = headKeysOf(data, selection);
+  const { data } = scene;
+  const keys = gridKeys(scene);
   const size = gridSize(keys.length, width);
   const places = data.layers.map((layer) => keys.map((key) => ({ layer, key, button: gridButton(scene, go, key, layer, size) })));
   const lines = places.map((line) => element("div", { className: "grid-line" }, [
@@ -39,20 +58,19 @@ function gridView(scene, go, width) {
     element("span", { className: "grid-layer" }),
     ...keys.map((key) => { const node = element("span", { className: "grid-head", textContent: shortHead(data, key) }); node.style.width = `${size}px`; return node; }),
   ]);
-  const note = `${GRID_NOTE} A click opens it.`;
   const cells = places.flat();
   inPieces(cells.map(({ layer, key, button }) => () => button.append(smallMap(scene, layer, key, size, size))), () => heads.isConnected);
   const update = (now) => {
     for (const { button, key, layer } of cells) button.classList.toggle("current", layer === now.selection.layer && key === now.selection.scope);
   };
-  const nodes = [element("div", { className: "toggles" }, [blockChoice(scene, go)]), element("p", { className: "note", textContent: note }), element("div", { className: "grid" }, [heads, ...lines])];
+  const nodes = [element("div", { className: "toggles" }, [blockChoice(scene, go)]), element("p", { className: "note", textContent: `${gridNote(scene)} A click opens a map.` }), element("div", { className: "grid" }, [heads, ...lines])];
   return { nodes, update };
 }
 
 /** The small maps for a file; too narrow a figure makes them smaller than the screen does. */
 function gridFigure(scene, width) {
-  const { data, selection, palette } = scene;
-  const keys = headKeysOf(data, selection);
+  const { data, palette } = scene;
+  const keys = gridKeys(scene);
   const step = Math.min(gridSize(keys.length, width) + GRID.gap, (width - GRID.label) / keys.length, scene.room ? (scene.room - GRID.head) / data.layers.length : Infinity);
   const [size, every] = [step - GRID.gap, labelStep(step)];
   const pictures = data.layers.flatMap((layer, line) => keys.map((key, at) => {
@@ -73,10 +91,10 @@ function gridFigure(scene, width) {
 function gridWords(scene) {
   const { data, selection } = scene;
   const [name, block] = headBlock(data, selection);
-  const cells = block.signed ? "none" : selection.cells;
+  const cells = gridCells(scene);
   return {
     headline: `Every layer and head: ${block.title}.`, meaning: `Each small map is a head of a layer; each of its cells: ${cellMeaning(block, cells)}.`,
-    place: "all layers", shown: `${block.title}, all heads`, remark: "", note: GRID_NOTE, file: ["all-layers", `heads-${name}`.slice(0, 60), cells],
+    place: "all layers", shown: `${block.title}, all heads`, remark: "", note: gridNote(scene), file: ["all-layers", `heads-${name}`.slice(0, 60), cells],
   };
 }
 

@@ -20,13 +20,17 @@ function headKeysOf(data, selection) {
   return block.channels.map((channel) => channelKey(data, name, channel.name));
 }
 
+function isResidual(channel) {
+  return channel.name === "residual";
+}
+
 /** Indices of the heads whose lines are drawn. None named means all heads; the residual, beside which they would be pale, only where it is named. */
 function shownHeads(data, selection) {
   const [, block] = headBlock(data, selection);
   const named = selection.heads.split(".").filter(Boolean).map(Number).filter((index) => index < block.channels.length);
   if (named.length) return named;
   const every = block.channels.map((_, index) => index);
-  const heads = every.filter((index) => block.channels[index].name !== "residual");
+  const heads = every.filter((index) => !isResidual(block.channels[index]));
   return heads.length ? heads : every;
 }
 

@@ -6,6 +6,7 @@ import torch
 from tests.page.screen import Builder, Screen, Shower
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.patched import PatchedMaps
+from tl_ffblock.results.measures import contextualization_change
 from tl_ffblock.results.token_maps import TokenMaps
 
 pytestmark = pytest.mark.browser
@@ -108,6 +109,30 @@ def test_the_overview_says_which_numbers_are_layers(build: Builder, show: Shower
     cells = [cell.bounding_box() for cell in screen.page.locator("#overview rect[data-layer]").all()]
     assert drawing["x"] <= word["x"] and word["y"] >= drawing["y"]
     assert word["x"] + word["width"] <= min(cell["x"] for cell in cells) + 1
+
+
+def test_the_same_change_has_the_same_colour(build: Builder, show: Shower) -> None:
+    """The first step after the attention block is in the overview twice, alone and as the beginning of all later ones."""
+    maps = build(7, layers=(0, 3, 4), causal=False)
+    screen = show(maps)
+    fills = (
+        "rects => rects.map((rect) => [rect.dataset.layer, rect.getAttribute('fill'), rect.textContent.split(': ')[1]])"
+    )
+    twice = screen.page.locator("#overview rect[data-channel=AtbLn]").evaluate_all(fills)
+    assert len(twice) == 6
+    for layer in ("0", "3", "4"):
+        first, second = ([fill, value] for number, fill, value in twice if number == layer)
+        assert first == second
+    most = max(
+        float(contextualization_change(maps, before, after).max())
+        for before, after in (
+            ("Atb", "AtbLnFf"),
+            ("Atb", "AtbLnFfRes"),
+            ("AtbLn", "AtbLnFf"),
+            ("AtbLnFf", "AtbLnFfRes"),
+        )
+    )
+    assert f"{most:.2g}" in screen.page.locator("#where-note").inner_text()
 
 
 def test_the_keyboard_does_it_all(build: Builder, show: Shower) -> None:

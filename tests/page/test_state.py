@@ -112,6 +112,13 @@ def test_no_cell_is_lost_in_pixels(n: int, width: int) -> None:
     assert lit[0] == 0 and lit[1] == 0 and lit[2] <= 2
 
 
+def test_the_overview_has_one_scale(build: Builder) -> None:
+    """Changes by each step and changes since the attention block end at the largest of both; what is stretched is alone."""
+    numbers = {"steps": [0.25, 0.125, None], "since": [0.5, 0.75, None], "others": [0.3, 0.2, 0.6]}
+    tracks = [{"values": {"a": [n], "b": rest}, "stretched": name == "others"} for name, (n, *rest) in numbers.items()]
+    assert run("return trackRanges(given.tracks);", tracks=tracks) == [[0, 0.75], [0, 0.75], [0.2, 0.6]]
+
+
 def test_a_selection_goes_through_its_address(build: Builder) -> None:
     """Every field that is changed stands in the hash, comes back from it, and the opening selection has an empty one."""
     change = dict(

@@ -12,7 +12,7 @@ from typing import Any
 from tl_ffblock.page.bundle import LARGEST, bundle
 from tl_ffblock.page.data import PageData
 
-PURE = ("numbers", "text", "tables", "shares", "selection", "scene", "ranking", "phrases", "csv", "colours")
+PURE = ("numbers", "text", "tables", "shares", "selection", "scene", "tracks", "ranking", "phrases", "csv", "colours")
 """Scripts that know no document: arithmetic, the selection, words."""
 DRAWING = (
     "svg",

@@ -125,7 +125,8 @@ def step_tracks(steps: Mapping[str, tuple[Step, str | None]], changes: StepChang
     if not columns:
         return []
     note = "Dark: the step changed the ranking of token pairs much (1 − Spearman's ρ, up to {:.2g})."
-    largest = max(float(change.nan_to_num(0).max()) for change in changes.by_step.values())
+    every = [*changes.by_step.values(), *changes.since_block.values()]
+    largest = max(float(change.nan_to_num(0).max()) for change in every)
     tracks = [PageTrack("by each step", note.format(largest), tuple(columns), changes.by_step)]
     if len(changes.since_block) > 1:
         later = [

@@ -1,11 +1,5 @@
 /* Where: layers x steps, coloured by how much each step changed the map; a click goes there. */
 
-/** The tracks of the block that is shown: one group of columns each. */
-function tracksOf(scene) {
-  const { data, selection } = scene;
-  return data.runs[selection.run].blocks[data.channels.get(selection.scope).blockName].tracks;
-}
-
 /** Columns of the overview: track, channel, what a click chooses. */
 function whereColumns(scene) {
   const { data, selection } = scene;
@@ -65,12 +59,6 @@ function whereLabels(scene, columns, grid) {
     ? text("layer", grid.label - 6, grid.head - 5, { "font-size": 11, fill: palette.grey, "text-anchor": "end" })
     : text("layer", 0, grid.head - 5, { "font-size": 9, fill: palette.grey });
   return [axis, ...layers, ...steps, ...headings];
-}
-
-/** Where a track's colours begin and end. */
-function trackRange(track) {
-  const numbers = Object.values(track.values).flat().filter((value) => value !== null);
-  return [track.stretched ? Math.min(...numbers) : 0, largest(numbers)];
 }
 
 function whereCell(scene, column, layerIndex, place, [wide, high], [least, most]) {
@@ -142,7 +130,7 @@ function connectWhere(host, columns, go, current) {
 function whereView(scene, go, width, lying) {
   const columns = whereColumns(scene);
   const grid = whereGrid(scene, columns, width, lying);
-  const ranges = tracksOf(scene).map(trackRange);
+  const ranges = trackRanges(tracksOf(scene));
   const shapes = scene.data.layers.flatMap((_, layer) => columns.map((column, index) => whereCell(scene, column, layer, grid.place(layer, index), grid.cell, ranges[column.group])));
   const [labels, marks] = [svg("g"), svg("g")];
   const drawing = svg("svg", { width: grid.size[0], height: grid.size[1], "aria-hidden": "true" }, [labels, ...shapes, marks]);

@@ -3,7 +3,7 @@
 1. `blocks` are what other rooms hand over by name; `data` puts text, runs and blocks together; `numbers` packs tables.
 2. `bundle` reads CircuitsVis's JavaScript from the installed wheel.
 3. `document` puts template, style, scripts and data together under a strict content policy.
-4. `graph` is a page of a layered graph, `shares` one of signed shares of a target, each with scripts of its own.
+4. `logit` is the block of a target shared out, beside maps; `graph` is a page of a layered graph, `shares` one of signed shares of a target, each with scripts of its own.
 5. `component` is a page of one of CircuitsVis's own components; `notebook` wraps a page for a notebook cell.
 
 The page's own JavaScript lies in `assets/`, one idea a file: arithmetic and selection without DOM, then one file a view.
@@ -14,6 +14,7 @@ from tl_ffblock.page.component import component_page
 from tl_ffblock.page.data import PageCertificate, PageData, PageRun, PageStart, View
 from tl_ffblock.page.document import page
 from tl_ffblock.page.graph import GraphPage, PageEdge, PageNode, PageTarget, graph_page
+from tl_ffblock.page.logit import LogitBlock
 from tl_ffblock.page.notebook import PageView, iframe
 from tl_ffblock.page.shares import SharesData, SharesMap, SharesRow, SharesTable, shares_page
 
@@ -21,6 +22,7 @@ __all__ = [
     "PageBlock",
     "BlockPayload",
     "GraphPage",
+    "LogitBlock",
     "MapsBlock",
     "PageCertificate",
     "PageChannel",

@@ -7,14 +7,16 @@ from typing import Any, Literal, TypeAlias, get_args
 from tl_ffblock.errors import InputError
 from tl_ffblock.page.blocks import MapsBlock, PageBlock, PageText
 
-View: TypeAlias = Literal["maps", "heads", "all", "scores", "memories"]
-"""Ways to look at a page's data: maps, lines of heads, every layer and head, attention scores term by term, cards of memories."""
+View: TypeAlias = Literal["maps", "heads", "all", "scores", "memories", "logit"]
+"""Ways to look at a page's data: maps, lines of heads, every layer and head, attention scores term by term, cards of memories, a
+target shared out."""
 
 
 def _shows(view: View, block: PageBlock) -> bool:
     """Whether a view can show a block."""
-    if view in ("scores", "memories"):
-        return block.kind == {"scores": "scores", "memories": "memory"}[view]
+    kinds = {"scores": "scores", "memories": "memory", "logit": "logit"}
+    if view in kinds:
+        return block.kind == kinds[view]
     return isinstance(block, MapsBlock) and (view == "maps" or block.axis == "head")
 
 
@@ -23,6 +25,7 @@ _LACKING = {
     "all": "maps by head: make them with heads=True, or put attention_maps beside them",
     "scores": "attention scores: put attention_scores beside the maps",
     "memories": "a memory's card: put one beside the maps",
+    "logit": "an attribution: put one of the same text (ffb.attribute) beside the maps",
 }
 """What a page lacks that cannot open in a view."""
 

@@ -12,7 +12,20 @@ from typing import Any
 from tl_ffblock.page.bundle import LARGEST, bundle
 from tl_ffblock.page.data import PageData
 
-PURE = ("numbers", "text", "tables", "shares", "selection", "scene", "tracks", "ranking", "phrases", "csv", "colours")
+PURE = (
+    "numbers",
+    "text",
+    "tables",
+    "shares",
+    "selection",
+    "scene",
+    "tracks",
+    "ranking",
+    "phrases",
+    "csv",
+    "logit",
+    "colours",
+)
 """Scripts that know no document: arithmetic, the selection, words."""
 DRAWING = (
     "svg",
@@ -36,6 +49,8 @@ DRAWING = (
     "scores_view",
     "grid_view",
     "memory_view",
+    "logit_view",
+    "logit_card",
     "figure",
     "exports",
     "page",

@@ -13,6 +13,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.propagation.arithmetic import combined
+from tl_ffblock.propagation.beside import BesideMaps
 from tl_ffblock.propagation.certificate import Certificate, relative
 from tl_ffblock.propagation.graph import AttributionGraph, flows_of, graph_of
 from tl_ffblock.propagation.positioned import PositionedShares
@@ -29,7 +30,7 @@ _RTOL_OF_COMBINED = 1e-4
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Attribution(ShownAttribution, PositionedShares):
+class Attribution(ShownAttribution, BesideMaps, PositionedShares):
     """Signed shares of a target, in its own units (logits, nats), of one sequence.
 
     With complete rules `value = tokens + positions + token types + biases + edits + nonlinear`, and the same at every

@@ -72,6 +72,19 @@ def attribution_data(result: "Attribution") -> SharesData:
     """What the page of an attribution shows."""
     tokens = tuple(visible(label) for label in result.labels)
     entering = result.tokens + result.positions + result.token_types
+    return SharesData(
+        heading=f"{result.target} = {result.value:.4g}",
+        facts=f"{result.model} · rules {result.rules} · {len(tokens)} tokens · {result.n_layers} layers",
+        tokens=tokens,
+        rows=(SharesRow(result.target, result.value, entering, sums_in_words(result)),),
+        maps=tuple(_maps(result, tokens)),
+        tables=tuple(_tables(result, tokens)),
+        certificate=str(result.certificate or "No certificate: a difference or a mean of results."),
+    )
+
+
+def sums_in_words(result: "Attribution") -> dict[str, float]:
+    """What the target is the sum of, in words; kinds that have no share are left out, but for the tokens."""
     summands = {
         "tokens": float(result.tokens.sum()),
         "positions": float(result.positions.sum()),
@@ -80,19 +93,18 @@ def attribution_data(result: "Attribution") -> SharesData:
         "edits": sum(result.edits.values()),
         "what is not linear": result.nonlinear,
     }
-    rest = result.value - sum(summands.values())
     if result.rules != "path":
-        summands["not handed out"] = rest
-    sums = {name: share for name, share in summands.items() if share or name == "tokens"}
-    return SharesData(
-        heading=f"{result.target} = {result.value:.4g}",
-        facts=f"{result.model} · rules {result.rules} · {len(tokens)} tokens · {result.n_layers} layers",
-        tokens=tokens,
-        rows=(SharesRow(result.target, result.value, entering, sums),),
-        maps=tuple(_maps(result, tokens)),
-        tables=tuple(_tables(result, tokens)),
-        certificate=str(result.certificate or "No certificate: a difference or a mean of results."),
-    )
+        summands["not handed out"] = result.value - sum(summands.values())
+    return {name: share for name, share in summands.items() if share or name == "tokens"}
+
+
+def largest_edges(result: "Attribution") -> Iterator[tuple[tuple[int, int], tuple[tuple[int, int, float], ...]]]:
+    """By layer and head: the largest of what it carries, as query, key and share; of an attribution with edges."""
+    n = len(result.labels)
+    for layer, of_layer in enumerate(result.edges):
+        for head, edges in enumerate(of_layer):
+            cells = edges.reshape(-1)
+            yield (layer, head), tuple((*divmod(cell, n), float(cells[cell])) for cell in _largest(cells, MOST_EDGES))
 
 
 def continuation_data(result: "ContinuationAttribution") -> SharesData:
@@ -147,17 +159,16 @@ def _details(
     result: "Attribution", tokens: tuple[str, ...]
 ) -> Iterator[tuple[tuple[int, int], tuple[tuple[str, float], ...]]]:
     """By layer and head: its largest edges, or positions where edges are not known."""
-    n = len(tokens)
-    for layer in range(result.n_layers):
-        for head in range(result.heads.shape[1]):
-            if "edges" in result.parts:
-                cells = result.edges[layer, head].reshape(-1)
-                names = (f"{tokens[cell // n]} ← {tokens[cell % n]}" for cell in _largest(cells, MOST_EDGES))
-            else:
-                cells = result.heads[layer, head]
-                names = (f"at {tokens[cell]}" for cell in _largest(cells, MOST_EDGES))
-            shares = cells[_largest(cells, MOST_EDGES)].tolist()
-            yield (layer, head), tuple(zip(names, shares, strict=True))
+    if "edges" in result.parts:
+        for place, edges in largest_edges(result):
+            yield place, tuple((f"{tokens[query]} ← {tokens[key]}", share) for query, key, share in edges)
+        return
+    for layer, of_layer in enumerate(result.heads):
+        for head, shares in enumerate(of_layer):
+            yield (
+                (layer, head),
+                tuple((f"at {tokens[cell]}", float(shares[cell])) for cell in _largest(shares, MOST_EDGES)),
+            )
 
 
 def _tables(result: "Attribution", tokens: tuple[str, ...]) -> Iterator[SharesTable]:

@@ -12,6 +12,7 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.scopes import Order, Step
 from tl_ffblock.page import PageBlock, PageCertificate, PageData, PageRun, PageStart, PageText, PageTrack, View
+from tl_ffblock.results.companions import Companion, with_companions
 from tl_ffblock.results.page_blocks import (
     Changes,
     ChannelMaps,
@@ -71,7 +72,7 @@ def page_data(
     compare: tuple[str, str] | None = None,
     view: View = "maps",
     segments: Mapping[str, int] | None = None,
-    beside: Sequence[ChannelMaps | PageBlock] = (),
+    beside: Sequence[Companion] = (),
 ) -> PageData:
     """Labels, measures and numbers of one run or several, and where their page opens.
 
@@ -83,8 +84,8 @@ def page_data(
         compare: The run to open with and the one to compare it with; None means the first alone.
         view: "maps", or of results with heads "heads" (lines) or "all" (every layer and head).
         segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
-        beside: Further maps of the same tokens and layers, such as attention patterns, or blocks with a view of their own; of
-            one run only.
+        beside: Further maps of the same tokens and layers, such as attention patterns, attributions, or blocks with a view of
+            their own; of one run only.
 
     Raises:
         InputError: if what is asked for is not in the results, or they do not fit each other.
@@ -102,12 +103,13 @@ def page_data(
     reference = results[ref_run].values[before, layer] if before is not None else None
     to, from_ = _start_cell(first, results[run].values[scope, layer], reference, query)
     preferred = [s for s in (scope, steps[scope][1]) if s]
+    text = _page_text(first, segments)
     return PageData(
         model=first.model,
         heading="difference of two results" if first.signed else "contribution maps",
-        text=_page_text(first, segments),
+        text=text,
         runs=tuple(
-            _run(name, result, step_tracks(steps, of_run), preferred, beside)
+            with_companions(_run(name, result, step_tracks(steps, of_run), preferred), result, beside, text, preferred)
             for (name, result), of_run in zip(runs.items(), changes, strict=True)
         ),
         start=PageStart(layer, scope, to, from_, run, ref_run, view),
@@ -168,14 +170,8 @@ def _page_text(maps: Result | ChannelMaps, segments: Mapping[str, int] | None) -
     return PageText(maps.queries, maps.layers, maps.causal, words, special, text_segments(maps.tokens, segments))
 
 
-def _run(
-    name: str,
-    maps: Result,
-    tracks: list[PageTrack],
-    preferred: Sequence[str],
-    beside: Sequence[ChannelMaps | PageBlock],
-) -> PageRun:
-    """The blocks of one run: contributions by scope, by head, and what stands beside them."""
+def _run(name: str, maps: Result, tracks: list[PageTrack], preferred: Sequence[str]) -> PageRun:
+    """The blocks of one run: contributions by scope and by head."""
     steps = steps_of(maps.order, maps.values, maps.signed)
     cells = maps.reachable()
     tables = {"bias": maps.bias, "remainder": maps.remainder}
@@ -188,24 +184,7 @@ def _run(
     }
     if not maps.signed:
         blocks |= head_blocks(maps.heads, maps.queries, preferred, int(cells.sum()) * len(maps.layers))
-    for further in beside:
-        name = further.kind if further.kind not in blocks else f"{further.kind} {len(blocks)}"
-        if isinstance(further, ChannelMaps):
-            _refuse_other_text(maps, further)
-            blocks[name] = token_maps_block(further)
-        else:
-            blocks[name] = further
     return PageRun(name, tuple(visible(token) for token in maps.tokens), blocks)
-
-
-def _refuse_other_text(maps: Result, further: ChannelMaps) -> None:
-    mine, theirs = ((m.tokens, m.layers, m.queries) for m in (maps, further))
-    if mine != theirs:
-        raise InputError(
-            f"the {further.kind} maps beside these are of {len(theirs[0])} tokens, layers {theirs[1]} and {len(theirs[2])} "
-            f"queries: make them of the same text and with the same layers= and queries= ({len(mine[0])}, {mine[1]}, "
-            f"{len(mine[2])})."
-        )
 
 
 def _start_layer(maps: Result, changes: Changes, layer: int | None, scope: str) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.page import PageBlock, PageData, PageView, View, component_page, iframe, page
+from tl_ffblock.results.companions import Companion, PageBlocks
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.map_figure import map_figure
 from tl_ffblock.results.page_blocks import ChannelMaps, steps_of
@@ -19,8 +20,6 @@ from tl_ffblock.results.tokens import visible
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Companion = ChannelMaps | PageBlock
-"""What can stand beside maps of the same text: further maps, or a block with a view of its own, such as a memory's card."""
 Beside = Companion | Sequence[Companion]
 
 
@@ -51,11 +50,12 @@ class ShownMaps:
             scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
             query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.
             view: "maps", or of maps made with heads "heads" (lines between tokens) or "all" (every layer and head), or
-                "memories" where a card of one stands beside.
+                "memories" where a card of one stands beside, or "logit" where an attribution does.
             segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads
                 can show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`)
                 stands between two.
-            beside: Maps of the same text to compare with, such as those of `attention_maps`; cards of memories.
+            beside: What stands beside them, of the same text: maps to compare with, such as those of `attention_maps`; results of
+                `ffb.attribute`; cards of memories.
 
         Raises:
             InputError: if what is asked for is not in the result, `beside` is of another text, `segments` do not fit it, or the
@@ -191,4 +191,4 @@ def _still(maps: Result, data: PageData) -> bytes | None:
 
 
 def _listed(beside: Beside) -> tuple[Companion, ...]:
-    return (beside,) if isinstance(beside, ChannelMaps | PageBlock) else tuple(beside)
+    return (beside,) if isinstance(beside, ChannelMaps | PageBlock | PageBlocks) else tuple(beside)

@@ -19,6 +19,7 @@ const VIEWS = [
     words: scoresWords, figure: scoresFigure, table: scoresTable,
   },
   { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView, words: memoryWords },
+  { name: "logit", label: "To a logit", there: hasLogit, keys: () => [], draw: logitView, fields: logitFields, words: logitWords, figure: logitFigure, table: logitTable },
 ];
 
 function viewNow(data, selection) {
@@ -127,6 +128,15 @@ function besidesShown() {
   return !FRAMED_PAGE || document.body.classList.contains("open");
 }
 
+/** The card of the selected cell, and of what flows to a target where the page has one: first in its own view. */
+function drawCards(scene) {
+  const host = byId("card");
+  drawCard(scene, workbench.go, host);
+  const further = logitCard(scene, workbench.go);
+  if (viewNow(scene.data, scene.selection).name === "logit") host.prepend(...further);
+  else host.append(...further);
+}
+
 /** The places beside the maps. */
 function drawBesides(scene) {
   offerCircuitsVis(scene, byId("circuitsvis-place"));
@@ -141,9 +151,9 @@ function drawBesides(scene) {
   places.overview(scene, blockName + lying + madeFrom(scene, whereFields(scene), overview), () => whereView(scene, go, overview, lying));
   byId("where-title").textContent = data.block(selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps";
   byId("where-note").textContent = whereNote(scene);
-  drawCard(scene, go, byId("card"));
+  drawCards(scene);
   places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));
-  loadHeads(scene).then((there) => { if (there && workbench.scene === scene) drawCard(scene, go, byId("card")); });
+  loadHeads(scene).then((there) => { if (there && workbench.scene === scene) drawCards(scene); });
 }
 
 /** Draws the selection once it is unpacked; several changes by one event are drawn once. */

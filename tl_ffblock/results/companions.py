@@ -1,0 +1,90 @@
+"""What stands beside maps on their page: further maps, attributions, cards of memories; refused where it is of another text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from tl_ffblock.errors import InputError
+from tl_ffblock.page import PageBlock, PageRun, PageText
+from tl_ffblock.results.page_blocks import ChannelMaps, token_maps_block
+from tl_ffblock.results.tokens import shortened
+
+
+@runtime_checkable
+class PageBlocks(Protocol):
+    """What hands over several blocks of one text: an attribution, with its signed maps."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def model(self) -> str: ...
+    def page_blocks(self, text: PageText, name: str, first: Sequence[str]) -> Mapping[str, PageBlock]: ...
+
+
+Companion = ChannelMaps | PageBlock | PageBlocks
+"""Further maps, an attribution, or a block with a view of its own, such as a memory's card."""
+
+
+class MapsOfText(Protocol):
+    """What must be the same of maps and of what stands beside them."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]: ...
+    @property
+    def layers(self) -> tuple[int, ...]: ...
+    @property
+    def queries(self) -> tuple[int, ...]: ...
+    @property
+    def model(self) -> str: ...
+
+
+def with_companions(
+    run: PageRun, maps: MapsOfText, beside: Sequence[Companion], text: PageText, first: Sequence[str]
+) -> PageRun:
+    """A run with further blocks, each under a name of its own.
+
+    Args:
+        run: With the blocks of its maps.
+        maps: What it was made of.
+        beside: What stands beside them.
+        text: The page's.
+        first: Scopes that the page opens with.
+
+    Raises:
+        InputError: if something is of another text, model, or other layers.
+    """
+    blocks = dict(run.blocks)
+    for further in beside:
+        name = further.kind if further.kind not in blocks else f"{further.kind} {len(blocks)}"
+        if isinstance(further, ChannelMaps):
+            _refuse_other_text(maps, further)
+            blocks[name] = token_maps_block(further)
+        elif isinstance(further, PageBlocks):
+            _refuse_other_run(maps, further)
+            blocks |= further.page_blocks(text, name, first)
+        else:
+            blocks[name] = further
+    return replace(run, blocks=blocks)
+
+
+def _refuse_other_text(maps: MapsOfText, further: ChannelMaps) -> None:
+    mine, theirs = ((m.tokens, m.layers, m.queries) for m in (maps, further))
+    if mine != theirs:
+        raise InputError(
+            f"the {further.kind} maps beside these are of {len(theirs[0])} tokens, layers {theirs[1]} and {len(theirs[2])} "
+            f"queries: make them of the same text and with the same layers= and queries= ({len(mine[0])}, {mine[1]}, "
+            f"{len(mine[2])})."
+        )
+
+
+def _refuse_other_run(maps: MapsOfText, further: PageBlocks) -> None:
+    """Refuse shares whose tokens or model are not the maps'."""
+    if further.labels != maps.tokens:
+        raise InputError(
+            f"beside: the attribution is of {len(further.labels)} tokens ({shortened(further.labels)}), these maps are of "
+            f"{len(maps.tokens)} ({shortened(maps.tokens)}): attribute the same text."
+        )
+    if further.model != maps.model:
+        raise InputError(f"beside: the attribution is of {further.model}, these maps are of {maps.model}.")

@@ -6,6 +6,11 @@ function sizeBar(share, colour) {
   return element("span", { className: "bar" }, [fill]);
 }
 
+/** The colour of a number's bar: of signed ones by its sign. */
+function sizeInk({ palette }, map, value) {
+  return map.scale === "signed" ? palette[value < 0 ? "loss" : "gain"] : palette.contribution;
+}
+
 function cellCard(scene) {
   const { axes, maps, row, column, data } = scene;
   const labels = labelsOf(scene);
@@ -58,11 +63,11 @@ const PROFILE_LINES = 10;
 /** The ten strongest tokens of the sentence's profile, before and after, with the change of rank. */
 function profileCard(scene, go) {
   const { maps, axes, selection, palette } = scene;
-  const sides = maps.filter((map) => map.role !== "difference");
+  const sides = isMixed(scene) ? [maps[1]] : maps.filter((map) => map.role !== "difference");
   const profiles = sides.map((map) => profileOf(scene, map));
   const last = profiles[profiles.length - 1];
   const entries = rankedProfile(last, profiles.length > 1 ? profiles[0] : null, PROFILE_LINES);
-  const show = (value) => (scene.asShare ? formatPercent(value) : formatNumber(value));
+  const show = (value) => shownOf(sides[0], value, scene.asShare);
   const most = largest(entries.map(({ at }) => Math.abs(last[at])));
   const labels = sides[sides.length - 1].labels;
   const lines = entries.map((entry) => {
@@ -70,7 +75,7 @@ function profileCard(scene, go) {
     const position = axes.columns[entry.at].position;
     button.addEventListener("click", () => go(selection.read === "row" ? { from: position } : { to: position }));
     return element("tr", {}, [
-      element("td", {}, [button]), element("td", {}, [sizeBar(Math.abs(last[entry.at]) / (most || 1), palette.contribution)]),
+      element("td", {}, [button]), element("td", {}, [sizeBar(Math.abs(last[entry.at]) / (most || 1), sizeInk(scene, sides[0], last[entry.at]))]),
       element("td", { textContent: profiles.map((profile) => show(profile[entry.at])).join(" → ") }), element("td", { className: "rank", textContent: rankWord(entry) }),
     ]);
   });

@@ -91,8 +91,8 @@ function markControls(scene) {
   pressed("read", selection.read === "column");
   pressed("thumbs", selection.thumbs);
   byId("whole").hidden = selection.zoom === "";
-  byId("each-label").hidden = scene.maps.length === 1;
-  byId("cells-group").hidden = data.block(selection.scope).signed;
+  byId("each-label").hidden = scene.maps.length < 3;
+  byId("cells-group").hidden = isSigned(data, selection);
   byId("cells").querySelector("[value=none]").textContent = data.block(selection.scope).short;
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;
 }

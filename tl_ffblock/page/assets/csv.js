@@ -50,8 +50,8 @@ function* mapsLines(scene) {
 }
 
 function mapsTable(scene) {
-  const { data, axes, maps, selection, asShare } = scene;
-  const names = maps.map((map) => (map.role === "difference" ? "difference" : sideName(data, map.run, map.key)));
+  const { axes, maps, selection, asShare } = scene;
+  const names = sideHeads(scene);
   const suffix = { others: "share_of_others", row: "share_of_row", column: "share_of_column" }[selection.cells];
   const head = ["layer", "part", ...CELL_HEAD, ...names, ...(asShare ? names.map((name) => `${name}_${suffix}`) : [])];
   return { head, lines: () => mapsLines(scene), count: axes.nRows * axes.nColumns };

@@ -109,6 +109,13 @@ function logitMapKey(data, selection) {
   return channelKey(data, block.maps, channel.name);
 }
 
+/** The change that shows that map beside the norms of the same step. */
+function logitMapChange(data, selection) {
+  const scope = logitMapKey(data, selection);
+  const { name } = data.channels.get(scope);
+  return { view: "maps", scope, ref: data.channels.has(name) && !data.block(name).signed ? name : "" };
+}
+
 const LOGIT_INKS = "Orange speaks for it, violet against.";
 
 /** What the picture's colours mean, and how exact its numbers are. */

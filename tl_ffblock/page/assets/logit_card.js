@@ -4,8 +4,7 @@ const LOGIT_LINES = 6;
 
 /** A name, a bar in the colour of the sign, a number. */
 function logitLine(scene, name, share, most) {
-  const ink = scene.palette[share < 0 ? "loss" : "gain"];
-  return element("tr", {}, [element("td", {}, [name]), element("td", {}, [sizeBar(Math.abs(share) / (most || 1), ink)]), element("td", { textContent: formatChange(share, false) })]);
+  return element("tr", {}, [element("td", {}, [name]), element("td", {}, [sizeBar(Math.abs(share) / (most || 1), sizeInk(scene, { scale: "signed" }, share))]), element("td", { textContent: formatChange(share, false) })]);
 }
 
 function logitLines(scene, entries, named) {

@@ -222,8 +222,8 @@ function logitChoice(scene, go, current) {
     nodes.push(select);
   }
   if (logitMapKey(data, selection)) {
-    const button = element("button", { type: "button", textContent: "signed map of this layer", title: "what each contribution of the layer carries to the target, destinations by sources" });
-    button.addEventListener("click", () => go({ view: "maps", scope: logitMapKey(data, current().selection), ref: "" }));
+    const button = element("button", { type: "button", textContent: "signed map of this layer beside its norms", title: "what each contribution of the layer carries to the target, destinations by sources" });
+    button.addEventListener("click", () => go(logitMapChange(data, current().selection)));
     nodes.push(button);
   }
   return nodes.length ? [element("div", { className: "toggles" }, nodes)] : [];

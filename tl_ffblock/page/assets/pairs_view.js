@@ -22,7 +22,7 @@ function pairLine(scene, pair, go) {
 
 function pairsView(scene, go) {
   const { pairs, total } = rankedPairs(scene, PAIR_LINES);
-  const heads = scene.maps.map((map) => element("th", { scope: "col", textContent: map.role === "difference" ? "change" : scene.data.channels.get(map.key).name }));
+  const heads = sideHeads(scene).map((name, side) => element("th", { scope: "col", textContent: scene.maps[side].role === "difference" ? "change" : isMixed(scene) ? name : scene.data.channels.get(scene.maps[side].key).name }));
   const lines = pairs.map((pair) => pairLine(scene, pair, go));
   const table = element("table", { className: "pairs" }, [
     element("thead", {}, [element("tr", {}, [element("th", { scope: "col", textContent: "from → to" }), ...heads])]),

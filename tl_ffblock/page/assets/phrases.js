@@ -37,6 +37,11 @@ function sideName(data, run, key) {
   return [runName(data, run), data.channels.get(key).name].filter(Boolean).join(" · ");
 }
 
+/** What stands over columns of numbers, one for each map; maps of two kinds are named with their block. */
+function sideHeads(scene) {
+  return scene.maps.map((map) => (map.role === "difference" ? "difference" : isMixed(scene) ? map.key : sideName(scene.data, map.run, map.key)));
+}
+
 /** Whether the comparison is of a step with what goes into it, in one run. */
 function isOwnStep(scene) {
   const { data, selection } = scene;
@@ -135,14 +140,18 @@ function absenceOf(scene, to, from) {
 
 /** The selection as a finding, its numbers included: what a figure's title says. */
 function headlineOf(scene) {
-  const { maps, axes, row, column, asShare, selection } = scene;
+  const { data, maps, axes, row, column, asShare, selection } = scene;
   const index = row * axes.nColumns + column;
   const show = asShare ? formatPercent : formatNumber;
   const [to, from] = [tokenWords(scene, axes.own[row]), tokenWords(scene, column)];
   const values = maps.map((map) => map.cells[index]);
   if (!axes.reaches(row, column)) return cannotSee(to, from);
   if (values.some(Number.isNaN)) return absenceOf(scene, to, from);
-  if (maps.length === 1) return `Layer ${selection.layer}, ${sideName(scene.data, selection.run, selection.scope)}: ${to} takes ${show(values[0])} from ${from}.`;
+  if (maps.length === 1) return `Layer ${selection.layer}, ${sideName(data, selection.run, selection.scope)}: ${to} takes ${show(values[0])} from ${from}.`;
+  if (isMixed(scene)) {
+    const said = maps.map((map, side) => `${map.scale === "signed" ? formatChange(values[side], false) : show(values[side])} (${data.block(map.key).title}, ${data.channels.get(map.key).name})`);
+    return `Layer ${selection.layer}, what ${to} takes from ${from}: ${said.join(" and ")}.`;
+  }
   const numbers = `${show(values[0])} → ${show(values[1])}`;
   const separate = selection.run !== selection.refRun || !isOwnStep(scene);
   return separate

@@ -36,12 +36,16 @@ function differenceOf(scene, before, after) {
 /** The fields that maps hang on; another token or view leaves them as they are. */
 const MAP_FIELDS = ["run", "scope", "layer", "refRun", "ref", "cells", "range", "each", "words", "hide"];
 
-/** One map, or before, after and difference; a pair has one scale unless each is to have its own. */
+/**
+ * One map, or before, after and difference; a pair has one scale unless each is to have its own. Of norms and signed shares,
+ * which are not of one kind, there is no difference and no common scale.
+ */
 function mapsOf(scene) {
   const { selection } = scene;
   const after = mapOf(scene, selection.run, selection.scope, selection.ref ? "after" : "only");
   if (!selection.ref) return [after];
   const before = mapOf(scene, selection.refRun, selection.ref, "before");
+  if (before.scale !== after.scale) return [before, after];
   if (!selection.each) before.limit = after.limit = Math.max(before.limit, after.limit);
   return [before, after, differenceOf(scene, before, after)];
 }
@@ -72,6 +76,11 @@ function aloneAt(scene, layer, key) {
   const cells = data.block(key).signed ? "none" : selection.cells;
   const alone = { ...scene, selection: { ...selection, layer, cells }, window: windowOf(axes, "") };
   return { ...alone, map: mapOf(alone, selection.run, key, "only") };
+}
+
+/** Whether two maps stand beside each other that cannot be compared: norms and signed shares. */
+function isMixed({ maps }) {
+  return maps.length === 2;
 }
 
 /** The map of the run and scope that are selected, not of what they are compared with. */
@@ -111,11 +120,12 @@ function ownColumn(scene) {
   return scene.selection.read === "row" ? scene.axes.own[scene.row] : scene.column;
 }
 
-/** Where the sentence's scale ends: at the largest value of another token, so that a token's own does not drown the rest. */
-function profileLimit(scene) {
+/** Where the sentence's scales end: at the largest value of another token, so that a token's own does not drown the rest. */
+function profileLimits(scene) {
   const own = ownColumn(scene);
   const pair = scene.maps.filter((map) => map.role !== "difference");
-  return Math.max(...pair.map((map) => largest(profileOf(scene, map).map((value, at) => (at === own ? NaN : value)))));
+  const limits = pair.map((map) => largest(profileOf(scene, map).map((value, at) => (at === own ? NaN : value))));
+  return isMixed(scene) ? limits : limits.map(() => Math.max(...limits));
 }
 
 /** The axes of one row alone, where the others do not matter. */

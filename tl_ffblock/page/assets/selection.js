@@ -71,6 +71,11 @@ function openingSelection(data) {
   };
 }
 
+/** Whether one of the maps has signs: then there are no shares. */
+function isSigned(data, { scope, ref }) {
+  return data.block(scope).signed || (ref !== "" && data.block(ref).signed);
+}
+
 /** A selection with some fields changed; what hangs on them follows. */
 function changed(data, selection, change) {
   const next = { ...selection, ...change };
@@ -80,7 +85,7 @@ function changed(data, selection, change) {
     if (usual || selection.run === selection.refRun !== (next.run === next.refRun)) next.ref = usualRef(data, next.scope, next.run, next.refRun);
   }
   if (next.ref === next.scope && next.run === next.refRun) next.ref = "";
-  if (data.block(next.scope).signed) next.cells = "none";
+  if (isSigned(data, next)) next.cells = "none";
   if ("words" in change || "hide" in change) next.zoom = "";
   return next;
 }
@@ -103,7 +108,7 @@ function selectionOf(data, hash) {
     const value = typeof opening[field] === "number" ? Number(readable(written)) : readable(written);
     if (FIELDS[field](data, value)) selection[field] = value;
   }
-  if (data.block(selection.scope).signed) selection.cells = "none";
+  if (isSigned(data, selection)) selection.cells = "none";
   return selection;
 }
 

@@ -3,9 +3,9 @@
 function sentenceWords(scene) {
   const { selection, maps, axes, row, column } = scene;
   const label = (at) => quotation(labelsOf(scene)[at]);
-  const limit = profileLimit(scene);
+  const limit = profileLimits(scene).at(-1);
   const ends = limit > 0 ? ` Darkest: ${formatRough(limit, scene.asShare)}.` : "";
-  const sides = maps.length > 1 ? ` Ground: ${sideName(scene.data, maps[1].run, maps[1].key)}, stripe below: ${sideName(scene.data, maps[0].run, maps[0].key)}.` : "";
+  const sides = maps.length > 1 ? ` Ground: ${sideHeads(scene)[1]}, stripe below: ${sideHeads(scene)[0]}.` : "";
   return (selection.read === "row" ? `Sources of ${label(axes.own[row])} (position ${axes.rows[row].position}).` : `Destinations of ${label(column)} (position ${axes.columns[column].position}).`) + sides + ends;
 }
 
@@ -17,7 +17,7 @@ function chipOf(column) {
 }
 
 /** Colours one token's chip; tokens that take no part are dashed. */
-function paintChip(scene, node, column, profiles, limit) {
+function paintChip(scene, node, column, profiles, limits) {
   const { palette, maps } = scene;
   const label = labelsOf(scene)[column];
   const ground = profiles[profiles.length - 1][column];
@@ -29,8 +29,11 @@ function paintChip(scene, node, column, profiles, limit) {
   node.setAttribute("aria-selected", String(own));
   node.classList.toggle("later", Number.isNaN(ground) && !own);
   node.classList.toggle("cell", column === (scene.selection.read === "row" ? scene.column : scene.axes.own[scene.row]));
-  const colourAt = (value) => (Number.isNaN(value) ? null : colourOf(palette, value, limit, maps[0].scale, scene.selection.root));
-  colourChip(node, colourAt(ground), profiles.length > 1 && colourAt(profiles[0][column]));
+  const colourAt = (side) => {
+    const value = profiles[side][column];
+    return Number.isNaN(value) ? null : colourOf(palette, value, limits[side], maps[side].scale, scene.selection.root);
+  };
+  colourChip(node, colourAt(profiles.length - 1), profiles.length > 1 && colourAt(0));
 }
 
 function moveInSentence(scene, go, event) {
@@ -53,8 +56,8 @@ function drawSentence(scene, go, host) {
   const { axes, selection } = scene;
   if (host.children.length !== axes.nColumns) host.replaceChildren(...Array.from({ length: axes.nColumns }, (_, column) => chipOf(column)));
   const profiles = scene.maps.filter((map) => map.role !== "difference").map((map) => profileOf(scene, map));
-  const limit = profileLimit(scene);
-  Array.from(host.children).forEach((node, column) => paintChip(scene, node, column, profiles, limit));
+  const limits = profileLimits(scene);
+  Array.from(host.children).forEach((node, column) => paintChip(scene, node, column, profiles, limits));
   host.setAttribute("aria-activedescendant", `token-${ownColumn(scene)}`);
   host.classList.toggle("long", axes.nColumns > 40);
   host.onclick = (event) => {

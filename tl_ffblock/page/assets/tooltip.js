@@ -4,10 +4,6 @@ function tokenAt(label, position) {
   return `${label} (position ${position})`;
 }
 
-function sideHeads(scene) {
-  return scene.maps.map((map) => (map.role === "difference" ? "difference" : sideName(scene.data, map.run, map.key)));
-}
-
 function numbersLine(label, shown) {
   return element("tr", {}, [element("th", { textContent: label, scope: "row" }), ...shown.map((number) => element("td", { textContent: number }))]);
 }
@@ -26,7 +22,7 @@ function shownOf(map, value, asShare) {
 /** Norm and share of a cell before, after and in difference; three digits, the difference signed. */
 function cellNumbers(scene, { row, column }) {
   const index = row * scene.axes.nColumns + column;
-  const lines = [numbersLine(scene.data.block(scene.selection.scope).short, scene.maps.map((map) => shownOf(map, map.raw[index], false)))];
+  const lines = [numbersLine(isMixed(scene) ? "number" : scene.data.block(scene.selection.scope).short, scene.maps.map((map) => shownOf(map, map.raw[index], false)))];
   const how = { others: "share of others", row: "share of row", column: "share of column" }[scene.selection.cells];
   if (how) lines.push(numbersLine(how, scene.maps.map((map) => shownOf(map, map.cells[index], true))));
   return numbersTable(scene, lines);

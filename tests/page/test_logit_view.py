@@ -1,0 +1,258 @@
+"""A target shared out beside the maps of a text: the view "To a logit"."""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+import torch
+
+from tests.page.node import needs_node, payload, run
+from tests.page.screen import Builder, Screen, Shower
+from tl_ffblock.errors import InputError
+from tl_ffblock.propagation import Attribution
+from tl_ffblock.results.maps import ContributionMaps
+
+HOSTILE = ("<img src=x onerror=window.x=1>", "t1", "=1+1", "</script><script>window.x=1</script>")
+LAYERS, HEADS = 3, 2
+
+
+def attribution(tokens: tuple[str, ...] = HOSTILE, **changes: object) -> Attribution:
+    """Shares that sum to 8 at every layer: biases of 1 in the first, and behind the last one; most flows through the last token."""
+    draw = torch.Generator().manual_seed(0)
+    n = len(tokens)
+    residual = torch.zeros(LAYERS + 1, n)
+    residual[:, 0], residual[1:, n - 1] = 0.25, 0.75
+    residual[1, n - 1], residual[:, 1] = -3.25, torch.tensor([5.75, 10.0, 6.0, 6.0])
+    fields: dict[str, Any] = {
+        "labels": tokens,
+        "target": "logit difference '<b onclick=x>' − ' John'",
+        "quantity": "logit difference",
+        "rules": "path",
+        "value": 8.0,
+        "first_order": 8.0,
+        "tokens": residual[0],
+        "positions": torch.zeros(n),
+        "token_types": torch.zeros(n),
+        "residual": residual,
+        "bias_names": ("embed.<i>b", "unembed.b"),
+        "bias_layers": (0, LAYERS),
+        "bias_shares": torch.ones(2, n) / n,
+        "edits": {},
+        "edit_layers": {},
+        "parts": {
+            "heads": torch.randn(LAYERS, HEADS, n, generator=draw),
+            "edges": torch.randn(LAYERS, HEADS, n, n, generator=draw).tril(),
+            "maps.AtbLnFf": torch.randn(LAYERS, n, n, generator=draw).tril(),
+        },
+        "model": "tiny",
+    }
+    return Attribution(**(fields | changes))
+
+
+def maps_of(build: Builder, tokens: tuple[str, ...] = HOSTILE, **options: Any) -> ContributionMaps:
+    """Maps of the same text."""
+    return build(len(tokens), tokens=tokens, layers=range(LAYERS), **options)
+
+
+def block(maps: ContributionMaps, *results: Attribution) -> dict[str, Any]:
+    """What the page gets of the first attribution."""
+    sent: dict[str, Any] = payload(maps, beside=results)["runs"][0]["blocks"]["logit"]
+    return sent
+
+
+def test_the_page_gets_the_numbers_of_the_result(build: Builder) -> None:
+    """All shares to four digits; every row and what enters later sum to the target, as in the result."""
+    result = attribution()
+    sent = block(maps_of(build), result)
+    for name, expected in (("residual", result.residual), ("heads", result.heads.sum(dim=-1))):
+        torch.testing.assert_close(torch.tensor(sent[name]), expected, rtol=5e-4, atol=0)
+    for row, shares in enumerate(sent["residual"]):
+        later = sum(share for _, layer, share in sent["biases"] if layer >= row)
+        assert sum(shares) + later == pytest.approx(8.0, abs=1e-3)
+    for place, edges in sent["edges"].items():
+        layer, head = map(int, place.split(","))
+        sizes = result.edges[layer, head].abs().flatten().sort(descending=True).values
+        assert [abs(share) for *_, share in edges] == pytest.approx(sizes[: len(edges)].tolist(), rel=1e-3)
+        assert all(abs(float(result.edges[layer, head, q, k]) - share) < 1e-3 for q, k, share in edges)
+
+
+def test_signed_maps_come_at_the_rows_and_layers_of_the_page(build: Builder) -> None:
+    """Maps of some layers and destinations have as many signed cells, of which none is another's."""
+    result = attribution()
+    data = payload(build(4, tokens=HOSTILE, layers=(0, 2), queries=(1, 3)), beside=(result,))
+    blocks = data["runs"][0]["blocks"]
+    assert blocks["logit"]["maps"] == "logit maps" and blocks["logit maps"]["signed"]
+    cells = run(
+        "const data = openData(given.payload); const key = 'logit maps: AtbLnFf'; await data.load(0, key); return [0, 2].map((layer) => plain(data.matrix(0, key, layer)));",
+        payload=data,
+    )
+    for layer, values in zip((0, 2), cells, strict=True):
+        for row, query in enumerate((1, 3)):
+            expected = result.maps["AtbLnFf", layer][query]
+            for key in range(query + 1):
+                assert values[row * 4 + key] == pytest.approx(float(expected[key]), rel=1e-3)
+            assert values[row * 4 + query + 1 : row * 4 + 4] == [None] * (3 - query)
+
+
+def test_signed_maps_that_have_no_room_are_left_out_but_for_what_the_page_opens_with(build: Builder) -> None:
+    """Of a long text one scope stays, the one that is seen first."""
+    n, tokens = 300, tuple(f"t{i}" for i in range(300))
+    cells = torch.ones(LAYERS, n, n).tril()
+    parts = {f"maps.{scope}": cells for scope in ("Attn", "Atb", "AtbLnFf", "AtbLnFfRes")}
+    blocks = payload(maps_of(build, tokens), beside=(attribution(tokens, parts=parts),))["runs"][0]["blocks"]
+    shown = [channel["name"] for channel in blocks["logit maps"]["channels"]]
+    assert "AtbLnFf" in shown and len(shown) < 4
+
+
+def test_an_attribution_of_another_run_is_refused(build: Builder) -> None:
+    """Of another text, model or depth; and a page without one cannot open in its view."""
+    maps = maps_of(build)
+    with pytest.raises(InputError, match=r"attribution is of 3 tokens \(a b c\), these maps are of 4 .*same text"):
+        maps.to_html(beside=attribution(("a", "b", "c")))
+    with pytest.raises(InputError, match="attribution is of other, these maps are of tiny"):
+        maps.to_html(beside=attribution(model="other"))
+    with pytest.raises(InputError, match="attribution has 3 layers, the page layer 5"):
+        build(4, tokens=HOSTILE, layers=(0, 5)).to_html(beside=attribution())
+    with pytest.raises(InputError, match="lacks an attribution"):
+        maps.to_html(view="logit")
+
+
+@needs_node
+def test_words_sums_and_hidden_tokens(build: Builder) -> None:
+    """Pieces of a word are summed; hidden tokens leave the picture and not the sums; sentences say the numbers with their unit."""
+    tokens = ("[CLS]", "un", "##do", "it")
+    result = attribution(tokens)
+    said = run(
+        """
+        const plainScene = await scened({ layer: 1, to: 3 });
+        const words = await scened({ layer: 1, words: 1, hide: "special", to: 3 });
+        const block = chosenLogit(words.data, words.selection);
+        return {
+          sentence: logitSentence(plainScene), law: logitLaw(block, 1), headline: logitWords(plainScene).headline,
+          words: plain(logitColumns(words, block.residual[1])), limit: logitStream(plainScene).limit, equation: logitEquation(block),
+          csv: csvText(logitTable(words)), before: logitIsBefore(block, 1), change: logitMapChange(words.data, plainScene.selection),
+          hidden: logitSentence(await scened({ layer: 1, hide: "special", to: 0 })),
+        };
+        """,
+        payload=payload(maps_of(build, tokens), beside=(result,), scope="AtbLnFf"),
+    )
+    assert said["sentence"] == "At the input of layer 1, −3.25 logits of it flow through “it”."
+    assert said["law"].endswith("through all tokens +7, from what enters later (biases) +1, together 8.")
+    assert said["headline"].startswith("logit difference '<b onclick=x>' − ' John' = 8 logits. At the input")
+    assert said["words"] == [None, 10.0, -3.25] and said["limit"] == 10.0 and said["before"] is False
+    assert said["equation"] == "8 = tokens +6 · biases +2" and said["hidden"] == "“[CLS]” is hidden."
+    rows = list(csv.reader(io.StringIO(said["csv"])))
+    assert ["residual stream", "1", "1", "undo", "10"] in rows and ["bias", "end", "", "unembed.b", "1"] in rows
+    assert not any(row[3] == "[CLS]" for row in rows)
+    assert said["change"] == {"view": "maps", "scope": "logit maps: AtbLnFf", "ref": "AtbLnFf"}
+
+
+@needs_node
+def test_norms_and_signed_shares_have_no_difference(build: Builder) -> None:
+    """Beside each other each keeps its scale and its numbers; two maps of one kind are subtracted as ever."""
+    read = run(
+        """
+        const mixed = await scened({ layer: 2, scope: "logit maps: AtbLnFf", ref: "AtbLnFf", to: 3, from: 1 });
+        const norms = await scened({ layer: 2, scope: "AtbLnFf" });
+        return {
+          roles: mixed.maps.map(({ role, scale }) => [role, scale]), cells: mixed.selection.cells, heads: sideHeads(mixed),
+          own: mixed.maps.map(({ limit, cells }) => Math.abs(limit / limitOf(mixed.axes, cells, "off-diagonal") - 1) < 1e-6),
+          headline: headlineOf(mixed), others: norms.maps.length, profiles: profileLimits(mixed),
+        };
+        """,
+        payload=payload(maps_of(build), beside=(attribution(),)),
+    )
+    assert read["roles"] == [["before", "contribution"], ["after", "signed"]] and read["cells"] == "none"
+    assert read["heads"] == ["AtbLnFf", "logit maps: AtbLnFf"] and read["own"] == [True, True] and read["others"] == 3
+    cell = float(attribution().maps["AtbLnFf", 2][3, 1])
+    assert f"{cell:+.3g}".replace("-", "−") in read["headline"] and " and " in read["headline"]
+    assert read["profiles"][0] != read["profiles"][1]
+
+
+def drawn(screen: Screen, *cells: tuple[int, int], shape: tuple[int, int]) -> list[list[int]]:
+    """The colours of cells of the stream, as they were painted."""
+    script = """places => {
+        const canvas = document.querySelector(".logit canvas");
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return places.map(([x, y]) => Array.from(data.slice(4 * (Math.floor(y * canvas.height) * canvas.width + Math.floor(x * canvas.width)))).slice(0, 3));
+    }"""
+    places = [[(column + 0.5) / shape[1], (row + 0.5) / shape[0]] for row, column in cells]
+    return list(screen.page.evaluate(script, places))
+
+
+@pytest.mark.browser
+def test_the_view_shows_selects_and_runs_nothing_of_the_tokens(build: Builder, show: Shower) -> None:
+    """Signs are colours; a click and the keys select layer and token everywhere; the address opens the same; Back undoes."""
+    maps, result = maps_of(build), attribution()
+    screen = show(maps, beside=result, view="logit", layer=0, query=2)
+    against, speaking_for = drawn(screen, (1, 3), (1, 1), shape=(LAYERS + 1, 4))
+    assert against[2] > against[0] > against[1]  # violet
+    assert speaking_for[0] > speaking_for[1] > speaking_for[2]  # orange
+    chips = screen.page.locator(".shared .chip span").all_inner_texts()
+    assert chips == ["+0.25", "+5.75", "0", "0"]
+    box = screen.page.locator(".logit canvas").first.bounding_box()
+    x, y = box["x"] + 3.5 * box["width"] / 4, box["y"] + 1.5 * box["height"] / 4
+    screen.page.mouse.move(x, y)
+    assert "−3.25 logits" in screen.page.locator("#tooltip").inner_text()
+    screen.page.mouse.click(x, y)
+    screen.settle()
+    assert screen.selection()["layer"] == "1"
+    assert "−3.25 logits of it flow through" in screen.page.locator("#headline").inner_text()
+    assert "together 8." in screen.page.locator(".logit-card").inner_text()
+    assert screen.page.locator("#sentence .chip[aria-selected=true] bdi").inner_text() == HOSTILE[3]
+    screen.page.mouse.move(5, 5)
+    again = show(maps, beside=result, view="logit", layer=0, query=2, address=screen.page.evaluate("location.hash"))
+    assert screen.places() == again.places()
+    screen.page.locator(".logit").focus()
+    screen.page.wait_for_timeout(750)
+    screen.page.keyboard.press("ArrowDown")
+    screen.settle()
+    assert screen.selection()["layer"] == "2" and screen.page.evaluate("document.activeElement.className") == "logit"
+    screen.page.go_back()
+    screen.page.wait_for_timeout(60)
+    screen.settle()
+    assert screen.selection()["layer"] == "1"
+    assert screen.page.evaluate("window.x") is None and screen.problems == [] and again.problems == []
+
+
+@pytest.mark.browser
+def test_its_files_hold_its_numbers(build: Builder, show: Shower) -> None:
+    """SVG with cells, labels and the finding, tokens as text; CSV with every share, none a formula; a PNG."""
+    screen = show(maps_of(build), beside=attribution(), view="logit", layer=1)
+    name, svg = screen.save("svg")
+    text = svg.decode()
+    assert "to-logitdifference" in name and text.count("<rect") > 16
+    assert "<img" not in text and "&lt;img" in text and "= 8 logits" in text
+    _, table = screen.save("csv")
+    rows = list(csv.reader(io.StringIO(table.decode())))
+    assert rows[0] == ["part", "layer", "position", "name", "share"]
+    assert ["residual stream", "1", "3", HOSTILE[3], "-3.25"] in rows and ["token", "", "2", "'=1+1", "0"] in rows
+    assert len([row for row in rows if row[0] == "head"]) == LAYERS * HEADS
+    _, png = screen.save("png")
+    assert png.startswith(b"\x89PNG") and screen.problems == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("n", [4, 130])
+def test_it_fits_a_phone(build: Builder, show: Shower, n: int) -> None:
+    """Nothing sticks out at 350 pixels, short or long; the strongest cell is seen where a pixel has several; targets are chosen."""
+    tokens = HOSTILE + tuple(f"t{i}" for i in range(4, n))
+    first = attribution(tokens)
+    second = attribution(tokens, target="logit 'x'", parts={})
+    screen = show(maps_of(build, tokens), beside=(first, second), view="logit", width=350)
+    assert screen.overflow() <= 0
+    ((red, _, blue),) = drawn(screen, (1, 1), shape=(LAYERS + 1, n))
+    assert red > blue
+    screen.page.locator("#figure select").select_option(label="logit 'x' (path)")
+    screen.settle()
+    assert "logit 'x' = 8" in screen.page.locator("#headline").inner_text()
+    assert screen.page.locator("#figure button").count() == 0 and screen.problems == []
+
+
+@pytest.mark.browser
+def test_without_an_attribution_there_is_no_such_view(build: Builder, show: Shower) -> None:
+    """An address that asks for it opens the maps, and the card speaks of the cell alone."""
+    screen = show(build(3), address="#view=logit")
+    assert screen.page.locator(".logit, .logit-card").count() == 0 and screen.page.locator(".panel").count() > 0
+    assert screen.problems == []

@@ -85,14 +85,40 @@ def test_the_last_streams_estimate_is_linear(ffb: ModuleType, model_of_any: Mode
     )
 
 
+@pytest.mark.parametrize("target", ["kl_divergence", "loss"])
+def test_what_compares_with_a_run_compares_with_the_clean_one(ffb: ModuleType, model_of: Models, target: str) -> None:
+    """Of divergence and loss, too, the embeddings' estimates sum to the change: the corrupted run read by the clean run's terms."""
+    model = model_of("gpt2", dtype=torch.float64)
+    clean, corrupted = pair("gpt2")
+    with torch.no_grad():
+        before, after = (model(tokens[None])[0].double().log_softmax(-1) for tokens in (clean, corrupted))
+    expected = {
+        "kl_divergence": (0.0, float((before[-1].exp() * (before[-1] - after[-1])).sum())),
+        "loss": tuple(-float(logs[:-1].gather(1, clean[1:, None]).mean()) for logs in (before, after)),
+    }[target]
+    metric = getattr(ffb, target)() if hasattr(ffb, target) else getattr(ffb.metrics, target)()
+    result = ffb.attribution_patching(model, clean, corrupted, metric, rules="gradient", steps=32)
+    assert (result.clean, result.corrupted) == pytest.approx(expected, abs=1e-9)
+    assert float(result.residual[0].sum()) == pytest.approx(expected[1] - expected[0], rel=1e-3)
+
+
 @pytest.mark.wrong_types
 def test_bad_pairs_are_refused(ffb: ModuleType, model_of: Models, difference: Any) -> None:
-    """Other lengths, no steps, neurons of experts."""
+    """Other lengths, padding, several prompts, no steps or half ones, a divergence at its minimum, neurons of experts."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
     with pytest.raises(ffb.errors.InputError, match="have 6 and 4 tokens"):
         ffb.attribution_patching(model, tokens, tokens[:4], difference)
     with pytest.raises(ffb.errors.InputError, match="steps=0"):
         ffb.attribution_patching(model, tokens, tokens, difference, steps=0)
+    with pytest.raises(ffb.errors.InputError, match=r"steps=1\.5: expected a whole number"):
+        ffb.attribution_patching(model, tokens, tokens, difference, steps=1.5)
+    with pytest.raises(ffb.errors.InputError, match="clean holds 2 prompts"):
+        ffb.attribution_patching(model, torch.stack([tokens, tokens]), tokens, difference)
+    mask = torch.tensor([0, 0, 1, 1, 1, 1])
+    with pytest.raises(ffb.errors.InputError, match="attention_mask hides tokens of clean"):
+        ffb.attribution_patching(model, tokens, tokens, difference, attention_mask=mask)
+    with pytest.raises(ffb.errors.InputError, match="a run is compared with itself"):
+        ffb.attribution_patching(model, *pair("gpt2"), ffb.kl_divergence())
     result = ffb.attribution_patching(model_of("mixtral"), tokens, tokens, difference)
     with pytest.raises(ffb.errors.InputError, match="mixture of experts"):
         result.neurons(0)

@@ -89,7 +89,7 @@ def test_bad_continuations_are_refused(ffb: ModuleType, model_of: Models) -> Non
         ffb.attribute_continuation(model, [5, 6], [7], generate=1)
     with pytest.raises(ffb.errors.InputError, match="no tokens"):
         ffb.attribute_continuation(model, [5, 6], [])
-    with pytest.raises(ffb.errors.InputError, match="at least one token"):
+    with pytest.raises(ffb.errors.InputError, match="generate=0: expected a whole number, 1 or more"):
         ffb.attribute_continuation(model, [5, 6], generate=0)
     with pytest.raises(ffb.errors.InputError, match="more than the 48"):
         ffb.attribute_continuation(model, [5, 6], generate=47)

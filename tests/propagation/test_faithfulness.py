@@ -192,6 +192,7 @@ def test_nothing_stays_behind(ffb: ModuleType, model: Any, prompts: Tensor, diff
         (dict(keys=[3]), "two at least"),
         (dict(cause=11), "expected one of the candidates"),
         (dict(cause=[1, 2]), "one a prompt"),
+        (dict(target=lambda logits: logits.sum() * 0), "no derivative by the logits, or one of zero"),
         (dict(target=lambda logits: (logits[:, -1] > 0).sum().float()[None]), "no derivative"),
     ],
 )
@@ -203,6 +204,27 @@ def test_clear_errors(
     given = dict(target=difference, results={"mine": torch.zeros(3, 12)}) | change
     with pytest.raises(ffb.errors.InputError, match=message):
         ffb.faithfulness(model, prompts, given.pop("target"), given.pop("results"), **given)
+
+
+def test_attributions_by_several_rules_in_one_list_are_refused(
+    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any
+) -> None:
+    """A list is one method's."""
+    results = ffb.attribute(model, prompts, difference, of=())
+    last = ffb.attribute(model, prompts[-1], difference, rules="patching", of=())
+    with pytest.raises(ffb.errors.InputError, match="by rules 'patching', 'path' in one list"):
+        ffb.faithfulness(model, prompts, difference, [*results[:-1], last])
+
+
+def test_a_model_of_nan_is_refused(ffb: ModuleType, prompts: Tensor, difference: Any) -> None:
+    """By what is wrong with it, not as one that cannot hide tokens."""
+    model = tiny.bridge("gpt2")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "wte" in name or "embed" in name:
+                parameter.fill_(float("nan"))
+    with pytest.raises(ffb.errors.InputError, match="holds NaN or infinity"):
+        ffb.faithfulness(model, prompts, difference, {"mine": torch.zeros(3, 12)})
 
 
 def test_results_of_another_text_are_refused(ffb: ModuleType, model: Any, prompts: Tensor, difference: Any) -> None:

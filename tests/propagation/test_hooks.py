@@ -169,3 +169,37 @@ def test_parameters_that_are_frozen_change_nothing(
         with context():
             result = ffb.attribute(model, tokens, difference)
         torch.testing.assert_close(result.tokens, expected.tokens, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("rules", ["path", "patching", "gradient"])
+def test_a_backward_hook_is_refused(ffb: ModuleType, model: Any, tokens: Tensor, difference: Any, rules: str) -> None:
+    """It would change derivatives in silence; without it everything is as before."""
+    expected = ffb.attribute(model, tokens, difference, rules=rules)
+    model.add_hook("blocks.1.hook_resid_pre", lambda gradient, hook: (2 * gradient,), dir="bwd")
+    try:
+        with pytest.raises(ffb.errors.InputError, match=r"a backward hook is on blocks\.1"):
+            ffb.attribute(model, tokens, difference, rules=rules)
+        with pytest.raises(ffb.errors.InputError, match="a backward hook is on"):
+            ffb.attribution_patching(model, tokens, tokens, difference, rules=rules)
+    finally:
+        model.reset_hooks()
+    again = ffb.attribute(model, tokens, difference, rules=rules)
+    torch.testing.assert_close(again.tokens, expected.tokens, rtol=0, atol=0)
+
+
+def test_modes_without_derivatives(ffb: ModuleType, model: Any, tokens: Tensor, difference: Any) -> None:
+    """Tokens made in inference mode are as good as others; a model made there, and autocast, are refused."""
+    expected = ffb.attribute(model, tokens, difference)
+    with torch.inference_mode():
+        there, made = tokens.clone(), tiny.bridge("gpt2")
+        result = ffb.attribute(model, there, difference)
+        measured = ffb.faithfulness(model, there, difference, result)
+    torch.testing.assert_close(result.tokens, expected.tokens, rtol=0, atol=0)
+    assert measured.methods[0] == "path"
+    with pytest.raises(ffb.errors.InputError, match=r"was made in torch\.inference_mode"):
+        ffb.attribute(made, tokens, difference)
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(ffb.errors.InputError, match="autocast is on"),
+    ):
+        ffb.attribute(model, tokens, difference)

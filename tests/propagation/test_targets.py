@@ -116,12 +116,27 @@ def test_words_are_looked_up(ffb: ModuleType, tmp_path: Any) -> None:
     assert result.token_maps().kind == "shares of the logit difference"
     with pytest.raises(ffb.errors.InputError, match="is 2 tokens: 'him', 'her'"):
         ffb.attribute(model, "she likes", ffb.logit("him her"))
+    with pytest.raises(
+        ffb.errors.InputError, match="'zebra' is no token of the vocabulary: the tokenizer reads it as "
+    ):
+        ffb.attribute(model, "she likes", ffb.logit("zebra"))
+    unknown = model.tokenizer.unk_token
+    named = ffb.attribute(model, "she likes", ffb.logit(unknown, minus="her"))
+    assert named.value == pytest.approx(float(logits[model.tokenizer.unk_token_id] - logits[her]), rel=1e-5)
 
 
 BAD: dict[str, tuple[Callable[[ModuleType], Any], str]] = {
     "position": (lambda ffb: ffb.logit(7, at=N), "at=6: expected positions from -6 to 5"),
     "token": (lambda ffb: ffb.logit(tiny.VOCAB), f"reads token {tiny.VOCAB}"),
     "word without tokenizer": (lambda ffb: ffb.logit("Mary"), "no tokenizer to read 'Mary'"),
+    "more answers than prompts": (lambda ffb: ffb.logit([7, 9]), r"answers for 2 prompts, \[7, 9\]; there is 1"),
+    "a list to subtract": (lambda ffb: ffb.logit(7, minus=[9, 11]), r"a list in the list: \[\[9, 11\]\]"),
+    "a token": (lambda ffb: 7, r"such as ffb\.logit\(7\)"),
+    "divergence from itself": (lambda ffb: ffb.kl_divergence(), "a run is compared with itself"),
+    "graph of its own": (lambda ffb: lambda logits: 2 * torch.ones((), requires_grad=True), "has no derivative"),
+    "without gradients": (lambda ffb: torch.no_grad()(lambda logits: logits[0, -1, 7]), "has no derivative"),
+    "half a layer": (lambda ffb: ffb.direction(torch.ones(32), layer=1.5), r"layer=1\.5: expected a whole number"),
+    "no direction": (lambda ffb: ffb.direction(torch.zeros(32), layer=1), "vector is zero"),
     "rank": (lambda ffb: ffb.metrics.rank(7), "has no derivative"),
     "no dependence": (lambda ffb: lambda logits: (logits * 0).sum(), "is zero or not finite"),
     "detached": (lambda ffb: lambda logits: logits.detach()[:, -1, 0], "has no derivative"),
@@ -134,8 +149,11 @@ BAD: dict[str, tuple[Callable[[ModuleType], Any], str]] = {
 }
 
 
+WRONG_TYPES = ("no function", "a token", "half a layer")
+
+
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.wrong_types) if case == "no function" else case for case in BAD]
+    "case", [pytest.param(case, marks=pytest.mark.wrong_types) if case in WRONG_TYPES else case for case in BAD]
 )
 def test_a_bad_target_is_refused(ffb: ModuleType, model: Any, tokens: Tensor, case: str) -> None:
     """In a sentence that says what was expected."""

@@ -18,6 +18,7 @@ EXAMPLE_TOKENS = 24
 """How many token ids a model without a tokenizer is tried on."""
 
 
+@torch.inference_mode(False)  # tokens made in inference mode cannot be used where gradients are recorded
 def prepare(
     model: Model,
     given: Any,
@@ -166,7 +167,7 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
         )
     if tokens.numel() == 0:
         raise InputError(f"input has no tokens; give at least one (its shape is {tuple(tokens.shape)}).")
-    batch = tokens.detach().cpu().long().reshape(-1, tokens.shape[-1])
+    batch = tokens.detach().cpu().long().reshape(-1, tokens.shape[-1]).clone()
     if attention_mask is None:
         return Batch(_checked(model, batch))
     if not isinstance(attention_mask, Tensor) or attention_mask.ndim == 0 or attention_mask.numel() == 0:

@@ -22,7 +22,7 @@ from tl_ffblock.bridge.inputs import at_model
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import output_name, values_name
 from tl_ffblock.bridge.taps import Tap
-from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.errors import InputError, UnsupportedModelError
 
 RemovalName: TypeAlias = Literal["mask", "mean"]
 
@@ -149,6 +149,8 @@ def _hide(hidden: Bool[Tensor, "run 1 query key"], scores: Tensor, hook: object 
 
 
 def _hold_input(model: Model, expected: Tensor, x: Tensor, hook: object = None) -> None:
+    if not bool(x.isfinite().all()):
+        raise InputError(f"{model.name}: what enters the first layer holds NaN or infinity. Check the weights.")
     if not float((x - expected).abs().max()) <= _ROUNDING * float(expected.abs().max()):  # NaN is refused too
         raise _refusal(model, "numbers positions anew where tokens are hidden")
 
@@ -156,6 +158,8 @@ def _hold_input(model: Model, expected: Tensor, x: Tensor, hook: object = None) 
 def _hold_pattern(
     model: Model, layer: int, hidden: Bool[Tensor, "run 1 query key"], pattern: Tensor, hook: object = None
 ) -> None:
+    if not bool(pattern.isfinite().all()):
+        raise InputError(f"{model.name}: the attention of layer {layer} holds NaN or infinity. Check the weights.")
     if bool((pattern * hidden.to(pattern.device)).any()):
         raise _refusal(model, f"attends, in layer {layer}, to tokens that were hidden")
 

@@ -39,6 +39,11 @@ def single_token(model: Any, word: str | int) -> int:
             f"{word!r} is {len(ids)} tokens: {pieces or 'none'}. Expected one token: give one of "
             "them, a word that is one (a leading space matters), or a token id."
         )
+    if ids[0] == tokenizer.unk_token_id and word != tokenizer.unk_token:
+        raise InputError(
+            f"{word!r} is no token of the vocabulary: the tokenizer reads it as {tokenizer.unk_token!r}, as all that it does "
+            "not know. Expected a word that it knows (upper and lower case, and a leading space, matter), or a token id."
+        )
     return int(ids[0])
 
 

@@ -173,8 +173,10 @@ def difference_of_logits(model: Model, rules: RuleName) -> float:
     """The largest difference of the logits with local rules from those without, on a clean run; found once a model.
 
     Raises:
+        InputError: if the clean run's logits hold NaN or infinity, or the model's derivatives are not its own or cannot be had.
         IdentityError: if it is not zero, or if the model is not read rightly.
     """
+    _refuse_other_gradients(model)
     probe(model, working_dtype(model), tuple(range(model.n_layers)))
     known = model.memory.logit_differences
     if rules not in known:
@@ -182,6 +184,8 @@ def difference_of_logits(model: Model, rules: RuleName) -> float:
         with with_gradients(), silence(model.hook_points.values()):
             logits = _traced(model, batch, RULES[rules], frozenset()).logits
             plain = forward(model, batch, gradients=True)
+        if not bool(plain.isfinite().all()):
+            raise InputError(f"{model.name}: its logits of a clean run hold NaN or infinity. Check the weights.")
         known[rules] = float((logits.detach() - plain.detach()).abs().max())
     if not known[rules] == 0:
         raise IdentityError(
@@ -189,6 +193,21 @@ def difference_of_logits(model: Model, rules: RuleName) -> float:
             "what is shared out would be of another run. No attribution is made."
         )
     return known[rules]
+
+
+def _refuse_other_gradients(model: Model) -> None:
+    """A backward hook would change every share in silence; autocast and inference tensors end in errors of torch."""
+    for name, module in model.hooked.named_modules():
+        if module._backward_hooks or module._backward_pre_hooks:
+            raise InputError(
+                f"{model.name}: a backward hook is on {name or 'the model'}, and would change the derivatives that are "
+                "shared out. Take it off, model.reset_hooks(), or call outside of its context."
+            )
+    parameter = next(model.hooked.parameters())
+    if torch.is_autocast_enabled(parameter.device.type):
+        raise InputError("autocast is on: shares are those of a run in one dtype. Call outside of torch.autocast.")
+    if parameter.is_inference():
+        raise InputError(f"{model.name} was made in torch.inference_mode(), so it has no derivatives: load it outside.")
 
 
 def _traced(model: Model, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced:

@@ -106,7 +106,12 @@ class _ObservedRun:
         tokens = one_sequence(known, input, "input")
         run = open_run(known, tokens, keeps_logits=True)
         (records,) = kept_records(run)
-        read = as_metric(metric).bound_to(known).of_prompt(CleanRun(0, run.batches[0].tokens[0], run.logits[0][0]))
+        read = (
+            as_metric(metric)
+            .for_prompts(1)
+            .bound_to(known)
+            .of_prompt(CleanRun(0, run.batches[0].tokens[0], run.logits[0][0]))
+        )
         return cls(
             model=known,
             tokens=tokens[None],

@@ -135,7 +135,7 @@ def contribution_sweep(
         _axis(asked, name, contributions.lengths, positions) for asked, name in ((queries, "queries"), (keys, "keys"))
     )
     sweep = _Sweep(contributions, donor, scope, chosen, head_numbers(heads, n_heads) or None, rows, columns)
-    read = as_metric(metric).bound_to(model)
+    read = as_metric(metric).for_prompts(len(contributions)).bound_to(model)
     values, baselines = _read(sweep, read, batch_size)
     prompts = tuple(contributions.labels(number) for number in range(len(contributions)))
     return ContributionSweep(

@@ -135,6 +135,24 @@ def _several(asked: object) -> list[object]:
     return list(plain) if isinstance(plain, Iterable) else [plain]
 
 
+def whole_number(given: object, name: str, at_least: int | None = None) -> int:
+    """An option that counts something.
+
+    Args:
+        given: An int, a numpy integer or an integer tensor of one number.
+        name: The option's name, for the error.
+        at_least: The smallest that makes sense.
+
+    Raises:
+        InputError: if it is no whole number, or too small.
+    """
+    number = _whole_number(given)
+    if number is None or (at_least is not None and number < at_least):
+        least = "" if at_least is None else f", {at_least} or more"
+        raise InputError(f"{name}={brief(given)}: expected a whole number{least}.")
+    return number
+
+
 def _whole_number(given: object) -> int | None:
     """None for what is no whole number; True and False are none: a mask does not list positions."""
     plain = given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given

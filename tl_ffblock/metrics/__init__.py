@@ -9,11 +9,12 @@ comparisons.py  divergence from the clean run, loss
 """
 
 from tl_ffblock.metrics.answers import logit, logit_difference, probability, rank
-from tl_ffblock.metrics.comparisons import kl_divergence, loss
+from tl_ffblock.metrics.comparisons import KLDivergence, kl_divergence, loss
 from tl_ffblock.metrics.metric import CleanRun, LogitFunction, Metric, PlainMetric, as_metric, run_by_run
 
 __all__ = [
     "CleanRun",
+    "KLDivergence",
     "LogitFunction",
     "Metric",
     "PlainMetric",

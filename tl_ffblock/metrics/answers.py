@@ -55,6 +55,21 @@ class Answers:
             self, prompts=tuple(tuple(single_token(model, word) for word in words) for words in self.prompts)
         )
 
+    def refuse_other_number(self, number: int) -> None:
+        """A list has one entry a prompt.
+
+        Raises:
+            InputError: if it is of more or fewer prompts.
+        """
+        if self.shared or len(self.prompts) == number:
+            return
+        listed = brief([tokens[0] if len(tokens) == 1 else list(tokens) for tokens in self.prompts])
+        several = f" Several tokens that count as one answer are a list in the list: [{listed}]." if number == 1 else ""
+        raise InputError(
+            f"the metric has answers for {len(self.prompts)} prompts, {listed}; there {'is' if number == 1 else 'are'} "
+            f"{number}: expected one entry a prompt.{several}"
+        )
+
     def of_prompt(self, number: int) -> "Answers":
         """The answer of one prompt, shared by all its runs.
 
@@ -114,6 +129,12 @@ class AnswerMetric(Metric):
         bound = replace(self, answers=self.answers.bound_to(model), minus=minus)
         bound._refuse_equal()
         return bound
+
+    def for_prompts(self, number: int) -> "AnswerMetric":
+        for side in (self.answers, self.minus):
+            if side is not None:
+                side.refuse_other_number(number)
+        return self
 
     def of_prompt(self, run: CleanRun) -> "AnswerMetric":
         minus = None if self.minus is None else self.minus.of_prompt(run.number)

@@ -58,6 +58,14 @@ class Metric(ABC):
         """
         return self
 
+    def for_prompts(self, number: int) -> "Metric":
+        """The same, which has answers for so many prompts and no others.
+
+        Raises:
+            InputError: if it has answers for another number of prompts.
+        """
+        return self
+
     def of_prompt(self, run: CleanRun) -> "Metric":
         """The metric of any number of runs of one prompt.
 
@@ -105,7 +113,8 @@ def as_metric(metric: Metric | LogitFunction) -> Metric:
     if isinstance(metric, Metric):
         return metric
     if not callable(metric):
-        raise InputError(f"metric={brief(metric)}: expected a function of logits, such as ffb.logit(...).")
+        example = repr(metric) if isinstance(metric, str | int) else "..."
+        raise InputError(f"metric={brief(metric)}: expected a function of logits, such as ffb.logit({example}).")
     name = getattr(metric, "__name__", type(metric).__name__)
     return PlainMetric(metric, "metric" if name == "<lambda>" else name)
 

@@ -20,7 +20,7 @@ from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.shares import KEEPS, PARTS, Part, Shares
 from tl_ffblock.propagation.signed_maps import PREFIX, signed_maps
-from tl_ffblock.propagation.targets import Target, seeds
+from tl_ffblock.propagation.targets import Target, for_prompts, seeds
 from tl_ffblock.signatures import spelled_out
 
 
@@ -120,6 +120,7 @@ def attribute(
     if "maps" in parts and not chosen.complete:
         raise InputError(f'of="maps" with rules={rules!r}: layer maps are linear, so are only those of rules="path".')
     run = open_attribution_run(model, prompts, **options)
+    target = for_prompts(target, len(run.sequences))
     difference = difference_of_logits(run.model, chosen.name)
     keeps = frozenset(name for part in parts for name in KEEPS[part])
     results: dict[int, Attribution] = {}

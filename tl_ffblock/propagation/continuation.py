@@ -15,6 +15,7 @@ from tl_ffblock.bridge.runs import Ids, Run
 from tl_ffblock.bridge.slopes import RuleName
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms, relative
 from tl_ffblock.propagation.shown import ShownContinuation
@@ -154,16 +155,13 @@ def attribute_continuation(
 
 def _continuation(run: Run, given: TextOrIds | None, generate: SupportsIndex | None) -> Int[Tensor, " pos"]:
     if generate is not None:
-        number = int(generate)
-        if number < 1:
-            raise InputError(f"generate={number}: expected at least one token.")
-        return continued(run, number)
+        return continued(run, whole_number(generate, "generate", at_least=1))
     assert given is not None, "one of the two was given"
     if isinstance(given, str):
         return tokens_of(run.model, given)
     if not len(given):
         raise InputError("continuation has no tokens; give at least one.")
-    return torch.tensor([int(token) for token in given])
+    return torch.tensor([whole_number(token, "continuation") for token in given])
 
 
 @dataclasses.dataclass(frozen=True)

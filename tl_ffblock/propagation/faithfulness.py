@@ -23,6 +23,7 @@ from tl_ffblock.bridge.removals import RemovalName, Removals
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.token_spans import special_ids
+from tl_ffblock.bridge.traced import with_gradients
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import Positions, aligned, layer_number, positions
 from tl_ffblock.metrics import CleanRun, Metric, as_metric, run_by_run
@@ -30,7 +31,7 @@ from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribute import open_attribution_run
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.faithfulness_result import Faithfulness, Measure
-from tl_ffblock.propagation.targets import Direction, Target
+from tl_ffblock.propagation.targets import Direction, Target, for_prompts
 from tl_ffblock.results.ranks import spearman
 
 Scores: TypeAlias = Attribution | Shaped[Tensor, " pos"]
@@ -103,6 +104,7 @@ def faithfulness(
             f'removal={brief(removal)}: expected "mask" (nobody attends to the token) or "mean" (the mean embedding).'
         )
     run = open_attribution_run(model, prompts)
+    target = for_prompts(target, len(run.sequences))
     scores = _read_results(results, run)
     causes = None if cause is None else aligned({"cause": cause}, [len(s.tokens) for s in run.sequences])["cause"]
     generator, measured = torch.Generator().manual_seed(seed), []
@@ -190,13 +192,16 @@ def _prompt(run: Run, number: int, target: Target, removal: RemovalName, keys: P
 
 def _read_at(metric: Metric, logits: Float[Tensor, "1 pos d_vocab"]) -> Bool[Tensor, " pos"]:
     """Where a metric reads: where it has a derivative."""
-    leaf = logits.detach().clone().requires_grad_()
-    with torch.enable_grad():
+    with with_gradients():
+        leaf = logits.detach().clone().requires_grad_()
         value = metric(leaf).sum()
-    if not value.requires_grad:
-        raise InputError(f"target {metric.name}: its number has no derivative by the logits, so nothing attributes it.")
-    (gradient,) = torch.autograd.grad(value, leaf)
-    return gradient[0].any(dim=-1).cpu()
+        gradient = torch.autograd.grad(value, leaf, allow_unused=True)[0] if value.requires_grad else None
+    read_at = torch.zeros(0, dtype=torch.bool) if gradient is None else gradient[0].any(dim=-1).cpu()
+    if not bool(read_at.any()):
+        raise InputError(
+            f"target {metric.name}: its number has no derivative by the logits, or one of zero, so nothing attributes it."
+        )
+    return read_at
 
 
 def _candidates(
@@ -219,7 +224,7 @@ def _candidates(
     if int(free.sum()) < 2:
         raise InputError(
             f"the prompt {brief(''.join(sequence.labels))} has {int(free.sum())} tokens to remove beside special ones and those at "
-            "which the target is read; expected two at least, whose order can be right or wrong."
+            f"which the target is read, {int(read_at.sum())} of its {length}; expected two at least, whose order can be right or wrong."
         )
     return free.nonzero()[:, 0]
 
@@ -237,6 +242,11 @@ def _read_results(results: Results, run: Run) -> dict[str, list[Float[Tensor, " 
         if not given or not all(isinstance(result, Attribution) for result in given):
             raise InputError(
                 f"results={brief(results)}: expected attributions, or by a method's name one for each prompt."
+            )
+        if len({result.rules for result in given}) > 1:
+            named = ", ".join(sorted({repr(result.rules) for result in given}))
+            raise InputError(
+                f"results: attributions by rules {named} in one list; expected a mapping, a method's name to its own."
             )
         results = {given[0].rules: given}
     taken = {LEAVE_ONE_OUT, RANDOM, RECENCY} & set(results)

@@ -5,7 +5,7 @@ The estimate for a tensor a is `<a_corrupted - a_clean, df/da>` with the derivat
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack
 
 import numpy as np
@@ -18,14 +18,14 @@ from tl_ffblock.bridge.runs import Ids, Run, Tokens
 from tl_ffblock.bridge.slopes import RuleName, Rules
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import InputError, ScopeKeyError, brief
-from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.positions import layer_number, whole_number
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms
 from tl_ffblock.propagation.edge_estimates import EdgeEstimates
 from tl_ffblock.propagation.edges import KEEPS as OF_EDGES
 from tl_ffblock.propagation.edges import EdgeSums
 from tl_ffblock.propagation.patched_cells import estimated_cells
-from tl_ffblock.propagation.targets import Seeds, Target, seeds
+from tl_ffblock.propagation.targets import Target, bound_to_run, seeds, value_of
 from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tokens import joined, shortened
 
@@ -146,7 +146,7 @@ def attribution_patching(
         model: As in `ffb.attribute`.
         clean: A text or token ids.
         corrupted: One of equally many tokens.
-        target: As in `ffb.attribute`.
+        target: As in `ffb.attribute`; what compares with a run, `ffb.kl_divergence()`, compares with the clean one.
         rules: "patching", "path" or "gradient".
         steps: Runs whose derivatives are averaged; 1 is the clean run alone.
         maps: Whether every contribution of the layer maps is estimated, too (not with rules="gradient"); two more forward
@@ -162,21 +162,18 @@ def attribution_patching(
     """
     number, chosen = _read_options(rules, steps, maps, edges)
     runs = [open_attribution_run(model, _one(prompt), **options) for prompt in (clean, corrupted)]
-    lengths = [len(run.sequences[0].tokens) for run in runs]
-    if len(runs[0].sequences) != 1 or len(runs[1].sequences) != 1 or lengths[0] != lengths[1]:
-        raise InputError(
-            f"clean and corrupted have {lengths[0]} and {lengths[1]} tokens: expected two prompts of equally many."
-        )
+    _refuse_other_inputs(runs)
     difference_of_logits(runs[0].model, chosen.name)
     with with_gradients():
         keeps = KEEPS | OF_EDGES if edges else KEEPS
         traced = [_traced(run, chosen, keeps) for run in runs]
-        begins = [seeds(run, of_run, target) for run, of_run in zip(runs, traced, strict=True)]
+        target = bound_to_run(runs[0], traced[0], target)
+        ends = [value_of(run, of_run, target) for run, of_run in zip(runs, traced, strict=True)]
         sums = EdgeSums(runs[0], *traced, by_position=edges == "positions") if edges else None
         derivatives = _mean_derivatives(runs[0], traced, target, number, sums)
         change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
         shares = {key: (change[key] * derivatives[key]) for key in derivatives}
-    estimates = _estimates(runs, chosen.name, begins, shares)
+    estimates = _estimates(runs, chosen.name, ends, shares)
     if sums is not None:
         estimates = dataclasses.replace(estimates, edge_estimates=_labelled(sums, estimates))
     if not maps:
@@ -186,9 +183,7 @@ def attribution_patching(
 
 
 def _read_options(rules: RuleName, steps: SupportsIndex, maps: bool, edges: AskedEdges) -> tuple[int, Rules]:
-    number, chosen = int(steps), read_rules(rules)
-    if number < 1:
-        raise InputError(f"steps={number}: expected at least 1.")
+    number, chosen = whole_number(steps, "steps", at_least=1), read_rules(rules)
     if edges not in (True, False, "positions"):
         raise InputError(f'edges={brief(edges)}: expected True, False or "positions".')
     if maps and not (chosen.norms and chosen.feed_forward):
@@ -196,6 +191,20 @@ def _read_options(rules: RuleName, steps: SupportsIndex, maps: bool, edges: Aske
             f'maps=True with rules={rules!r}: layer maps share activations, so do only "path" and "patching".'
         )
     return number, chosen
+
+
+def _refuse_other_inputs(runs: Sequence[Run]) -> None:
+    """Two prompts of equally many tokens, without padding."""
+    for name, run in zip(("clean", "corrupted"), runs, strict=True):
+        if len(run.sequences) != 1:
+            raise InputError(f"{name} holds {len(run.sequences)} prompts: expected one; call once for each pair.")
+        if run.batches[0].mask is not None:
+            raise InputError(f"attention_mask hides tokens of {name}: give the prompt without padding.")
+    lengths = [len(run.sequences[0].tokens) for run in runs]
+    if lengths[0] != lengths[1]:
+        raise InputError(
+            f"clean and corrupted have {lengths[0]} and {lengths[1]} tokens: expected two prompts of equally many."
+        )
 
 
 def _labelled(sums: EdgeSums, estimates: PatchingEstimates) -> EdgeEstimates:
@@ -255,7 +264,7 @@ def _on_the_way(run: Run, traced: list[Traced], steps: int) -> Iterator[tuple[Tr
 
 
 def _estimates(
-    runs: list[Run], rules: RuleName, begins: list[Seeds], shares: Mapping[tuple[str, int], Tensor]
+    runs: list[Run], rules: RuleName, ends: list[tuple[str, float]], shares: Mapping[tuple[str, int], Tensor]
 ) -> PatchingEstimates:
     n_layers, wide = runs[0].model.n_layers, runs[0].settings.dtype
     n_positions = len(runs[0].sequences[0].tokens)
@@ -268,10 +277,10 @@ def _estimates(
     pairs = zip(*(run.sequences[0].labels for run in runs), strict=True)
     return PatchingEstimates(
         labels=tuple(joined(pair, "→") for pair in pairs),
-        target=begins[0].in_words(0),
+        target=ends[0][0],
         rules=rules,
-        clean=float(begins[0].values[0]),
-        corrupted=float(begins[1].values[0]),
+        clean=ends[0][1],
+        corrupted=ends[1][1],
         residual=torch.stack([summed("residual", layer) for layer in range(n_layers + 1)]),
         heads=torch.stack([shares["z", layer][0].to(wide).sum(dim=-1).T.cpu() for layer in range(n_layers)]),
         mlps=torch.stack([summed("mlp_out", layer) for layer in range(n_layers)]),

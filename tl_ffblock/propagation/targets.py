@@ -12,8 +12,8 @@ from tl_ffblock.bridge.inputs import quoted
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import InputError
-from tl_ffblock.layer.positions import layer_number, positions
-from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric
+from tl_ffblock.layer.positions import layer_number, positions, whole_number
+from tl_ffblock.metrics import CleanRun, KLDivergence, LogitFunction, Metric, as_metric
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,13 @@ class Direction:
     """The layer whose input is read; the number of layers means the last one's output, as does -1."""
     at: int = -1
 
+
+_NO_DERIVATIVE = (
+    "target {}: its number has no derivative by the logits (a rank, an argmax, a value taken out with .item() or .detach(), or "
+    "read under no_grad). Expected a differentiable function of them, such as ffb.logit(...)."
+)
+_NO_DIVERGENCE = 1e-9
+"""Divergences below this are rounding, in nats: that of two runs whose logits differ by 1e-4 is 1e-9 to 1e-8."""
 
 Target: TypeAlias = Metric | LogitFunction | Direction
 """A metric, any differentiable function of logits to one number a run, or a direction in the residual stream."""
@@ -39,13 +46,15 @@ def direction(vector: Float[Tensor, " d_model"], *, layer: SupportsIndex, at: Su
         at: Position to read, negative ones from the end.
 
     Raises:
-        InputError: if the vector is none, or holds NaN or infinity.
+        InputError: if the vector is none, is zero, or holds NaN or infinity.
     """
     if not isinstance(vector, Tensor) or vector.ndim != 1 or not vector.is_floating_point():
         raise InputError(f"vector is {vector!r:.80}: expected a tensor of floats [d_model].")
     if not bool(vector.isfinite().all()):
         raise InputError("vector holds NaN or infinity.")
-    return Direction(vector.detach(), int(layer), int(at))
+    if not bool(vector.any()):
+        raise InputError("vector is zero: it has no direction, and its target would be 0 whatever the model does.")
+    return Direction(vector.detach(), whole_number(layer, "layer"), whole_number(at, "at"))
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,43 @@ class Seeds:
         return f"{self.name} {self.answers[index]}".rstrip()
 
 
+def for_prompts(target: Target, number: int) -> Target:
+    """A target of so many prompts.
+
+    Raises:
+        InputError: if it is none, or has answers for another number of prompts.
+    """
+    return target if isinstance(target, Direction) else as_metric(target).for_prompts(number)
+
+
+def bound_to_run(run: Run, traced: Traced, target: Target) -> Target:
+    """The target of a run of one prompt, to be read in other runs, too: what is compared is compared with this run.
+
+    Raises:
+        InputError: if it has no answer for one prompt, or its words are no tokens.
+        UntrainedHeadError: for logits of an encoder whose head was never trained.
+    """
+    if isinstance(target, Direction):
+        return target
+    refuse_untrained_head(run.model)
+    clean = CleanRun(0, traced.batch.sequence(0), traced.logits[0].detach())
+    return as_metric(target).for_prompts(1).bound_to(run.model).of_prompt(clean)
+
+
+def value_of(run: Run, traced: Traced, target: Target) -> tuple[str, float]:
+    """A run's target in words and its value: of the batch's first prompt.
+
+    Raises:
+        InputError: for a target that cannot be read, or is not finite.
+        LayerError: for a direction in a layer that does not exist.
+    """
+    if isinstance(target, Direction):
+        begin = _of_direction(run, traced, target)
+        return begin.in_words(0), float(begin.values[0])
+    values, answers, name = _read(run, traced, as_metric(target).bound_to(run.model), traced.logits.detach())
+    return f"{name} {answers[0]}".rstrip(), float(values[0])
+
+
 def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
     """Evaluate a batch's targets, each on its own sequence without padding.
 
@@ -88,16 +134,17 @@ def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
 
 def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
     logits = traced.logits.detach().requires_grad_()
-    values, answers = [], []
-    for index, number in enumerate(traced.batch.numbers):
-        real = traced.batch.real(index)
-        own = logits[index] if real is None else logits[index][real.to(logits.device)]
-        with torch.enable_grad():
-            of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
-            values.append(_checked(of_prompt(own[None]), metric.name).reshape(()))
-        answers.append(of_prompt.answers_in_words(lambda ids: quoted(run.model, torch.tensor(ids))))
-    total = torch.stack(values)
-    (gradient,) = torch.autograd.grad(total.sum(), logits)
+    total, answers, _ = _read(run, traced, metric, logits)
+    if not total.requires_grad:
+        raise InputError(_NO_DERIVATIVE.format(metric.name))
+    if isinstance(metric, KLDivergence) and bool((total.detach() < _NO_DIVERGENCE).any()):
+        raise InputError(
+            "target KL divergence: a run is compared with itself here, where the divergence is 0, its minimum, and its derivative "
+            "is rounding. Give the logits of another run, ffb.kl_divergence(logits); in attribution_patching take steps=2 or more."
+        )
+    (gradient,) = torch.autograd.grad(total.sum(), logits, allow_unused=True)
+    if gradient is None:
+        raise InputError(_NO_DERIVATIVE.format(metric.name))
     wide = torch.promote_types(gradient.dtype, torch.float32)
     sizes = torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # with no copy of all logits
     if not bool(sizes.isfinite().all()) or not bool(sizes.any(dim=1).all()):
@@ -107,7 +154,22 @@ def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
         )
     read = sizes.any(dim=0)
     first_order = (gradient[:, read] * logits.detach()[:, read]).flatten(1).sum(dim=1)
-    return Seeds(metric.name, tuple(answers), run.model.n_layers, traced.logits, gradient, total.detach(), first_order)
+    return Seeds(metric.name, answers, run.model.n_layers, traced.logits, gradient, total.detach(), first_order)
+
+
+def _read(
+    run: Run, traced: Traced, metric: Metric, logits: Float[Tensor, "batch pos d_vocab"]
+) -> tuple[Float[Tensor, " batch"], tuple[str, ...], str]:
+    """Each sequence's number, read without padding, its answers in words, and the metric's name."""
+    values, answers = [], []
+    for index, number in enumerate(traced.batch.numbers):
+        real = traced.batch.real(index)
+        own = logits[index] if real is None else logits[index][real.to(logits.device)]
+        with torch.enable_grad():
+            of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
+            values.append(_checked(of_prompt(own[None]), metric.name).reshape(()))
+        answers.append(of_prompt.answers_in_words(lambda ids: quoted(run.model, torch.tensor(ids))))
+    return torch.stack(values), tuple(answers), metric.name
 
 
 def _checked(value: object, name: str) -> Tensor:
@@ -115,11 +177,6 @@ def _checked(value: object, name: str) -> Tensor:
         shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
         raise InputError(
             f"target {name} gave {shape} for the logits [1 pos d_vocab] of one prompt; expected one number."
-        )
-    if not value.requires_grad:
-        raise InputError(
-            f"target {name}: its number has no derivative by the logits (a rank, an argmax, or a value taken out with "
-            ".item() or .detach()). Expected a differentiable function of them, such as ffb.logit(...)."
         )
     if not bool(value.isfinite()):
         raise InputError(f"target {name} is {float(value.detach())}: expected a finite number.")

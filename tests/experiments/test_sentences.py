@@ -83,8 +83,21 @@ def test_changes_are_told_of_the_feed_forward_and_the_norm_behind_it() -> None:
         for layer, change in enumerate(changes)
     ]
     changes = pd.DataFrame(rows, columns=["cells", "layer", "after", "change"])
+    from_before = {"AtbLnFf": (0.5, 0.25, 1.0), "AtbLnFfRes": (0.25, 0.25, 0.25), "AtbLnFfResLn": (0.5, 0.05, NAN)}
+    names = {"AtbLnFf": "+FF", "AtbLnFfRes": "+RES", "AtbLnFfResLn": "+LN"}
+    cumulative = pd.DataFrame(
+        [
+            (cells, layer, names[after], before, after, scale * change)
+            for cells, scale in (("reachable", 1.0), ("all", 0.5))
+            for before in ("AtbLn", "Atb")
+            for after, changes_of in from_before.items()
+            for layer, change in enumerate(changes_of if before == "AtbLn" else changes_of[::-1])
+        ],
+        columns=["cells", "layer", "component", "before", "after", "change"],
+    )
     study = Contextualization(CONFIG, facts("pre_ln", causal=True))
-    assert study.sentences({"changes": changes}) == (
+    assert study.sentences({"changes": changes, "cumulative": cumulative}) == (
         "The feed-forward changes the mixing most in layer 1: 0.500, next in layer 2 (0.250); in the median layer 0.250.",
         "The norm behind it changes the mixing most in layer 0: 0.750, next in layer 2 (0.000); in the median layer 0.375.",
+        "Seen from AtbLn, of the change by the feed-forward is left in the median layer: 50% after +RES, 60% after +LN.",
     )

@@ -83,6 +83,20 @@ def test_the_page_shows_the_shares_and_runs_nothing_of_the_tokens(show: Shower, 
     assert len(screen.requests) == 1
 
 
+def test_equal_tokens_are_told_apart(show: Shower) -> None:
+    """By position, in the text, on axes and in tables; both axes of a map say what they count."""
+    result = attribution(labels=(" John", "b", " John", "c", "d", "e"))
+    screen = opened(show, result.to_html())
+    names = screen.page.locator(".share-token bdi").all_inner_texts()
+    assert names == ["·John (0)", "b", "·John (2)", "c", "d", "e"]
+    drawn = screen.page.locator(".share-map svg").first.locator("text").all_text_contents()
+    assert {"·John (2)", "layer ↓", "position →"} <= set(drawn)
+    shares = result.neurons(1).abs()
+    position, neuron = divmod(int(shares.argmax()), shares.shape[1])
+    first = screen.page.locator(".share-table", has_text="Neurons").locator("bdi").first.inner_text()
+    assert first == f"layer 1, neuron {neuron}, at {names[position]}"
+
+
 def test_a_row_of_a_continuation_colours_the_text(show: Shower) -> None:
     """A click on a row of the matrix shows the shares of that target, and marks its token."""
     shares = torch.tensor([[1.0, 2, 0, 0, 0, 0], [-1, 3, 4, 0, 0, 0], [5, 6, 7, 8, 0, 0], [1, 1, 1, 1, 1, 0]])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tl_ffblock.page import PageView, SharesData, SharesMap, SharesRow, SharesTable, iframe, shares_page
 from tl_ffblock.results.files import write_atomically
-from tl_ffblock.results.tokens import visible
+from tl_ffblock.results.tokens import told_apart
 
 if TYPE_CHECKING:
     from tl_ffblock.propagation.attribution import Attribution
@@ -70,11 +70,11 @@ class ShownContinuation(ShownShares):
 
 def attribution_data(result: "Attribution") -> SharesData:
     """What the page of an attribution shows."""
-    tokens = tuple(visible(label) for label in result.labels)
+    tokens = told_apart(result.labels)
     entering = result.tokens + result.positions + result.token_types
     return SharesData(
         heading=f"{result.target} = {result.value:.4g}",
-        facts=f"{result.model} · rules {result.rules} · {len(tokens)} tokens · {result.n_layers} layers",
+        facts=f"{result.model} · rules “{result.rules}” · {len(tokens)} tokens · {result.n_layers} layers",
         tokens=tokens,
         rows=(SharesRow(result.target, result.value, entering, sums_in_words(result)),),
         maps=tuple(_maps(result, tokens)),
@@ -109,7 +109,7 @@ def largest_edges(result: "Attribution") -> Iterator[tuple[tuple[int, int], tupl
 
 def continuation_data(result: "ContinuationAttribution") -> SharesData:
     """What the page of a continuation shows."""
-    tokens = tuple(visible(label) for label in result.labels)
+    tokens = told_apart(result.labels)
     nonlinear = (result.values - result.first_order).tolist()
     rows = []
     for number, name in enumerate(tokens[result.n_prompt :]):
@@ -123,7 +123,7 @@ def continuation_data(result: "ContinuationAttribution") -> SharesData:
         rows.append(SharesRow(name, float(result.values[number]), result.shares[number], shown))
     return SharesData(
         heading=f"{result.reading} of every token of a continuation",
-        facts=f"{result.model} · rules {result.rules} · {result.n_prompt} tokens of a prompt, {len(rows)} behind it",
+        facts=f"{result.model} · rules “{result.rules}” · {result.n_prompt} tokens of a prompt, {len(rows)} behind it",
         tokens=tokens,
         rows=tuple(rows),
         certificate=f"Largest error of a row, over the sum of sizes: {float(result.errors.max()):.1e}.",
@@ -187,7 +187,7 @@ def _neurons(result: "Attribution", tokens: tuple[str, ...], layers: Iterable[in
         shares = result.neurons(layer)
         for place in _largest(shares.reshape(-1), MOST_ENTRIES):
             position, neuron = divmod(place, shares.shape[1])
-            named.append((f"{layer}:{neuron} at {position} {tokens[position]}", float(shares[position, neuron])))
+            named.append((f"layer {layer}, neuron {neuron}, at {tokens[position]}", float(shares[position, neuron])))
     return sorted(named, key=lambda entry: -abs(entry[1]))[:MOST_ENTRIES]
 
 

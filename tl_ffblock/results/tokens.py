@@ -1,6 +1,7 @@
 """Tokens as a reader can see them."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tl_ffblock.errors import InputError
@@ -18,6 +19,13 @@ def visible(token: str) -> str:
     """A token with its white space made visible: `·` space, `↵` newline, `⇥` tab; empty text is `∅`."""
     shown = token.replace(" ", "·").replace("\r", "␍").replace("\n", "↵").replace("\t", "⇥")
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in shown) or "∅"
+
+
+def told_apart(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Tokens made visible; those that occur several times with their position: `·John (4)`."""
+    names = [visible(token) for token in tokens]
+    counts = Counter(names)
+    return tuple(f"{name} ({place})" if counts[name] > 1 else name for place, name in enumerate(names))
 
 
 def shortened(tokens: Sequence[str]) -> str:

@@ -8,9 +8,10 @@ Each sequence counts once. `cells` says which cells are ranked: of causal maps t
 their own all with the structural zeros; of others all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from tl_ffblock.corpus.observation import Observation
@@ -125,7 +126,19 @@ class Contextualization(MomentsStudy):
                     f"{name} changes the mixing most in layer {by_layer.index[-1]}: {most:.3f}{then}; "
                     f"in the median layer {by_layer.median():.3f}."
                 )
-        return tuple(sentences)
+        return (*sentences, *self._left(self._ranked(tables["cumulative"])))
+
+    def _left(self, cumulative: pd.DataFrame) -> Iterator[str]:
+        """How much of the feed-forward's change is left behind it: the cancel-out of the paper's section 5.1."""
+        base = self.bases()[0]
+        of_base = cumulative[cumulative["before"] == base]
+        by_scope = of_base.pivot(index="layer", columns="after", values="change")
+        first, *behind = dict.fromkeys(of_base["after"])
+        left = by_scope[behind].div(by_scope[first], axis=0).replace([np.inf], np.nan).median().dropna()
+        component = dict(zip(of_base["after"], of_base["component"], strict=True))
+        if len(left):
+            told = ", ".join(f"{share:.0%} after {component[after]}" for after, share in left.items())
+            yield f"Seen from {base}, of the change by the feed-forward is left in the median layer: {told}."
 
     def overview(self, tables: Tables) -> Tables:
         changes = self._ranked(tables["changes"])

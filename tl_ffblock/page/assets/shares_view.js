@@ -1,6 +1,6 @@
 /* The page of signed shares: tokens in the colour of what they bring, maps of layers, tables. It has no selection but a row and a cell. */
 
-const PIECE = { left: 46, top: 4, label: 11 };
+const PIECE = { left: 46, top: 18, label: 11 };
 
 /** A value's colour on a scale that ends at `limit` on both sides. */
 function inkOf(palette, value, limit) {
@@ -88,6 +88,7 @@ function shareMap(palette, map, width, pick) {
     const turned = lying ? { "text-anchor": "middle" } : { transform: `rotate(-90 ${x} ${y})`, "text-anchor": "end" };
     drawing.append(label(lying ? map.columns[c] : fitText(map.columns[c], PIECE.label, below - 12), { x, y, ...turned }));
   }
+  drawing.append(label(`${map.row} ↓`, { x: left - 5, y: 11, "text-anchor": "end" }), label(`${map.column} →`, { x: left, y: 11 }));
   const said = element("p", { className: "share-said", textContent: "Point at a cell, or move to one with the arrow keys." });
   said.setAttribute("role", "status");
   let at = null;

@@ -147,6 +147,18 @@ def test_the_page_opens_in_the_view_asked_for(command: Command, folder: Path) ->
     assert '"view":"heads"' in page and '"Atb by head"' in page
 
 
+def test_a_logit_stands_beside_the_maps(command: Command, folder: Path) -> None:
+    """`--target` shares it out, and the page opens with it, its signed maps at hand; without a target the options are refused."""
+    options = ("--target", "mat", "--minus", "cat", "--at", "4", "--layers", "1,2")
+    ran = command("map", TEXT, "--model", str(folder), *options)
+    assert (ran.status, ran.err) == (0, "")
+    page = Path("map.html").read_text(encoding="utf-8")
+    assert '"view":"logit"' in page and "logit difference 'mat' \\u2212 'cat'" in page and '"logit maps"' in page
+    for wrong, message in ((("--view", "logit"), "say which one"), (("--at", "0"), "belong to --target")):
+        ran = command("map", TEXT, "--model", str(folder), *wrong)
+        assert ran.status == 2 and message in ran.err
+
+
 def test_csv(command: Command, folder: Path) -> None:
     """The table is the data frame of the saved maps."""
     import pandas as pd

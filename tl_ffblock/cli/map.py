@@ -15,14 +15,17 @@ from tl_ffblock.cli.arguments import (
     read_numbers,
     read_prompt,
     read_scopes,
+    read_token,
 )
 from tl_ffblock.cli.terminal import console, plain_table, working, written
+from tl_ffblock.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from tl_ffblock.page import View
+    from tl_ffblock.propagation import Attribution
     from tl_ffblock.results.maps import ContributionMaps
 
 DESCRIPTION = (
@@ -82,12 +85,28 @@ def _add_files_to(add: argparse.ArgumentParser) -> None:
     )
     add.add_argument(
         "--view",
-        choices=("maps", "heads", "all"),
-        default="maps",
+        choices=("maps", "heads", "all", "logit"),
         help="what the page opens with: maps (default), heads (lines between tokens) or all (every layer and head as a small "
-        "map); the last two make maps by head",
+        "map), which make maps by head; or logit (default with --target)",
     )
+    add.add_argument(
+        "--target",
+        metavar="TOKEN",
+        help='share the logit of a next token out on the page, beside the maps: " Mary" with its space; or an id, #7. Needs a '
+        "model that foretells tokens, such as --model smollm2",
+    )
+    add.add_argument("--minus", metavar="TOKEN", help="with --target: a token whose logit is subtracted")
+    add.add_argument("--at", type=int, metavar="POS", help="with --target: position to read, -1 is the last (default)")
     add.add_argument("--csv", type=Path, metavar="FILE.csv", help="also write the numbers as a table, one row a cell")
+
+
+@dataclass(frozen=True)
+class _Logit:
+    """The logit to share out."""
+
+    target: str | int
+    minus: str | int | None
+    at: int
 
 
 @dataclass(frozen=True)
@@ -98,6 +117,7 @@ class _Request:
     tokens: list[int] | None
     choices: dict[str, Any]
     view: "View"
+    logit: _Logit | None
     files: dict[str, Path]
 
 
@@ -113,15 +133,29 @@ def command(options: argparse.Namespace) -> None:
         model = load_model(options.model, device=options.device)
     given: Any = request.text if request.tokens is None else torch.tensor(request.tokens)
     maps: ContributionMaps = contribution_maps(model, given, **request.choices)
+    beside = [] if request.logit is None else [_attribution(model, given, request.logit)]
     out = console()
     _print_summary(out, maps)
     for kind, file in request.files.items():
-        _write(maps, kind, file, request.view)
+        _write(maps, kind, file, request.view, beside)
         written(out, kind, file)
+
+
+def _attribution(model: Any, given: Any, asked: _Logit) -> "Attribution":
+    from tl_ffblock.metrics import logit
+    from tl_ffblock.propagation import attribute
+
+    target = logit(asked.target, minus=asked.minus, at=asked.at)
+    result: Attribution = attribute(model, given, target, of=("heads", "edges", "maps"))
+    return result
 
 
 def _read(options: argparse.Namespace) -> _Request:
     text, tokens = read_prompt(options)
+    shared = _read_logit(options)
+    view: View = options.view or ("maps" if shared is None else "logit")
+    if view == "logit" and shared is None:
+        raise InputError('--view logit: say which one, --target " Mary".')
     layers = read_numbers("--layers", options.layers, RANGES.format("layer"))
     queries = read_numbers("--queries", options.queries, RANGES.format("position"))
     scopes = read_scopes(options.scopes)
@@ -132,15 +166,25 @@ def _read(options: argparse.Namespace) -> _Request:
     check_tables(options.csv)
     check_against(outline(options.model), layers, scopes)
     choices = dict(layers=layers, scopes=scopes, queries=queries, precision=options.precision, method=options.method)
-    choices |= dict(value_bias=options.value_bias, heads=options.view != "maps")
-    return _Request(text, tokens, choices, options.view, files)
+    choices |= dict(value_bias=options.value_bias, heads=view in ("heads", "all"))
+    return _Request(text, tokens, choices, view, shared, files)
 
 
-def _write(maps: "ContributionMaps", kind: str, file: Path, view: "View") -> None:
+def _read_logit(options: argparse.Namespace) -> _Logit | None:
+    """What `--target`, `--minus` and `--at` say together."""
+    if options.target is None:
+        if options.minus is not None or options.at is not None:
+            raise InputError("--minus and --at belong to --target, which was not given.")
+        return None
+    minus = None if options.minus is None else read_token("--minus", options.minus)
+    return _Logit(read_token("--target", options.target), minus, -1 if options.at is None else options.at)
+
+
+def _write(maps: "ContributionMaps", kind: str, file: Path, view: "View", beside: list["Attribution"]) -> None:
     from tl_ffblock.results.files import write_atomically
 
     if kind == "page":
-        maps.to_html(file, view=view)
+        maps.to_html(file, view=view, beside=beside)
     elif kind == "maps":
         maps.save(file)
     else:

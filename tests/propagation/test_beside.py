@@ -1,0 +1,47 @@
+"""An attribution beside maps of the same run: what the page gets is what flows."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from tests import tiny
+from tl_ffblock.page import LogitBlock, MapsBlock
+from tl_ffblock.results.page_data import page_data
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])
+def test_columns_of_the_signed_map_sum_to_what_flows_in(
+    ffb: ModuleType, model_of_any: Callable[..., Any], family: str
+) -> None:
+    """Through a whole layer every token's contributions carry to the target what its residual stream brings there.
+
+    Up to 1e-6 of the sizes: means along gates' paths are by quadrature.
+    """
+    model = model_of_any(family, dtype=torch.float64)
+    tokens = tiny.tokens(family, 6, 0)
+    vector = torch.randn(model.cfg.d_model, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    target = ffb.direction(vector, layer=-1, at=2) if family == "bert" else ffb.logit(7, minus=11)
+    result = ffb.attribute(model, tokens, target, of=("heads", "maps"))
+    maps = ffb.contribution_maps(model, tokens)
+    blocks = page_data({"run": maps}, beside=(result,)).runs[0].blocks
+    shares, signed = blocks["logit"], blocks["logit maps"]
+    assert isinstance(shares, LogitBlock) and isinstance(signed, MapsBlock)
+    whole = signed.values[signed.channels[-1].name]
+    torch.testing.assert_close(whole.sum(dim=1), shares.residual[:-1], rtol=1e-6, atol=1e-6)
+    for row, flowing in enumerate(shares.residual):
+        later = sum(share for _, layer, share in shares.biases if layer >= row)
+        assert float(flowing.sum()) + later == pytest.approx(result.first_order, abs=1e-5)
+    assert sum(shares.sums.values()) == pytest.approx(result.value, abs=1e-5)
+
+
+def test_rules_that_are_not_complete_say_so(ffb: ModuleType, model_of_any: Callable[..., Any]) -> None:
+    """Their page does not claim that rows sum to the target."""
+    model, tokens = model_of_any("gpt2"), tiny.tokens("gpt2", 5, 0)
+    result = ffb.attribute(model, tokens, ffb.logit(7), rules="gradient", of="heads")
+    block = page_data({"run": ffb.contribution_maps(model, tokens)}, beside=(result,)).runs[0].blocks["logit"]
+    assert isinstance(block, LogitBlock)
+    assert not block.complete and "not complete" in block.certificate and "not handed out" in block.sums
+    assert block.maps == ""

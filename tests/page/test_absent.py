@@ -1,6 +1,7 @@
 """Cells that are not there: hidden by the reader, or in no map at all. No number is made of them, and nothing stops."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -54,6 +55,32 @@ def test_the_own_cell_has_its_headline_unless_it_is_hidden(build: Builder) -> No
     )
     assert own.startswith("“t2” gives itself ") and own.endswith("; this share is not among those of the others.")
     assert hidden == "There is no share here of what “t0” takes from “t0”: “t0” is hidden."
+
+
+@needs_node
+@pytest.mark.parametrize("cells", ["others", "row", "none"])
+@pytest.mark.parametrize("ref", ["", "AtbLn"])
+def test_another_row_has_a_source_that_it_sees(build: Builder, cells: str, ref: str) -> None:
+    """Of a token before the selected source, of the source itself or with the source hidden: the row's largest shown change."""
+    got = run(
+        """
+        const at = await open({ cells: given.cells, ref: given.ref, scope: "AtbLnFf", to: 4, from: 3 });
+        const after = (change) => selectionAfter(at.data, at.selection, change).from;
+        const hidden = selectionAfter(at.data, { ...at.selection, from: 0 }, { hide: "first" });
+        const table = (selection) => plain(sceneOf(at.data, selection).maps.at(-1).cells);
+        const cells = [table(at.selection), table(hidden)];
+        const kept = [after({ to: 4 }), after({ to: 2, from: 4 }), after({ hide: "special" }), after({ layer: 0 })];
+        return { moved: [after({ to: 2 }), after({ to: 3 }), hidden.from], first: after({ to: 0 }), kept, cells };
+        """,
+        payload=payload(build(5, layers=(0,))),
+        cells=cells,
+        ref=ref,
+    )
+    assert got["kept"] == [3, 4, 3, 3] and got["first"] == 0
+    whole, hidden = np.abs(np.array(got["cells"], dtype=float).reshape(2, 5, 5))
+    assert np.isnan(hidden[4, 0])
+    expected = [whole[2, :2], whole[3, :3], hidden[4, :4]]
+    assert got["moved"] == [int(np.nanargmax(row)) for row in expected]
 
 
 @needs_node
@@ -173,11 +200,13 @@ def test_the_precision_told_is_that_of_every_table(build: Builder) -> None:
 
 @pytest.mark.browser
 def test_a_page_goes_on_when_the_selected_column_is_hidden(build: Builder, show: Shower) -> None:
-    """With cells as shares of the row it is redrawn and says so."""
-    screen = show(build(5), address="#from=0&to=3&cells=row")
+    """Opened at a hidden column it says so; when the reader hides it another source of the row is selected."""
+    screen = show(build(5), address="#from=0&to=3&cells=row&hide=first")
+    assert screen.page.locator("#headline").inner_text().endswith("“t0” is hidden.")
+    screen.go("#from=0&to=3&cells=row")
     screen.page.locator("#hide-first").click()
     screen.settle()
-    assert screen.page.locator("#headline").inner_text().endswith("“t0” is hidden.")
+    assert re.search("the share of “t[12]” in all that “t3” takes", screen.page.locator("#headline").inner_text())
     screen.choose(layer=1)
     assert screen.problems == []
 

@@ -172,7 +172,7 @@ let lastChange = { fields: "", time: -1e9 };
 
 /** Takes a change of the selection. Back undoes it: quick changes of one field are one step. */
 workbench.go = (change) => {
-  const next = changed(workbench.data, workbench.selection, change);
+  const next = selectionAfter(workbench.data, workbench.selection, change);
   const fields = Object.keys(change).join();
   workbench.selection = next;
   schedule();

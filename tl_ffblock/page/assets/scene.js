@@ -155,3 +155,33 @@ function biographyLimit(scene, cells) {
   const own = data.layers.map(() => ownColumn(scene));
   return limitOf({ ...axes, nRows: own.length, own }, cells, selection.range);
 }
+
+/** Whether the selected cell is of another token and among those shown. */
+function isShown({ axes, maps, row, column }) {
+  return axes.own[row] !== column && !Number.isNaN(maps[maps.length - 1].cells[row * axes.nColumns + column]);
+}
+
+/** The position in the selected row whose cell changed most (of one map: is largest); the row's own where no other is shown. */
+function largestOfRow({ axes, maps, row }) {
+  const cells = maps[maps.length - 1].cells.subarray(row * axes.nColumns, (row + 1) * axes.nColumns);
+  let largestColumn = axes.own[row];
+  cells.forEach((value, column) => {
+    const most = largestColumn === axes.own[row] ? 0 : Math.abs(cells[largestColumn]);
+    if (column !== axes.own[row] && Math.abs(value) > most) largestColumn = column;
+  });
+  return axes.columns[largestColumn].position;
+}
+
+/**
+ * The selection after a change. Another row, or hidden tokens, may take the selected cell out of sight: then its source is the one
+ * that changed most for the row.
+ */
+function selectionAfter(data, selection, change) {
+  const next = changed(data, selection, change);
+  const anotherRow = "to" in change && next.read === "row";
+  if ("from" in change || !(anotherRow || "hide" in change)) return next;
+  const sides = [[next.run, next.scope], ...(next.ref ? [[next.refRun, next.ref]] : [])];
+  if (!sides.every(([run, key]) => data.loaded(run, key))) return next;
+  const scene = sceneOf(data, next);
+  return isShown(scene) ? next : { ...next, from: largestOfRow(scene) };
+}

@@ -49,6 +49,15 @@ def test_the_page_opens_at_the_pair_of_words_that_changed_most(build: Builder) -
             page_data({"run": maps}, query=wrong)
 
 
+def test_the_page_opens_at_no_special_token(build: Builder) -> None:
+    """However much [CLS] and [SEP] give and take, the opening cell is of two words; a mask stands for one."""
+    maps = build(5, tokens=("[CLS]", "he", "is", "[MASK]", "[SEP]"), causal=False)
+    maps["AtbLnFf"][:, :, 0] = maps["AtbLnFf"][:, 4] = 50.0
+    maps["AtbLnFf"][:, 3, 1] = 90.0
+    assert {name: sent(maps)["start"][name] for name in ("to", "from")} == {"to": 3, "from": 1}
+    assert sent(maps, query="[CLS]")["start"]["to"] == 0
+
+
 def test_one_token_has_no_change_but_a_page(build: Builder) -> None:
     """Where the change is undefined (one cell) it is null, and the page opens at the first layer."""
     read = sent(build(1))

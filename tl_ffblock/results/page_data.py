@@ -228,8 +228,10 @@ def _largest_cell(
     sizes[torch.arange(len(queries)), list(queries)] = 0.0
     if causal:  # Early rows have few cells and so large shares.
         sizes *= torch.tensor(queries, dtype=torch.float64)[:, None].sqrt()
-    letters = torch.tensor([1.0 if any(c.isalpha() for c in token) else 1e-3 for token in tokens], dtype=torch.float64)
-    sizes *= letters[list(queries)][:, None] * letters
+    special = special_positions(tokens)
+    words = [position not in special and any(c.isalpha() for c in token) for position, token in enumerate(tokens)]
+    weights = torch.tensor([1.0 if word else 1e-3 for word in words], dtype=torch.float64)
+    sizes *= weights[list(queries)][:, None] * weights
     row = int(sizes.max(dim=1).values.argmax()) if row is None else row
     largest = int(sizes[row].argmax())
     return queries[row], largest if float(sizes[row, largest]) > 0 else queries[row]

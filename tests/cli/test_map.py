@@ -41,15 +41,18 @@ def test_the_first_command_works_and_says_nothing_else(first_map: tuple[Ran, Pat
 
 
 def test_the_table_is_the_measure(first_map: tuple[Ran, Path]) -> None:
-    """Each row holds a layer's change by component, and its worst completeness error."""
+    """Each row holds a layer's change by component, what is left of all since the attention block, and its completeness."""
     ran, written = first_map
     maps = ffb.ContributionMaps.load(written / "map.safetensors")
     changes = [ffb.contextualization_change(maps, s.before, s.scope) for s in STEPS["post_ln"] if s.before]
+    changes.append(ffb.contextualization_change(maps, "Atb", "AtbFfResLn"))
     rows = {int(row.split()[0]): row.split()[1:] for row in re.findall(r"^ +\d[ \d.e-]+$", ran.out, re.M)}
     for layer in maps.layers:
         worst = max(float(maps.completeness[scope, layer].max()) for scope in maps.scopes)
         assert rows[layer] == [*(f"{float(change[layer]):.3f}" for change in changes), f"{worst:.1e}"]
         assert worst < 1e-4
+    table = ran.out[ran.out.index("change of mixing") : ran.out.index("parts sum")]
+    assert max(len(line.rstrip()) for line in table.splitlines()) <= 80
 
 
 def test_the_page_stands_alone(first_map: tuple[Ran, Path]) -> None:

@@ -133,6 +133,10 @@ def test_the_same_change_has_the_same_colour(build: Builder, show: Shower) -> No
         )
     )
     assert f"{most:.2g}" in screen.page.locator("#where-note").inner_text()
+    screen.choose(layer=3, scope="AtbLnFf")
+    change = f"{float(contextualization_change(maps, 'AtbLn', 'AtbLnFf')[1]):.3f}"
+    assert f"(AtbLn → AtbLnFf): {change}" in screen.page.locator(".overview").get_attribute("aria-label")
+    assert screen.page.locator("#where-way").inner_text().startswith("Layer 3 since Atb: +LN\u00a0")
 
 
 def test_the_keyboard_does_it_all(build: Builder, show: Shower) -> None:

@@ -12,6 +12,7 @@ from tl_ffblock.layer.scopes import STEPS
 from tl_ffblock.page.document import asset
 from tl_ffblock.page.numbers import pack
 from tl_ffblock.results.map_figure import GAIN, INK, LOSS
+from tl_ffblock.results.measures import contextualization_change
 
 pytestmark = needs_node
 
@@ -117,6 +118,20 @@ def test_the_overview_has_one_scale(build: Builder) -> None:
     numbers = {"steps": [0.25, 0.125, None], "since": [0.5, 0.75, None], "others": [0.3, 0.2, 0.6]}
     tracks = [{"values": {"a": [n], "b": rest}, "stretched": name == "others"} for name, (n, *rest) in numbers.items()]
     assert run("return trackRanges(given.tracks);", tracks=tracks) == [[0, 0.75], [0, 0.75], [0.2, 0.6]]
+
+
+def test_what_later_steps_take_back_is_said_in_numbers(build: Builder) -> None:
+    """For the selected layer the change since the attention block after every further step; a difference has no such way."""
+    maps = build(6, layers=(2, 5), order="post_ln")
+    said = run(
+        "return [wayOfChanges(await scened({ layer: 2 })), wayOfChanges(await scened({ layer: 5, scope: 'Attn' }))];",
+        payload=payload(maps),
+    )
+    for line, layer in zip(said, (0, 1), strict=True):
+        left = [contextualization_change(maps, "Atb", scope)[layer] for scope in ("AtbFf", "AtbFfRes", "AtbFfResLn")]
+        way = (f"+{step}\u00a0{change:.3f}" for step, change in zip(("FF", "RES", "LN"), left, strict=True))
+        assert line == f"Layer {(2, 5)[layer]} since Atb: {' → '.join(way)}"
+    assert run("return wayOfChanges(await scened({}));", payload=payload(maps - maps)) == ""
 
 
 def test_a_selection_goes_through_its_address(build: Builder) -> None:

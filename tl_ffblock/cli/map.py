@@ -212,20 +212,25 @@ def _print_summary(out: "Console", maps: "ContributionMaps") -> None:
 
 
 def _changes(maps: "ContributionMaps") -> "Table":
-    """One row a layer: how much each component changed the mixing, and the worst completeness error."""
+    """One row a layer: how much each component changed the mixing, what is left of it, and the worst completeness error."""
     from rich.table import Table
 
     from tl_ffblock.layer.scopes import STEPS
     from tl_ffblock.results.measures import contextualization_change
+    from tl_ffblock.results.page_blocks import steps_of, steps_since
 
     steps = [s for s in STEPS[maps.order] if s.before in maps.scopes and s.scope in maps.scopes]
     changes = [contextualization_change(maps, str(step.before), step.scope).tolist() for step in steps]
+    later = steps_since(steps_of(maps.order, maps.values, maps.signed), "Atb")
+    left = [contextualization_change(maps, "Atb", later[-1]).tolist()] if len(later) > 1 else []
     table = Table(title="change of mixing, 1 - Spearman" if steps else None, **plain_table())
     table.add_column("layer", justify="right")
     for step in steps:
         table.add_column(f"{step.component}\n{step.scope}", justify="right")
+    if left:
+        table.add_column("since\nAtb", justify="right")
     table.add_column("completeness\nerror", justify="right")
     for row, layer in enumerate(maps.layers):
         worst = max(float(maps.completeness[scope, layer].max()) for scope in maps.scopes)
-        table.add_row(str(layer), *(f"{change[row]:.3f}" for change in changes), f"{worst:.1e}")
+        table.add_row(str(layer), *(f"{change[row]:.3f}" for change in [*changes, *left]), f"{worst:.1e}")
     return table

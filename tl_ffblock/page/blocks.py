@@ -97,6 +97,8 @@ class PageTrack:
     """The numbers by channel."""
     stretched: bool = False
     """Whether colours begin at the smallest number and not at zero."""
+    cumulative: bool = False
+    """Whether each column holds what all columns up to it have changed together, so that their numbers read as a way."""
 
     def payload(self) -> dict[str, Any]:
         """As JSON can hold it; a column's `ref` is null where it has none."""

@@ -72,6 +72,15 @@ def steps_of(order: Order, values: ScopeTable, signed: bool) -> dict[str, tuple[
     }
 
 
+def steps_since(steps: Mapping[str, tuple[Step, str | None]], base: str) -> list[str]:
+    """The scopes that follow from `base` step by step."""
+    chain = [base] if base in steps else []
+    for scope, (_, before) in steps.items():
+        if chain and before == chain[-1]:
+            chain.append(scope)
+    return chain[1:]
+
+
 def step_changes(
     values: ScopeTable, steps: Mapping[str, tuple[Step, str | None]], cells: Bool[Tensor, "query key"]
 ) -> StepChanges:
@@ -85,7 +94,7 @@ def step_changes(
         return torch.from_numpy(1 - (ranked(before) * ranked(after)).sum(axis=-1))
 
     by_step = {scope: change(before, scope) for scope, (_, before) in steps.items() if before is not None}
-    return StepChanges(by_step, {scope: change("Atb", scope) for scope in _chain(steps, "Atb")})
+    return StepChanges(by_step, {scope: change("Atb", scope) for scope in steps_since(steps, "Atb")})
 
 
 def contribution_block(
@@ -124,7 +133,7 @@ def step_tracks(steps: Mapping[str, tuple[Step, str | None]], changes: StepChang
     ]
     if not columns:
         return []
-    note = "Dark: the step changed the ranking of token pairs much (1 − Spearman's ρ, up to {:.2g})."
+    note = "Strong colour: the step changed the ranking of token pairs much (1 − Spearman's ρ, up to {:.2g})."
     every = [*changes.by_step.values(), *changes.since_block.values()]
     largest = max(float(change.nan_to_num(0).max()) for change in every)
     tracks = [PageTrack("by each step", note.format(largest), tuple(columns), changes.by_step)]
@@ -133,8 +142,8 @@ def step_tracks(steps: Mapping[str, tuple[Step, str | None]], changes: StepChang
             TrackColumn(s, "Atb", f"+{steps[s][0].component}", f"{words} since the attention block (Atb → {s})")
             for s in changes.since_block
         ]
-        note = "“since Atb”: the change since the attention block; where it pales again, later steps take back what earlier ones did."
-        tracks.append(PageTrack("since Atb", note, tuple(later), changes.since_block))
+        note = "“since Atb”: the change since the attention block; where it fades again, later steps take back what earlier ones did."
+        tracks.append(PageTrack("since Atb", note, tuple(later), changes.since_block, cumulative=True))
     return tracks
 
 
@@ -144,7 +153,7 @@ def size_track(
     """For signed maps: how large those of their cells are in the mean that exist, reachable and not NaN."""
     sizes = {name: values[name].cpu()[:, cells].double().abs().nanmean(dim=1) for name in names}
     columns = tuple(TrackColumn(n, None, n, f"mean size of a cell, {words}") for n, words in names.items())
-    return PageTrack("size", "Dark: large cells in the mean.", columns, sizes)
+    return PageTrack("size", "Strong colour: large cells in the mean.", columns, sizes)
 
 
 def head_blocks(heads: HeadTable, queries: Sequence[int], first: Sequence[str], n_sent: int) -> dict[str, MapsBlock]:
@@ -218,14 +227,5 @@ def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries
     columns = tuple(
         TrackColumn(n, None, n.removeprefix("head "), f"share that comes from other tokens, {n}") for n in values
     )
-    note = "Dark: more comes from other tokens than elsewhere (mean share of a row)."
+    note = "Strong colour: more comes from other tokens than elsewhere (mean share of a row)."
     return PageTrack("from others", note, columns, shared, stretched=True)
-
-
-def _chain(steps: Mapping[str, tuple[Step, str | None]], base: str) -> list[str]:
-    """The scopes that follow from `base` step by step."""
-    chain = [base] if base in steps else []
-    for scope, (_, before) in steps.items():
-        if chain and before == chain[-1]:
-            chain.append(scope)
-    return chain[1:]

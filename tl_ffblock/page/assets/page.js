@@ -150,6 +150,7 @@ function drawBesides(scene) {
   const { blockName } = data.channels.get(selection.scope);
   places.overview(scene, blockName + lying + madeFrom(scene, whereFields(scene), overview), () => whereView(scene, go, overview, lying));
   byId("where-title").textContent = data.block(selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps";
+  byId("where-way").textContent = wayOfChanges(scene);
   byId("where-note").textContent = whereNote(scene);
   drawCards(scene);
   places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));

@@ -66,7 +66,7 @@ function whereCell(scene, column, layerIndex, place, [wide, high], [least, most]
   const value = column.track.values[column.channel][layerIndex];
   const colour = value === null ? palette.outRgb : colourOf(palette, value - least, most - least, "contribution", column.track.stretched ? 0 : 1);
   const shape = rectangle(place[0], place[1], wide - 1, high - 1, rgbToHex(colour));
-  shape.append(svg("title", {}, [`layer ${data.layers[layerIndex]}, ${column.words}: ${value === null ? "undefined" : formatNumber(value)}`]));
+  shape.append(svg("title", {}, [`layer ${data.layers[layerIndex]}, ${column.words}: ${formatTrack(value)}`]));
   shape.dataset.layer = data.layers[layerIndex];
   shape.dataset.channel = column.key;
   shape.dataset.ref = column.refKey ?? "";
@@ -127,6 +127,14 @@ function connectWhere(host, columns, go, current) {
   host.addEventListener("keydown", (event) => chooseByKey(current(), columns, go, event));
 }
 
+/** The selected step, with its numbers where the overview has them. */
+function chosenWords(scene, columns) {
+  const { data, selection } = scene;
+  const index = data.layers.indexOf(selection.layer);
+  const numbers = columns.filter((column) => isChosenColumn(scene, column)).map(({ track, channel, words }) => `${words}: ${formatTrack(track.values[channel][index])}`);
+  return [channelWords(data, selection.scope), ...numbers].join(", ");
+}
+
 function whereView(scene, go, width, lying) {
   const columns = whereColumns(scene);
   const grid = whereGrid(scene, columns, width, lying);
@@ -141,7 +149,7 @@ function whereView(scene, go, width, lying) {
   if (scene.selection.thumbs) fillThumbnails(scene, host, columns, grid);
   const update = (now) => {
     shown = now;
-    host.setAttribute("aria-label", `Layers and steps, arrow keys choose. Now layer ${now.selection.layer}, ${channelWords(now.data, now.selection.scope)}.`);
+    host.setAttribute("aria-label", `Layers and steps, arrow keys choose. Now layer ${now.selection.layer}, ${chosenWords(now, columns)}.`);
     labels.replaceChildren(...whereLabels(now, columns, grid));
     marks.replaceChildren(...whereMarks(now, columns, grid));
   };

@@ -1,5 +1,6 @@
 """The page where it is read: narrow and wide, dark, in high contrast, on paper, in notebooks, with CircuitsVis."""
 
+import dataclasses
 import json
 
 import pytest
@@ -43,6 +44,20 @@ def test_paper_holds_the_difference_and_the_colours(build: Builder, show: Shower
     assert screen.page.evaluate("getComputedStyle(document.querySelector('.chip')).printColorAdjust") == "exact"
     assert screen.page.locator(".toolbar").is_hidden() and screen.page.locator("#headline").is_visible()
     assert screen.problems == []
+
+
+def test_the_page_never_says_dark(build: Builder, show: Shower) -> None:
+    """In the dark scheme what is much is bright: words of colour are true in both schemes."""
+    maps = build(6, layers=(0, 1))
+    screen = show(
+        maps, beside=dataclasses.replace(maps.token_maps("Atb"), kind="attention"), context={"color_scheme": "dark"}
+    )
+    words = screen.page.locator("body").inner_text()
+    assert "Strong colour: the step changed" in words and "Strongest: " in words
+    screen.choose(scope="attention: Atb")
+    assert "Strong colour: more comes from other tokens" in screen.page.locator("#where-note").inner_text()
+    for text in (words, screen.page.locator("body").inner_text()):
+        assert "dark" not in text.lower()
 
 
 def test_high_contrast_keeps_colours_and_choices(build: Builder, show: Shower) -> None:

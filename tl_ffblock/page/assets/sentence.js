@@ -4,7 +4,7 @@ function sentenceWords(scene) {
   const { selection, maps, axes, row, column } = scene;
   const label = (at) => quotation(labelsOf(scene)[at]);
   const limit = profileLimits(scene).at(-1);
-  const ends = limit > 0 ? ` Darkest: ${formatRough(limit, scene.asShare)}.` : "";
+  const ends = limit > 0 ? ` Strongest: ${formatRough(limit, scene.asShare)}.` : "";
   const sides = maps.length > 1 ? ` Ground: ${sideHeads(scene)[1]}, stripe below: ${sideHeads(scene)[0]}.` : "";
   return (selection.read === "row" ? `Sources of ${label(axes.own[row])} (position ${axes.rows[row].position}).` : `Destinations of ${label(column)} (position ${axes.columns[column].position}).`) + sides + ends;
 }

@@ -285,9 +285,37 @@ def test_the_headline_states_the_cell(build: Builder) -> None:
         'const scene = await scened({ to: 0, from: 1 }); const words = mapsWords(scene); return [words.headline, captionOf(scene, words), fileName(scene, words, "svg")];',
         payload=payload(maps, layer=1, scope="AtbLnFf"),
     )
-    assert line[0] == "Layer 1: the feed-forward block raises what “he” takes from “is”: 33.3\u00a0% → 50\u00a0%."
+    assert line[0] == (
+        "Layer 1: the feed-forward block raises the share of “is” in what “he” takes from the others: 33.3\u00a0% → 50\u00a0%."
+    )
     assert line[1].startswith(line[0]) and "he is a king" in line[1]
     assert line[2] == "tiny_he-is-a-king_layer1_AtbLn-AtbLnFf_others.svg"
+
+
+def test_the_headline_says_of_a_share_that_it_is_one(build: Builder) -> None:
+    """Norms rise while a share falls: only of norms is it said that a token takes more; of shares, in what they are shares."""
+    maps = build(3, tokens=("he", "is", "king"), causal=False)
+    maps["AtbLn"][1] = torch.tensor([[1.0, 1, 1], [1, 1, 1], [1, 1, 1]])
+    maps["AtbLnFf"][1] = torch.tensor([[1.0, 2, 6], [1, 1, 1], [1, 1, 1]])
+    lines = run(
+        """
+        const lines = [];
+        for (const ref of ["AtbLn", ""]) for (const cells of ["others", "row", "column", "none"]) lines.push(headlineOf(await scened({ to: 0, from: 1, cells, ref })));
+        return lines;
+        """,
+        payload=payload(maps, layer=1, scope="AtbLnFf"),
+    )
+    step, alone, of = "Layer 1: the feed-forward block", "Layer 1, AtbLnFf:", "\u00a0%"
+    assert lines == [
+        f"{step} lowers the share of “is” in what “he” takes from the others: 50{of} → 25{of}.",
+        f"{step} lowers the share of “is” in all that “he” takes: 33.3{of} → 22.2{of}.",
+        f"{step} raises the share of “he” in all that “is” gives: 33.3{of} → 50{of}.",
+        f"{step} raises what “he” takes from “is”: 1 → 2.",
+        f"{alone} of what “he” takes from the others, 25{of} comes from “is”.",
+        f"{alone} of all that “he” takes, 22.2{of} comes from “is”.",
+        f"{alone} of all that “is” gives, 50{of} goes to “he”.",
+        f"{alone} “he” takes 2 from “is”.",
+    ]
 
 
 def test_tokens_that_are_written_alike_have_their_position(build: Builder) -> None:

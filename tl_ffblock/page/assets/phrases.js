@@ -138,6 +138,26 @@ function absenceOf(scene, to, from) {
   return `There is no ${asShare ? "share" : "number"} here of what ${to} takes from ${from}: ${why}.`;
 }
 
+/** What the cell's number is, as a part of a sentence: of shares, the share of what. */
+function amountWords({ selection }, to, from) {
+  return {
+    others: `the share of ${from} in what ${to} takes from the others`,
+    row: `the share of ${from} in all that ${to} takes`,
+    column: `the share of ${to} in all that ${from} gives`,
+    none: `what ${to} takes from ${from}`,
+  }[selection.cells];
+}
+
+/** What the cell of a single map says. */
+function singleWords({ selection }, to, from, value) {
+  return {
+    others: `of what ${to} takes from the others, ${value} comes from ${from}`,
+    row: `of all that ${to} takes, ${value} comes from ${from}`,
+    column: `of all that ${from} gives, ${value} goes to ${to}`,
+    none: `${to} takes ${value} from ${from}`,
+  }[selection.cells];
+}
+
 /** The selection as a finding, its numbers included: what a figure's title says. */
 function headlineOf(scene) {
   const { data, maps, axes, row, column, asShare, selection } = scene;
@@ -147,16 +167,17 @@ function headlineOf(scene) {
   const values = maps.map((map) => map.cells[index]);
   if (!axes.reaches(row, column)) return cannotSee(to, from);
   if (values.some(Number.isNaN)) return absenceOf(scene, to, from);
-  if (maps.length === 1) return `Layer ${selection.layer}, ${sideName(data, selection.run, selection.scope)}: ${to} takes ${show(values[0])} from ${from}.`;
+  if (maps.length === 1) return `Layer ${selection.layer}, ${sideName(data, selection.run, selection.scope)}: ${singleWords(scene, to, from, show(values[0]))}.`;
   if (isMixed(scene)) {
     const said = maps.map((map, side) => `${map.scale === "signed" ? formatChange(values[side], false) : show(values[side])} (${data.block(map.key).title}, ${data.channels.get(map.key).name})`);
     return `Layer ${selection.layer}, what ${to} takes from ${from}: ${said.join(" and ")}.`;
   }
   const numbers = `${show(values[0])} → ${show(values[1])}`;
+  const amount = amountWords(scene, to, from);
   const separate = selection.run !== selection.refRun || !isOwnStep(scene);
   return separate
-    ? `${subjectOf(scene)}, what ${to} takes from ${from} goes ${numbers}.`
-    : `${subjectOf(scene)} ${verb(values[0], values[1])} what ${to} takes from ${from}: ${numbers}.`;
+    ? `${subjectOf(scene)}, ${amount} goes ${numbers}.`
+    : `${subjectOf(scene)} ${verb(values[0], values[1])} ${amount}: ${numbers}.`;
 }
 
 /** What is said of the maps view, on the page and in its files: `headline`, `meaning`, the caption's parts, the file's name. */

@@ -15,14 +15,17 @@ BOXES = "Array.from(document.querySelectorAll('.panel'), (panel) => { const box 
 
 @pytest.mark.parametrize("n", [9, 128])
 def test_nothing_sticks_out_of_the_page(build: Builder, show: Shower, n: int) -> None:
-    """From a phone to a wide screen the page is no wider than its window, and maps do not overlap."""
+    """From a phone to a wide screen, its menu open, the page is no wider than its window, and maps do not overlap."""
     tokens = tuple("unusually-long-token" * 3 if i == 4 else f"t{i}" for i in range(n))
     screen = show(build(n, tokens=tokens, model="a-model-with-a-very-long-name" * 3), width=350)
+    screen.page.locator("#colours summary").click()
     for width in (350, 380, 640, 700, 1000, 1400, 2200):
         screen.page.set_viewport_size({"width": width, "height": 900})
         screen.page.wait_for_timeout(120)
         screen.settle()
         assert screen.overflow() <= 0, width
+        menu = screen.page.locator("#colours .menu").bounding_box()
+        assert menu["x"] >= 0 and menu["x"] + menu["width"] <= width
         boxes = screen.page.evaluate(BOXES)
         for i, (left, top, right, bottom) in enumerate(boxes):
             assert left >= 0 and right <= width

@@ -43,6 +43,15 @@ const SELECTS = {
 };
 const CHECKS = { root: "root", each: "each", words: "words" };
 
+/** Moves the open menu of colours so far to the left that it is within the window. */
+function keepMenuInside() {
+  if (!byId("colours").open) return;
+  const menu = byId("colours").querySelector(".menu");
+  menu.style.marginLeft = "";
+  const beyond = menu.getBoundingClientRect().right - document.documentElement.clientWidth + 8;
+  if (beyond > 0) menu.style.marginLeft = `${-beyond}px`;
+}
+
 function hideOf() {
   return [byId("hide-special").checked && "special", byId("hide-first").checked && "first"].filter(Boolean).join(" ");
 }
@@ -55,6 +64,7 @@ function connectControls(bench) {
     byId(id).addEventListener("change", () => bench.go({ [field]: byId(id).checked ? 1 : 0 }));
   }
   for (const id of ["hide-special", "hide-first"]) byId(id).addEventListener("change", () => bench.go({ hide: hideOf() }));
+  byId("colours").addEventListener("toggle", keepMenuInside);
   byId("read").addEventListener("click", () => bench.go({ read: bench.selection.read === "row" ? "column" : "row" }));
   byId("thumbs").addEventListener("click", () => bench.go({ thumbs: bench.selection.thumbs ? 0 : 1 }));
   byId("closer").addEventListener("click", () => bench.go({ zoom: closerAround(bench.scene.axes, bench.selection) }));
@@ -94,6 +104,7 @@ function markControls(scene) {
   byId("each-label").hidden = scene.maps.length < 3;
   byId("cells-group").hidden = isSigned(data, selection);
   byId("cells").querySelector("[value=none]").textContent = data.block(selection.scope).short;
+  keepMenuInside();
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;
 }
 

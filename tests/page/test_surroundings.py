@@ -33,6 +33,19 @@ def test_nothing_sticks_out_of_the_page(build: Builder, show: Shower, n: int) ->
     assert screen.problems == []
 
 
+@pytest.mark.parametrize("high", [700, 1000])
+def test_a_map_alone_is_no_higher_than_the_window(build: Builder, show: Shower, high: int) -> None:
+    """Names of columns and the last of 130 rows are seen together, and its cells take most of the height."""
+    screen = show(build(130, layers=(0,), scopes=("Atb", "AtbLn")), width=1400)
+    screen.page.set_viewport_size({"width": 1400, "height": high})
+    screen.go("#panel=after")
+    panel, cells = (screen.page.locator(place).bounding_box() for place in (".panel", ".panel .cells"))
+    assert panel["height"] <= high and cells["height"] >= 0.55 * high
+    screen.page.locator(".enlarge").click()
+    screen.settle()
+    assert screen.page.locator(".panel").count() == 3
+
+
 def test_paper_holds_the_difference_and_the_colours(build: Builder, show: Shower) -> None:
     """Printed on A4 portrait every map is within the sheet; colours are printed; a dark screen prints on white."""
     screen = show(build(40), width=1400, context={"color_scheme": "dark"})

@@ -15,7 +15,7 @@ function figureOf(bench) {
   const size = byId("figure-size").value;
   const onScreen = Math.max(640, bench.width);
   const [shown, width, tall] = FIGURE_SIZES[size] || [onScreen, onScreen, 0];
-  const scene = { ...bench.scene, palette: paletteOf("light"), exporting: true, ratio: 4, inLine: size === "page" || size === "slide", room: tall && tall - 100 };
+  const scene = { ...bench.scene, palette: paletteOf("light"), exporting: true, ratio: 4, inLine: size === "page" || size === "slide", room: tall && tall - 100, windowRoom: size === "screen" ? bench.scene.windowRoom : 0 };
   const view = bench.view();
   const drawing = view.figure && view.figure(scene, width - 16);
   if (!drawing) return null;

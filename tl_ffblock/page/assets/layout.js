@@ -8,7 +8,7 @@ const STRIP = { gap: 6, width: 13 };
 const PANEL_GAP = 20;
 /* Below this a map's legend and titles find no room. */
 const LEGEND_WIDTH = 250;
-/* `around`: pixels of labels above and legend below the cells of a slide. */
+/* `around`: pixels of labels above and legend below the cells of a slide, or of a map that is to fit the window. */
 const CELL = { largest: 52, comfortable: 12, enough: 230, across: 1000, around: 230 };
 
 /** Room for the position number between a token's name and the map. */
@@ -55,7 +55,8 @@ function chooseLines(scene, count, width, full, strips) {
 
 function cellSize(scene, room) {
   const [nRows, nColumns] = [scene.window[1] - scene.window[0] + 1, scene.window[3] - scene.window[2] + 1];
-  const tallest = scene.room ? (scene.room - CELL.around) / nRows : CELL.largest;
+  const high = scene.room || scene.windowRoom;
+  const tallest = high ? (high - CELL.around) / nRows : CELL.largest;
   const wide = Math.max(40 / nColumns, Math.min(CELL.largest, tallest, CELL.across / nColumns, room / nColumns));
   const width = wide >= 6 ? Math.floor(wide) : wide;
   return { width, height: Math.max(Math.min(width, CELL.across / nRows), Math.min(22, width, (nColumns * width) / nRows)) };

@@ -65,7 +65,7 @@ function mapsView(scene, go, width) {
   }
   let filled = "";
   const update = (now) => {
-    const numbers = madeFrom(now, [...MAP_FIELDS, "root"], width);
+    const numbers = madeFrom(now, [...MAP_FIELDS, "root"], width) + now.windowRoom;
     if (numbers !== filled) {
       const { frames } = filled === "" ? layout : framesOf(now, width);
       if (filled !== "" && shapeOf(frames) !== shape) return false;

@@ -66,11 +66,21 @@ async function loadHeads(scene) {
   return keys.length > 0;
 }
 
+/* A map alone is as high as the window, but for some air, so that its columns' names and its last row are seen together. */
+const AIR = 60;
+const LOW_WINDOW = 500;
+
+/** Pixels that a map shown alone may be high; 0 where any height will do: frames are as high as what is in them. */
+function windowRoom(selection) {
+  return selection.panel && !FRAMED_PAGE ? Math.max(LOW_WINDOW, window.innerHeight) - AIR : 0;
+}
+
 function sceneNow() {
   const { data, selection } = workbench;
   const scene = sceneOf(data, selection);
   scene.palette = workbench.palette;
   scene.ratio = Math.min(3, window.devicePixelRatio || 1);
+  scene.windowRoom = windowRoom(selection);
   scene.marked = [];
   scene.hover = (target) => { for (const mark of scene.marked) mark(target); };
   return scene;

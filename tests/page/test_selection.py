@@ -1,5 +1,7 @@
 """One selection in every view: clicks, keys, the address, the browser's Back."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -137,6 +139,39 @@ def test_the_same_change_has_the_same_colour(build: Builder, show: Shower) -> No
     change = f"{float(contextualization_change(maps, 'AtbLn', 'AtbLnFf')[1]):.3f}"
     assert f"(AtbLn → AtbLnFf): {change}" in screen.page.locator(".overview").get_attribute("aria-label")
     assert screen.page.locator("#where-way").inner_text().startswith("Layer 3 since Atb: +LN\u00a0")
+
+
+def test_the_list_of_pairs_shows_distances_and_saves_all_cells(build: Builder, show: Shower) -> None:
+    """Sorted by distance it says how far apart two tokens are; its button saves the maps' table whatever view is seen."""
+    screen = show(build(8, causal=False), layer=0)
+    heads = screen.page.locator(".pairs th")
+    assert "distance" not in heads.all_inner_texts()
+    screen.choose(sort="distance")
+    assert heads.nth(1).inner_text() == "distance"
+    distances = [int(text) for text in screen.page.locator(".pairs td:nth-child(2)").all_inner_texts()]
+    assert distances == sorted((abs(r - c) for r in range(8) for c in range(8) if r != c), reverse=True)[:40]
+    assert screen.page.locator("#pairs-note").inner_text() == "the first 40 of 56"
+    with screen.page.expect_download() as download:
+        screen.page.locator("#pairs-csv").click()
+    lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    assert sum(',"token",' in line for line in lines) == 64
+    assert screen.problems == []
+
+
+def test_channels_by_head_stand_in_groups_by_scope(build: Builder, show: Shower) -> None:
+    """The lists name scopes by what they are, and heads under the scope that they are of."""
+    maps = build(4, scopes=("Attn", "Atb"))
+    heads = {scope: values[:, None].expand(-1, 2, -1, -1) for scope, values in maps.values.items()}
+    maps = build(4, scopes=("Attn", "Atb"), heads=HeadTable(heads, maps.layers, ("head 0", "residual")))
+    screen = show(maps)
+    read = "groups => groups.map((group) => [group.label, Array.from(group.children, (option) => option.textContent)])"
+    groups = dict(screen.page.locator("#scope optgroup").evaluate_all(read))
+    assert groups["contributions"] == ["value-weighted attention (Attn)", "attention block (Atb)"]
+    assert {name: len(options) for name, options in groups.items()} == {
+        "contributions": 2,
+        "Attn by head": 2,
+        "Atb by head": 2,
+    }
 
 
 def test_the_keyboard_does_it_all(build: Builder, show: Shower) -> None:

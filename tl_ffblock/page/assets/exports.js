@@ -7,8 +7,8 @@ function save(blob, name) {
   byId("copied").textContent = `saved as ${name}, unless this frame may not save files`;
 }
 
-function nameOf(bench, ending) {
-  return fileName(bench.scene, bench.view().words(bench.scene), ending);
+function nameOf(bench, ending, view = bench.view()) {
+  return fileName(bench.scene, view.words(bench.scene), ending);
 }
 
 const NOTHING_DRAWN = "nothing is drawn here that could be saved";
@@ -44,13 +44,13 @@ function savePng(bench) {
 
 const CSV_NUMBERS = 4e6;
 
-/** The view's table as a file; one that no spreadsheet would open is not made. */
-function saveCsv(bench) {
-  const table = bench.view().table(bench.scene);
+/** A view's table as a file; one that no spreadsheet would open is not made. */
+function saveCsv(bench, view) {
+  const table = view.table(bench.scene);
   if (!table) { byId("copied").textContent = NOTHING_DRAWN; return; }
   const count = table.count * table.head.length;
   if (count > CSV_NUMBERS) { byId("copied").textContent = `${formatNumber(count)} numbers are too many for one file; in Python .to_dataframe() has them`; return; }
-  save(new Blob([csvText(table)], { type: "text/csv;charset=utf-8" }), nameOf(bench, "csv"));
+  save(new Blob([csvText(table)], { type: "text/csv;charset=utf-8" }), nameOf(bench, "csv", view));
 }
 
 /** Copies text; where the browser refuses, as in a frame, shows it to be copied by hand. */
@@ -79,7 +79,8 @@ function markExports(bench) {
 function connectExports(bench) {
   byId("save-png").addEventListener("click", () => savePng(bench));
   byId("save-svg").addEventListener("click", () => saveSvg(bench));
-  byId("save-csv").addEventListener("click", () => saveCsv(bench));
+  byId("save-csv").addEventListener("click", () => saveCsv(bench, bench.view()));
+  byId("pairs-csv").addEventListener("click", () => saveCsv(bench, { table: mapsTable, words: mapsWords }));
   byId("print").addEventListener("click", () => window.print());
   byId("copy-caption").addEventListener("click", () => copyText(captionOf(bench.scene, bench.view().words(bench.scene))));
   byId("copy-link").addEventListener("click", () => copyText(bench.address()));

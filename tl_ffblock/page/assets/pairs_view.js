@@ -16,19 +16,21 @@ function pairLine(scene, pair, go) {
     element("bdi", { textContent: labels[axes.own[pair.row]] }), whichOf(scene, axes.own[pair.row]),
   ]);
   button.addEventListener("click", () => go({ to, from }));
-  const numbers = maps.map((map) => shownOf(map, map.cells[pair.index], scene.asShare));
+  const distance = scene.selection.sort === "distance" ? [pairDistance(axes, pair.index)] : [];
+  const numbers = [...distance, ...maps.map((map) => shownOf(map, map.cells[pair.index], scene.asShare))];
   return element("tr", {}, [element("td", {}, [button]), ...numbers.map((number) => element("td", { textContent: number }))]);
 }
 
 function pairsView(scene, go) {
   const { pairs, total } = rankedPairs(scene, PAIR_LINES);
   const heads = sideHeads(scene).map((name, side) => element("th", { scope: "col", textContent: scene.maps[side].role === "difference" ? "change" : isMixed(scene) ? name : scene.data.channels.get(scene.maps[side].key).name }));
+  if (scene.selection.sort === "distance") heads.unshift(element("th", { scope: "col", className: "whole", textContent: "distance" }));
   const lines = pairs.map((pair) => pairLine(scene, pair, go));
   const table = element("table", { className: "pairs" }, [
     element("thead", {}, [element("tr", {}, [element("th", { scope: "col", textContent: "from → to" }), ...heads])]),
     element("tbody", {}, lines),
   ]);
-  byId("pairs-note").textContent = total > pairs.length ? `the first ${pairs.length} of ${total}; the CSV has all cells` : total ? `${total} pairs` : "no pair fits";
+  byId("pairs-note").textContent = total > pairs.length ? `the first ${pairs.length} of ${total}` : total ? `${total} pairs` : "no pair fits";
   const update = (now) => pairs.forEach((pair, at) => lines[at].classList.toggle("current", pair.row === now.row && pair.column === now.column));
   return { nodes: [table], update };
 }

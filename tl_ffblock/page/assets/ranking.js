@@ -19,10 +19,15 @@ function withinMass(scene, map, mass) {
   return keep;
 }
 
+/** How many tokens (or words) apart the two of a cell are. */
+function pairDistance(axes, index) {
+  return Math.abs(axes.own[Math.floor(index / axes.nColumns)] - (index % axes.nColumns));
+}
+
 function pairSize(scene, sort, index) {
   const { axes, maps } = scene;
   const last = maps[maps.length - 1];
-  if (sort === "distance") return Math.abs(axes.own[Math.floor(index / axes.nColumns)] - (index % axes.nColumns));
+  if (sort === "distance") return pairDistance(axes, index);
   return Math.abs((sort === "change" ? last : shownMap(scene)).cells[index]);
 }
 

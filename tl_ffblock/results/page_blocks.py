@@ -21,7 +21,7 @@ HEADS_BYTES = 3_000_000
 """Room for heads on a page; scopes beyond it are left out."""
 CONTRIBUTES = "how much the column's token contributes to the row's vector"
 NORM = "norm, in units of the residual stream"
-_NAMED = {"Attn": "attention", "Atb": "attention block"}
+_NAMED = {"Attn": "value-weighted attention", "Atb": "attention block"}
 
 
 @runtime_checkable

@@ -95,14 +95,18 @@ class Screen:
 
     def places(self) -> list[str]:
         """All that the page shows: markup of its places and their canvases; names and empty attributes that differ by history left out."""
-        self.page.wait_for_timeout(100)  # small pictures are painted a few at a time
         script = """() => {
             for (const node of document.querySelectorAll("[id^=ramp], [fill^='url(#ramp']")) { node.removeAttribute("id"); node.removeAttribute("fill"); }
             for (const name of ["class", "style"]) for (const node of document.querySelectorAll(`[${name}='']`)) node.removeAttribute(name);
             const places = Array.from(document.querySelectorAll("#bench, #headline, #meaning"), (place) => place.innerHTML);
             return [...places, ...Array.from(document.querySelectorAll("canvas"), (canvas) => canvas.toDataURL())];
         }"""
-        return list(self.page.evaluate(script))
+        seen: list[str] = []
+        now = list(self.page.evaluate(script))
+        while seen != now:  # small pictures are painted a few at a time
+            self.page.wait_for_timeout(150)
+            seen, now = now, list(self.page.evaluate(script))
+        return now
 
     def overflow(self) -> int:
         """Pixels by which the page is wider than its window."""

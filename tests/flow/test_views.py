@@ -35,11 +35,14 @@ def test_a_chain_is_weighed_by_what_depends_on_it(ffb: ModuleType, model_of: Mod
             assert abs(edge.weights[0]) == pytest.approx(max(abs(follows.weights[0]) for follows in ahead))
 
 
+@pytest.mark.parametrize("family", ["llama", "phi"])
 @pytest.mark.parametrize("keep", [0.3, 0.8, 1.0])
-def test_routes_are_conserved_on_the_page(ffb: ModuleType, model_of: Models, keep: float) -> None:
+def test_routes_are_conserved_on_the_page(ffb: ModuleType, model_of: Models, keep: float, family: str) -> None:
     """Edges that enter a node, its own and what is not on the page sum to what flows through it, and leave it again."""
-    result = ffb.attribute(model_of("llama"), tiny.tokens("llama", N), ffb.logit(7), of="graph")
+    result = ffb.attribute(model_of(family), tiny.tokens(family, N), ffb.logit(7), of="graph")
     page = routes_page(result, result.graph(keep), keep)
+    assert all(page.nodes[edge.source].column < page.nodes[edge.target].column for edge in page.edges)
+    assert any("between" in heading for heading in page.columns) == (family == "llama")
     entering, leaving = ([0.0] * len(page.nodes) for _ in range(2))
     for edge in page.edges:
         entering[edge.target] += edge.shares[0]

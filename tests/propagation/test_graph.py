@@ -66,7 +66,9 @@ def test_a_graph_is_held_to_its_attributions_tolerance(ffb: ModuleType, model_of
     assert exact.certificate.rtol < 1e-5
     shifted = exact.bias_shares.clone()
     shifted[exact.bias_layers.index(1)] += 1e-5 * float(exact.residual[1].abs().sum()) / N
-    with pytest.raises(ffb.errors.CompletenessError, match="layer 1 bring themselves misses its named biases"):
+    with pytest.raises(
+        ffb.errors.CompletenessError, match="layer 1: what the whole layer brings itself misses the named biases"
+    ):
         dataclasses.replace(exact, bias_shares=shifted).graph()
 
 

@@ -37,6 +37,11 @@ def scale_half(tensor: Tensor, hook: Any) -> Tensor:
     return tensor * 0.5
 
 
+def drop_all(tensor: Tensor, hook: Any) -> Tensor:
+    """Ablation by zero."""
+    return tensor * 0.0
+
+
 def add_one(tensor: Tensor, hook: Any) -> Tensor:
     """A constant edit."""
     return tensor + 1.0
@@ -90,6 +95,61 @@ def test_a_constant_brings_what_it_writes(ffb: ModuleType, model: Any, tokens: T
     assert share == pytest.approx(float(vector.sum()))
     torch.testing.assert_close(steered.tokens, plain.tokens, **BATCH_FLOAT64)
     assert steered.value == pytest.approx(plain.value + share)
+
+
+def drop_a_head(tensor: Tensor, hook: Any) -> Tensor:
+    """Zero-ablation of head 1."""
+    return tensor * torch.tensor([1.0, 0.0, 1.0, 1.0], dtype=tensor.dtype)[:, None]
+
+
+@pytest.mark.parametrize("edit", [scale_half, drop_a_head, add_one, drop_in_place])
+def test_edges_of_an_edited_layer_are_what_goes_into_the_edit(
+    ffb: ModuleType, model: Any, tokens: Tensor, difference: Any, edit: Callable[..., Any]
+) -> None:
+    """Over keys they sum to the head's share but for what the edit brings; those of a head taken out are zero."""
+    hooks = [("blocks.1.attn.hook_z", edit)]
+    result = ffb.attribute(model, tokens, difference, fwd_hooks=hooks, of=("edges", "heads"))
+    torch.testing.assert_close(result.edges[[0, 2]].sum(-1), result.heads[[0, 2]], **BATCH_FLOAT64)
+    brought = (result.heads[1] - result.edges[1].sum(-1)).sum()
+    assert float(brought) == pytest.approx(sum(result.edits.values()), abs=1e-9)
+    if edit in (scale_half, drop_a_head):
+        torch.testing.assert_close(result.edges[1].sum(-1), result.heads[1], **BATCH_FLOAT64)
+    assert bool(result.edges[1, 1].any()) == (edit is not drop_a_head)
+
+
+@pytest.mark.parametrize("place", ["0.hook_resid_pre", "1.hook_resid_pre", "1.hook_resid_post", "2.hook_resid_post"])
+def test_a_graph_books_steering_where_it_enters(
+    ffb: ModuleType, model: Any, tokens: Tensor, difference: Any, place: str
+) -> None:
+    """What a hook adds to the residual stream is the own share of the stream there, beside biases."""
+    hooks = [(f"blocks.{place}", add_one)]
+    result = ffb.attribute(model, tokens, difference, fwd_hooks=hooks, of="graph")
+    graph = result.graph(1.0)
+    into = {"0.hook_resid_pre": 0, "1.hook_resid_pre": 1, "1.hook_resid_post": 2, "2.hook_resid_post": 3}[place]
+    own = sum(graph.own[number] for number, node in enumerate(graph.nodes) if node[:2] == ("stream", into))
+    (share,) = result.edits.values()
+    assert own == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("place", "edit"),
+    [
+        ("attn.hook_z", add_one),
+        ("attn.hook_z", drop_in_place),
+        ("mlp.hook_pre", add_one),
+        ("hook_attn_out", drop_in_place),
+    ],
+)
+def test_a_graph_of_an_edit_inside_a_layer_is_refused(
+    ffb: ModuleType, model: Any, tokens: Tensor, difference: Any, place: str, edit: Callable[..., Any]
+) -> None:
+    """With the layer and the HookPoint; an ablation adds nothing, and is drawn."""
+    hooks = [(f"blocks.1.{place}", edit)]
+    result = ffb.attribute(model, tokens, difference, fwd_hooks=hooks, of="graph")
+    with pytest.raises(ffb.errors.CompletenessError, match=r"graph, layer 1.* Your hooks edit blocks\.1\."):
+        result.graph()
+    ablated = ffb.attribute(model, tokens, difference, fwd_hooks=[(f"blocks.1.{place}", drop_all)], of="graph")
+    assert ablated.graph().kept >= 0.9 - 1e-9
 
 
 def test_watching_hooks_change_nothing(ffb: ModuleType, model: Any, tokens: Tensor, difference: Any) -> None:

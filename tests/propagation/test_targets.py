@@ -87,6 +87,23 @@ def test_a_direction_is_read_at_a_layers_input(ffb: ModuleType, model: Any, toke
         assert result.tokens.nonzero().tolist() == [[2]]
 
 
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_maps_and_graphs_end_where_a_direction_is_read(ffb: ModuleType, model: Any, tokens: Tensor, layer: int) -> None:
+    """Layers at and behind the target carry nothing; before it cells sum to what flows, and the graph ends in the target."""
+    vector = torch.arange(32, dtype=torch.float64)
+    result = ffb.attribute(model, tokens, ffb.direction(vector, layer=layer, at=2), of=("maps", "graph"))
+    for scope in result.maps:
+        assert not result.maps[scope][layer:].any()
+    for before in range(layer):
+        cells = result.maps["Atb", before].sum(dim=0)
+        torch.testing.assert_close(cells, result.residual[before], rtol=1e-10, atol=1e-12)
+    graph = result.graph(1.0)
+    flow, kinds = graph.imbalance(), [node[0] for node in graph.nodes]
+    assert flow[kinds.index("target")] == pytest.approx(result.value)
+    assert max(node[1] for node in graph.nodes) == layer
+    assert graph.own.sum() == pytest.approx(sum(result.biases.values()))
+
+
 def test_a_direction_in_a_padded_batch(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
     """Positions are those of the sequence without padding."""
     vector = torch.ones(32, dtype=torch.float64)

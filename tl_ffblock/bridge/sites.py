@@ -13,7 +13,7 @@ branch: that tensor is `hook_normalized * hook_scale` (site `scale.<scope>`).
 import re
 from collections.abc import Collection, Sequence
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from torch import nn
 
@@ -42,6 +42,19 @@ _POST_LN_BRIDGE = {
 }
 _POST_LN_HOOKED = {"AtbFfResLn": "hook_normalized_resid_post"}
 """Where the HookPoints of a Post-LN block are others than a step's kind says."""
+
+
+Owner: TypeAlias = Literal["head", "mid", "mlp", "stream"]
+"""Heads; the residual stream between attention and feed-forward, where attention comes first; the feed-forward from its norm
+before to its norm behind; the residual stream at the layer's output."""
+_OWNERS_OF_SHIFTS: dict[NormName, Owner] = {
+    "attn_norm": "head",  # of a norm that both branches share, what attention reads
+    "attn_out_norm": "mid",
+    "mid_norm": "mid",
+    "ff_norm": "mlp",
+    "ff_out_norm": "mlp",
+    "out_norm": "stream",
+}
 
 
 def site_names(model: Model, layer: int, extra: Collection[str] = ()) -> dict[str, str]:
@@ -118,6 +131,23 @@ def branch_output_name(model: Model, layer: int, branch: Literal["attn", "mlp"])
     attend_step = next(step for step in PROGRAMS[order] if isinstance(step.operation, Attend))
     step = attend_step if branch == "attn" else feed_step(order)
     return _of_step(model, layer, step)[f"whole.{step.scope}"]
+
+
+def owner_of_bias(model: Model, layer: int, name: str) -> Owner:
+    """Which summand of a layer's flow brings a bias: see `Owner`."""
+    serial = model.family.order not in ("parallel", "attn_only")
+    short = name.removeprefix(f"blocks.{layer}.")
+    if short.startswith("mlp."):
+        return "mlp"
+    if short.startswith("attn."):
+        return "head" if short == "attn.b_V" else "mid" if serial else "stream"
+    norms = (step.operation.norm for step in PROGRAMS[model.family.order] if isinstance(step.operation, Normalise))
+    return next(_OWNERS_OF_SHIFTS[norm] for norm in norms if norm_module(model, layer, norm) == name.removesuffix(".b"))
+
+
+def is_stream(name: str) -> bool:
+    """Whether a HookPoint of a layer shows the residual stream at the layer's input or output."""
+    return re.fullmatch(r"blocks\.\d+\.hook_(resid_pre|in|resid_post|out)", name) is not None
 
 
 def output_name(model: Model) -> str:

@@ -125,6 +125,9 @@ def _fit_layer(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer
     for site, name in _kept_sites(model, rules, layer).items():
         if site in tape.keeps:
             fittings.after(name, partial(_keep, tape, site, layer))
+    values = values_name(layer)
+    if "z_made" in tape.keeps and edited_names({values: hook_point(model, values)}):
+        fittings.before(values, partial(_keep, tape, "z_made", layer))
     if "ff_in" in tape.keeps and model.family.order != "attn_only":
         _fit_ff_input(model, tape, fittings, layer)
     _fit_biases(model, tape, fittings, layer)
@@ -160,9 +163,10 @@ def _fit_ff_input(model: Model, tape: Tape, fittings: Fittings, layer: int) -> N
     if model.api != "TransformerBridge":
         fittings.input_of(mlp, keep)
         return
-    inner = f"{mlp}.in.hook_in"  # Hugging Face's BERT has no module that is the whole feed-forward
-    post_ln = model.family.order == "post_ln" and inner in model.hook_points
-    fittings.after(inner if post_ln else f"{mlp}.hook_in", keep)
+    inner, module = f"{mlp}.in.hook_in", model.hooked.blocks[layer].mlp
+    # Hugging Face's BERT, and OPT of TransformerLens 3, have no module that is the whole feed-forward.
+    dense = inner in model.hook_points and not is_gated(module) and not has_experts(module)
+    fittings.after(inner if dense else f"{mlp}.hook_in", keep)
 
 
 def _fit_boundary(tape: Tape, fittings: Fittings, layer: int, name: str) -> None:

@@ -36,7 +36,8 @@ class Tape:
     """[batch, pos]."""
     keeps: frozenset[str] = frozenset()
     """Which tensors of layers are wanted: "z", "value", "pattern", "post", "mlp_out", "residual", "q", "k", "v" and "ff_in"; of
-    all but values and patterns with derivatives ("v" are the values with theirs). "norms" are what enters norms, by module."""
+    all but values and patterns with derivatives ("v" are the values with theirs). "z_made" is z before users' callbacks, where
+    there are any. "norms" are what enters norms, by module."""
     dials: dict[Place, Float[Tensor, "batch pos"]] = field(default_factory=dict)
     kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     """By name and layer; "residual" always, and "unembedded" and "logits", what goes into the unembedding and comes out."""

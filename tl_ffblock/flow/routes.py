@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 _MEANING = (
     "Routes of the target's share from the tokens through all layers: what flows into a node, and its own bias, flows out of "
-    "it. Rows are positions, columns layers: the residual stream at a layer's input, then heads and feed-forward. Patterns and "
-    "norm scales are those of the run, so that what only decides where a head looks has no route."
+    "it. Rows are positions, columns layers: the residual stream at a layer's input, then heads, the stream between, and the "
+    "feed-forward; where a feed-forward reads the layer's input, heads and feed-forward. Patterns and norm scales are those of "
+    "the run, so that what only decides where a head looks has no route."
 )
 
 
@@ -43,7 +44,7 @@ def routes_page(result: "Attribution", graph: "AttributionGraph", keep: float) -
         graph: Its graph.
         keep: The part that was asked for.
     """
-    n_layers, n = result.n_layers, len(graph.labels)
+    n = len(graph.labels)
     through, hidden = _through(graph), _hidden(graph)
     shown = [number for number, node in enumerate(graph.nodes) if node != REST]
     place = {number: at for at, number in enumerate(shown)}
@@ -52,9 +53,9 @@ def routes_page(result: "Attribution", graph: "AttributionGraph", keep: float) -
         heading=f"routes to {result.target}, {_percent(graph.kept)} of all edges' sizes",
         tokens=tuple(visible(label) for label in graph.labels),
         meaning=_MEANING,
-        columns=_headings(n_layers),
+        columns=_headings(graph),
         lanes=n + 1,
-        nodes=tuple(_node(result, graph, number, float(through[number]), hidden) for number in shown),
+        nodes=tuple(_node(graph, number, float(through[number]), hidden) for number in shown),
         edges=tuple(
             PageEdge(place[source], place[target], "share", abs(share), (share,), (share,))
             for source, target, share in zip(
@@ -86,9 +87,20 @@ def _through(graph: "AttributionGraph") -> np.ndarray:
     return np.where(tokens, leaving, flow)
 
 
-def _headings(n_layers: int) -> tuple[str, ...]:
-    streams = [(f"into\nlayer {layer}", f"layer {layer}\nheads, FF") for layer in range(n_layers)]
-    return ("tokens", *(title for pair in streams for title in pair), "output", "target")
+def _columns(graph: "AttributionGraph") -> tuple[str, ...]:
+    """Kinds of a layer's nodes that stand in a column of their own, in this order."""
+    serial = any(node[0] == "mid" for node in graph.nodes)
+    return ("stream", "head", "mid", "mlp") if serial else ("stream", "head")
+
+
+def _headings(graph: "AttributionGraph") -> tuple[str, ...]:
+    n_layers = next(layer for kind, layer, *_ in graph.nodes if kind == "target")
+    columns = _columns(graph)
+    names = {"stream": "into\nlayer {}", "head": "layer {}\nheads", "mid": "layer {}\nbetween", "mlp": "layer {}\nFF"}
+    if "mlp" not in columns:
+        names["head"] = "layer {}\nheads, FF"
+    of_layers = (names[kind].format(layer) for layer in range(n_layers) for kind in columns)
+    return ("tokens", *of_layers, "output", "target")
 
 
 def _hidden(graph: "AttributionGraph") -> tuple[np.ndarray, np.ndarray]:
@@ -103,7 +115,6 @@ def _hidden(graph: "AttributionGraph") -> tuple[np.ndarray, np.ndarray]:
 
 
 def _node(
-    result: "Attribution",
     graph: "AttributionGraph",
     number: int,
     flow: float,
@@ -112,19 +123,27 @@ def _node(
     kind, layer, head, position = graph.nodes[number]
     token = visible(graph.labels[position]) if position >= 0 else ""
     at = f"of {token} at {position}"
+    columns = _columns(graph)
+    first = 1 + len(columns) * layer
+    behind = columns.index("mlp") if "mlp" in columns else columns.index("head")
     column, short, name = {
         "token": (0, f"{position}", f"token {token} at {position}"),
-        "stream": (1 + 2 * layer, f"stream {position}", f"residual stream {at}, into layer {layer}"),
-        "head": (2 + 2 * layer, f"head {head}", f"layer {layer}, head {head} {at}"),
-        "mlp": (2 + 2 * layer, "FF", f"layer {layer}, feed-forward {at}"),
-        "target": (2 + 2 * result.n_layers, "target", "the target"),
+        "stream": (first, f"stream {position}", f"residual stream {at}, into layer {layer}"),
+        "head": (first + 1, f"head {head}", f"layer {layer}, head {head} {at}"),
+        "mid": (
+            first + 2,
+            f"between {position}",
+            f"residual stream {at}, between heads and feed-forward of layer {layer}",
+        ),
+        "mlp": (first + behind, "FF", f"layer {layer}, feed-forward {at}"),
+        "target": (first + 1, "target", "the target"),
     }[kind]
     entering, leaving = (float(flows[number]) for flows in hidden)
     facts = [("flows through", flow)] + ([("leaves along edges not on this page", leaving)] if leaving else [])
     return PageNode(
         column=column,
         lane=position if position >= 0 else len(graph.labels),
-        label=token if kind in ("token", "stream") else "",
+        label=token if kind in ("token", "stream", "mid") else "",
         short=short,
         name=name,
         says=(),

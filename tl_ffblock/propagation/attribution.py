@@ -15,7 +15,8 @@ from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.propagation.arithmetic import combined
 from tl_ffblock.propagation.beside import BesideMaps
 from tl_ffblock.propagation.certificate import Certificate, relative
-from tl_ffblock.propagation.graph import AttributionGraph, flows_of, graph_of
+from tl_ffblock.propagation.flows import flows_of
+from tl_ffblock.propagation.graph import AttributionGraph, graph_of
 from tl_ffblock.propagation.positioned import PositionedShares
 from tl_ffblock.propagation.saving import read_fields, write_fields
 from tl_ffblock.propagation.shown import ShownAttribution
@@ -100,6 +101,9 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
     def edges(self) -> Float[Tensor, "layer head query key"]:
         """Share of what each head carries from key to query: `edges[layer]`; over keys they sum to the head's share.
 
+        In a layer whose z a hook of yours edits they are what goes into the edit: over keys they sum to the head's share but
+        for what the edit brings, which is in `edits`.
+
         Raises:
             ScopeKeyError: if it was not asked for.
         """
@@ -131,17 +135,23 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
     def graph(self, keep: float = 0.9) -> AttributionGraph:
         """The attribution as a graph of tokens, heads, feed-forwards and the residual stream, in which flows are conserved.
 
+        Nodes are ("token" | "stream" | "head" | "mid" | "mlp" | "target" | "rest", layer, head, position); "mid" is the
+        residual stream between heads and feed-forward, which parallel layers do not have. What each brings itself is held
+        against the named biases. Hooks of yours may scale anything, and add to the residual stream at layers' inputs and
+        outputs; what they add elsewhere has no node, and is refused.
+
         Args:
             keep: The part of the sum of all edges' sizes that is shown, largest first; the others lead through one node, "rest".
 
         Raises:
             ScopeKeyError: if it was not asked for with `of=("graph", ...)`.
             InputError: for rules that are not complete, or another `keep`.
-            CompletenessError: if what nodes bring themselves misses the named biases by more than the certificate's tolerance.
+            CompletenessError: if what nodes bring themselves misses the named biases by more than the certificate's tolerance,
+                as in a layer inside which a hook of yours adds something.
         """
-        edges = self._part("graph.edges", "graph")
+        self._part("graph.edges", "graph")
         rtol = self.certificate.rtol if self.certificate is not None else _RTOL_OF_COMBINED
-        return graph_of(flows_of(self, edges, self.parts["graph.mlps"]), keep, rtol)
+        return graph_of(flows_of(self, rtol), keep)
 
     def _part(self, name: str, asked: str) -> Tensor:
         if name not in self.parts:

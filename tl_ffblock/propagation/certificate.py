@@ -25,7 +25,7 @@ class Certificate:
     flows there and all that enters later is summed, over the sum of sizes. Zero where a target reads before it."""
     edges: float
     """Largest difference of a head's share from the sum of its edges, over the sum of sizes; 0 where edges were not asked for,
-    and of layers without edits."""
+    and of layers whose z no hook of a user's edits."""
     handed_out: float
     """Sum of all shares over the target's first-order form; 1 for rules that are complete."""
     complete: bool

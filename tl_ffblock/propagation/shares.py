@@ -5,16 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 import torch
-from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.tape import Kind
 from tl_ffblock.bridge.traced import Backward, Traced
-from tl_ffblock.bridge.weights import read_block
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.certificate import Certificate, relative
+from tl_ffblock.propagation.sequence_shares import SequenceShares
 from tl_ffblock.propagation.targets import Seeds
 
 Part: TypeAlias = Literal["heads", "edges", "neurons", "maps", "graph"]
@@ -22,10 +21,10 @@ PARTS: tuple[Part, ...] = get_args(Part)
 """What can be asked for beside tokens, positions, biases and the residual stream."""
 KEEPS: dict[Part, tuple[str, ...]] = {
     "heads": ("z",),
-    "edges": ("z", "value", "pattern"),
+    "edges": ("z", "z_made", "value", "pattern"),
     "neurons": ("post",),
     "maps": ("residual",),
-    "graph": ("z", "value", "pattern", "mlp_out"),
+    "graph": ("z", "z_made", "value", "pattern", "mlp_out", "ff_in"),
 }
 """Which tensors of a layer each of them needs."""
 
@@ -84,11 +83,12 @@ class Shares:
         like = next(iter(self.back.dials.values()))
         return self._cut(sum(dials, torch.zeros_like(like)), index)
 
+    def _of_sequence(self, index: int) -> SequenceShares:
+        return SequenceShares(self.run, self.traced, self.back, index)
+
     def _cut(self, tensor: Float[Tensor, "batch pos ..."], index: int) -> Float[Tensor, "real ..."]:
         """One sequence without padding, in the result's arithmetic."""
-        real = self.traced.batch.real(index)
-        own = tensor.detach()[index].to(self.run.settings.dtype)
-        return (own if real is None else own[real.to(own.device)]).cpu()
+        return self._of_sequence(index).cut(tensor)
 
     def _parts(self, index: int) -> Iterator[tuple[str, Tensor]]:
         kept, size = self.traced.tape.kept, self.traced.tape.size
@@ -102,36 +102,9 @@ class Shares:
             of_layers = [(kept["z", layer].detach() * self.back.kept["z", layer]).sum(dim=-1) for layer in layers]
             yield "heads", torch.stack([self._cut(shares, index).T for shares in of_layers])
         if "edges" in self.of:
-            yield "edges", _stacked(len(layers), (self._edges(layer, index) for layer in layers))
+            yield "edges", _stacked(len(layers), map(self._of_sequence(index).edges, layers))
         if "graph" in self.of:
-            yield "graph.edges", _stacked(len(layers), (self._edges(layer, index, of_tokens=True) for layer in layers))
-            yield "graph.mlps", torch.stack([self._mlp(layer, index) for layer in layers])
-
-    def _mlp(self, layer: int, index: int) -> Float[Tensor, " pos"]:
-        """Share of what a feed-forward writes."""
-        name, size = ("mlp_out", layer), self.traced.tape.size
-        if name not in self.back.kept:
-            length = len(self.run.sequences[self.traced.batch.numbers[index]].tokens)
-            return torch.zeros(length, dtype=self.run.settings.dtype)
-        shares = self.traced.tape.kept[name].detach() * self.back.kept[name]
-        return self._cut(shares.reshape(*size, -1).sum(dim=-1), index)
-
-    def _edges(self, layer: int, index: int, *, of_tokens: bool = False) -> Float[Tensor, "head query key"]:
-        """`P_ij <v_j, df/dz_i>`, the derivative by a head's values: summed over keys the head's own share.
-
-        With `of_tokens` without the part of v that no token brings: its bias, and the shift of the norm before.
-        """
-        kept = self.traced.tape.kept
-        gradient = self._cut(self.back.kept["z", layer], index)
-        value = self._cut(kept["value", layer], index)
-        value = value.repeat_interleave(gradient.shape[1] // value.shape[1], dim=1)
-        if of_tokens:
-            value = value - read_block(self.run.model, layer, value.dtype).value_constant.to(value)
-        pattern = kept["pattern", layer].detach()[index].to(gradient)
-        real = self.traced.batch.real(index)
-        if real is not None:
-            pattern = pattern[:, real][:, :, real]
-        return pattern * einsum(gradient, value, "query head e, key head e -> head query key")
+            yield from self._of_sequence(index).flows(layers[: self.seeds.layer])
 
     def by_stream(self, index: int) -> Float[Tensor, "boundary pos d_model"]:
         """One sequence's derivatives of the target by the residual stream; to be had with "maps"."""
@@ -140,6 +113,7 @@ class Shares:
 
     def _certificate(self, index: int, result: Attribution, difference_of_logits: float) -> Certificate:
         gaps = self.traced.tape.gaps_of(index)
+        layers = range(self.run.model.n_layers)
         worst = max(gaps, key=gaps.__getitem__, default="")
         handed_out = result.total() / result.first_order if result.first_order else float("nan")
         return Certificate(
@@ -147,7 +121,7 @@ class Shares:
             forms=gaps.get(worst, 0.0),
             worst_form=worst,
             boundaries=result.boundary_errors(self.seeds.layer),
-            edges=_edge_error(result),
+            edges=_edge_error(result, [layer for layer in layers if ("z_made", layer) not in self.traced.tape.kept]),
             handed_out=handed_out,
             complete=self.traced.rules.complete,
             rtol=self.run.settings.rtol,
@@ -164,11 +138,9 @@ def _stacked(n_layers: int, of_layers: Iterator[Tensor]) -> Float[Tensor, "layer
     return table
 
 
-def _edge_error(result: Attribution) -> float:
-    if "edges" not in result.parts:
-        return 0.0
-    as_made = [layer for layer in range(result.n_layers) if layer not in result.edit_layers.values()]
-    if not as_made:
+def _edge_error(result: Attribution, as_made: list[int]) -> float:
+    """The largest miss of edges in layers whose z no callback of a user's sees."""
+    if "edges" not in result.parts or not as_made:
         return 0.0
     edges, heads = result.parts["edges"][as_made], result.parts["heads"][as_made]
     return float(relative((edges.sum(dim=-1) - heads).abs().max(), edges.abs().sum(dim=-1).max()))

@@ -7,8 +7,8 @@
 DATA holds sva/nounpp_test.json (github.com/saprmarks/feature-circuits, data), ioi/ioi.json and known_facts/known_1000.json
 (github.com/lab-paper-code/dual_path_attribution, data), wikitext2/wiki.test.txt (WikiText-2's test articles) and
 sst2/sst2_glue_dev.tsv (sentence, label). Every method of a set has a CSV in WORK that grows prompt by prompt, and so have
-removals: a run that was stopped goes on where it stopped, and `--methods` and `--prompts` choose pieces. `--device cuda` runs
-there. A hundred prompts of all sets take some hours on one core, minutes on a GPU.
+removals: a run that was stopped goes on where it stopped, and `--methods` and `--prompts` choose pieces, so that a method that
+comes later is scored and measured by itself. `--device cuda` runs there. A hundred prompts of all sets take some hours on one core, minutes on a GPU.
 """
 
 import argparse
@@ -71,6 +71,12 @@ def removals_file(work: Path, name: str, removal: str) -> Grown:
     return Grown(work / f"removals_{name}_{removal}.csv", "prompt,method,measure,value")
 
 
+def of_prompt(file: Grown, number: int) -> pd.DataFrame:
+    """The rows of one prompt."""
+    rows = file.table()
+    return rows[rows["prompt"] == number]
+
+
 def seconds(work: Any, device: str) -> tuple[Any, float]:
     """A result and how long it took: CPU seconds of the process, on a GPU seconds until it was done."""
     if device == "cpu":
@@ -92,12 +98,12 @@ def run_tokens(name: str, options: argparse.Namespace) -> None:
     removals = {removal: removals_file(options.work, name, removal) for removal in options.removal}
     for number, example in enumerate(islice(read(model, options.data), options.prompts)):
         scores(model, number, example, files, options.device)
-        if options.methods:
-            continue
         for removal, file in removals.items():
-            if number not in file.done:
-                held = {m: f.table().query(f"prompt == {number}")["score"].to_numpy() for m, f in files.items()}
-                file.add(number, removal_rows(model, number, example, held, removal))
+            measured = set(of_prompt(file, number)["method"])
+            held = {m: of_prompt(f, number)["score"].to_numpy() for m, f in files.items() if m not in measured}
+            if held:
+                rows = removal_rows(model, number, example, held, removal)
+                file.add(number, [row for row in rows if row[0] not in measured])
         if name == "sst2" and number == 0:
             (options.work / "probe.csv").write_text(f"accuracy\n{probe(model, options.data)[2]:.4f}\n")
         print(f"{name}: {number + 1} prompts", flush=True)
@@ -219,7 +225,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--prompts", type=int, default=100)
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--methods", nargs="*", choices=list(METHODS), help="scores of these alone, no removals")
+    parser.add_argument("--methods", nargs="*", choices=list(METHODS), help="scores and removals of these alone")
     parser.add_argument("--removal", nargs="*", choices=["mask", "mean"], default=["mask", "mean"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=HERE)

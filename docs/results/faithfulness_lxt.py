@@ -34,7 +34,7 @@ def there() -> bool:
 
 def attnlrp(model: Any, example: Example) -> Tensor:
     """Relevance of each token's embedding: embedding times what lxt's backward pass gives."""
-    own = _of_transformers()
+    own = of_transformers()
     with _patched():
         embedded = own.get_input_embeddings()(example.tokens[None]).detach().requires_grad_()
         logits = own(inputs_embeds=embedded, use_cache=False).logits
@@ -45,7 +45,7 @@ def attnlrp(model: Any, example: Example) -> Tensor:
 
 
 @lru_cache(maxsize=1)
-def _of_transformers() -> Any:
+def of_transformers() -> Any:
     """SmolLM2 as transformers has it, from the folder to which `ffb.load_model` has converted it."""
     from transformers import LlamaForCausalLM
 

@@ -1,12 +1,16 @@
 """The methods that docs/results/faithfulness.py compares obey the laws of their definitions, on a tiny Llama."""
 
+from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 import tl_ffblock as ffb
+from docs.results import faithfulness as benchmark
 from docs.results import faithfulness_components as components
+from docs.results import faithfulness_lxt
 from docs.results import faithfulness_methods as methods
 from docs.results.faithfulness_sets import Example
 from tests import tiny
@@ -62,3 +66,56 @@ def test_patching_the_differing_embedding_is_the_other_run(model: Any, example: 
     assert float(truth["residual"][0, 0]) == pytest.approx(after - before, rel=1e-4)
     assert float(truth["residual"][0, 1:].abs().max()) < 1e-9
     assert float(truth["heads"].abs().max()) > 0
+
+
+def test_a_method_that_comes_later_gets_the_rows_it_would_have_had(
+    model: Any, example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores and removals of methods one after the other are those of methods at once, references once in each."""
+    monkeypatch.setitem(benchmark.SETS, "tiny", ("llama", lambda model, data: [example, example]))
+    monkeypatch.setattr(ffb, "load_model", lambda name, device: model)
+
+    def run(folder: str, chosen: list[str]) -> None:
+        options = Namespace(
+            work=tmp_path / folder, data=None, device="cpu", methods=chosen, removal=["mask", "mean"], prompts=2
+        )
+        benchmark.run_tokens("tiny", options)
+
+    run("at once", ["path", "patching"])
+    run("after", ["path"])
+    for _ in range(2):  # what is there is not made again
+        run("after", ["patching"])
+    for removal in ("mask", "mean"):
+        at_once, after = (
+            (tmp_path / folder / f"removals_tiny_{removal}.csv").read_text().splitlines()
+            for folder in ("at once", "after")
+        )
+        assert len(at_once) > 2 * 5 * 5
+        assert sorted(at_once) == sorted(after)
+
+
+@pytest.mark.skipif(not faithfulness_lxt.there(), reason="lxt is not installed: pip install --no-deps lxt==2.1")
+def test_lxt_is_run_on_the_same_model_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relevance is linear in the target, none is where the target cannot look, and the model's own gradient is as before."""
+    from transformers.models.llama import modeling_llama
+
+    own, model = tiny.hf_model("llama_nobias").requires_grad_(False), tiny.bridge("llama_nobias")
+    own.config._attn_implementation = "eager"
+    monkeypatch.setattr(faithfulness_lxt, "of_transformers", lambda: own)
+    tokens = tiny.tokens("llama_nobias", N)
+
+    def plain() -> torch.Tensor:
+        embedded = own.get_input_embeddings()(tokens[None]).detach().requires_grad_()
+        return torch.autograd.grad(own(inputs_embeds=embedded).logits[0, -1, 7], embedded)[0]
+
+    def relevance(target: Any) -> torch.Tensor:
+        return faithfulness_lxt.attnlrp(model, Example(tokens, target))
+
+    before, forward, gradient = dict(vars(modeling_llama)), modeling_llama.LlamaRMSNorm.forward, plain()
+    first, second = (relevance(lambda logits, at=at: logits[:, 2, at]) for at in (7, 11))
+    torch.testing.assert_close(relevance(lambda logits: logits[:, 2, 7] - logits[:, 2, 11]), first - second)
+    assert first[:3].abs().min() > 0
+    assert not first[3:].any()
+    assert dict(vars(modeling_llama)) == before
+    assert modeling_llama.LlamaRMSNorm.forward is forward
+    assert torch.equal(plain(), gradient)

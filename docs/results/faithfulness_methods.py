@@ -1,6 +1,7 @@
 """The methods of faithfulness.md: a model and an example become a score for every token.
 
-Ours are calls of the package. The others are written from their definitions:
+Ours are calls of the package; "hidden keys" and "path + hidden keys" are made of what they give (faithfulness_rule.py). The others are written from their
+definitions:
 
 * gradient norm: `||df/dx_j||` by the token's embedding.
 * Integrated Gradients (Sundararajan et al. 2017) on the embeddings by Captum, `STEPS` steps, summed over the embedding, from
@@ -25,6 +26,7 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from docs.results import faithfulness_lxt
+from docs.results.faithfulness_rule import hidden_keys, path_and_hidden_keys
 from docs.results.faithfulness_sets import Example
 from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.model import identify
@@ -202,6 +204,8 @@ def read_at(example: Example) -> int:
 METHODS: dict[str, Callable[[Any, Example], Tensor]] = {
     "path": rules("path"),
     "patching": rules("patching"),
+    "hidden keys": hidden_keys,
+    "path + hidden keys": path_and_hidden_keys,
     "gradient x input": rules("gradient"),
     "gradient norm": gradient_norm,
     "IG from zero": integrated_gradients("zero"),

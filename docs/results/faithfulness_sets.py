@@ -135,6 +135,28 @@ def difference(right: int, wrong: int) -> Any:
     return ffb.logit(right, minus=wrong)
 
 
+def blimp(model: Any, data: Path) -> Iterator[tuple[str, Example, Example]]:
+    """Prompts on which rules are chosen, none of them in a set that is reported: BLiMP's sentences up to where two differ.
+
+    With the paradigm's name two targets: the right minus the wrong token, where the model has it right, and the most probable
+    token minus the mean logit. Two prompts a paradigm at most, of six tokens or more.
+    """
+    taken: dict[str, int] = {}
+    lines = (data / "blimp" / "blimp_67x100.jsonl").read_text().splitlines()
+    for pair in shuffled(json.loads(line) for line in lines):
+        good, bad = (model.to_tokens(pair[name])[0].cpu() for name in ("sentence_good", "sentence_bad"))
+        common = min(len(good), len(bad))
+        differ = (good[:common] != bad[:common]).nonzero()[:, 0].tolist()
+        if not differ or differ[0] < 6 or taken.get(pair["UID"], 0) == 2:
+            continue
+        tokens, answers = good[: differ[0]], (int(good[differ[0]]), int(bad[differ[0]]))
+        logits = logits_of(model, tokens)
+        if float(difference(*answers)(logits)) > 0:
+            taken[pair["UID"]] = taken.get(pair["UID"], 0) + 1
+            top = int(logits[0, -1].argmax())
+            yield pair["UID"], Example(tokens, difference(*answers)), Example(tokens, over_mean(top))
+
+
 def over_mean(token: int) -> Callable[[Tensor], Tensor]:
     """A logit minus the mean logit, at the end."""
 

@@ -1,4 +1,4 @@
-"""The blocks of faithfulness.md, from faithfulness.csv, faithfulness_differences.csv and faithfulness_components.csv."""
+"""The blocks of faithfulness.md, from the CSV files beside it."""
 
 from pathlib import Path
 
@@ -90,11 +90,7 @@ def against() -> str:
         line = [method]
         for name in sets:
             row = cells.get((name, method))
-            line.append(
-                "–"
-                if row is None
-                else f"{number(row['mean'], 2, '+')} [{number(row['low'], 2, '+')}, {number(row['high'], 2, '+')}]"
-            )
+            line.append("–" if row is None else _signed(row["mean"], row["low"], row["high"]))
             if row is not None:
                 compared += 1
                 ahead += row["low"] > 0
@@ -134,6 +130,27 @@ def cost() -> str:
     return table(["method", *heads], [[m, *(cells.get((s, m), "–") for s in sets)] for m in rows["method"].unique()])
 
 
+def dev() -> str:
+    """Candidates for a rule of our own on BLiMP, the best in the mean over both targets first."""
+    rows = pd.read_csv(FOLDER / "faithfulness_dev.csv").query("removal == 'mask'")
+    targets = list(dict.fromkeys(rows["target"]))
+    cells = {(row["target"], row["candidate"]): row for _, row in rows.iterrows()}
+    means = rows.groupby("candidate", sort=False)["mean"].mean().sort_values(ascending=False)
+    lines = []
+    for candidate, mean in means.items():
+        line = [str(candidate)]
+        for target in targets:
+            row = cells[target, candidate]
+            line += [_cell(row), _signed(*(float(row[f"difference{end}"]) for end in ("", " low", " high")))]
+        lines.append([*line, number(mean, 3)])
+    heads = [head for target in targets for head in (f"{target} (n = {int(rows['n'].max())})", "minus path")]
+    return table(["candidate", *heads, "mean"], lines)
+
+
+def _signed(mean: float, low: float, high: float) -> str:
+    return f"{number(mean, 2, '+')} [{number(low, 2, '+')}, {number(high, 2, '+')}]"
+
+
 def sets() -> str:
     """How many prompts of which lengths have been run, and how good the direction of sentiment is."""
     stored = _stored()
@@ -159,5 +176,6 @@ BLOCKS = {
     "faithfulness-cause": cause,
     "faithfulness-components": components,
     "faithfulness-cost": cost,
+    "faithfulness-dev": dev,
     "faithfulness-sets": sets,
 }

@@ -12,6 +12,7 @@ from docs.results import faithfulness as benchmark
 from docs.results import faithfulness_components as components
 from docs.results import faithfulness_lxt
 from docs.results import faithfulness_methods as methods
+from docs.results import faithfulness_rule as rule
 from docs.results.faithfulness_sets import Example
 from tests import tiny
 
@@ -92,6 +93,26 @@ def test_a_method_that_comes_later_gets_the_rows_it_would_have_had(
         )
         assert len(at_once) > 2 * 5 * 5
         assert sorted(at_once) == sorted(after)
+
+
+def test_hidden_keys_are_what_one_layer_of_attention_loses() -> None:
+    """Each token's score is the target's fall when the others' patterns without it are scaled to 1; to first order it is not."""
+    toy = tiny.toy("attn_only_no_norms", "bridge", n_layers=1).double()
+    example = Example(tiny.tokens("llama", N), ffb.logit(7, minus=11))
+    result, pattern = ffb.attribute(toy, example.tokens, example.target), rule.pattern_of(toy, example)
+    _, cache = toy.run_with_cache(example.tokens[None])
+    values, attention = cache["blocks.0.attn.hook_v"][0], toy.blocks[0].attn
+    lost = []
+    for key in range(N - 1):
+        without = pattern[0, :, -1].clone()
+        without[:, key] = 0
+        change = pattern[0, :, -1] - without / without.sum(dim=-1, keepdim=True)
+        written = torch.einsum("hk,khe,hem->m", change, values.reshape(N, len(change), -1), attention.W_O)
+        lost.append(written @ (toy.W_U[:, 7] - toy.W_U[:, 11]))
+    scores, slopes = (rule.when_hidden(result, pattern, at_once=at_once) for at_once in (True, False))
+    torch.testing.assert_close(rule.hidden_keys(toy, example), scores)
+    torch.testing.assert_close(scores[:-1], torch.stack(lost).detach())
+    assert not torch.allclose(slopes, scores, rtol=1e-2)
 
 
 @pytest.mark.skipif(not faithfulness_lxt.there(), reason="lxt is not installed: pip install --no-deps lxt==2.1")

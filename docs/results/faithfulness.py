@@ -32,6 +32,8 @@ from tl_ffblock.results.intervals import mean_interval
 HERE = Path(__file__).resolve().parent
 OURS = "path"
 """What others are compared with."""
+RULE = ("path", "hidden keys", "path + hidden keys", "AttnLRP")
+"""What is compared in pairs, for a rule of our own."""
 
 
 class Grown:
@@ -183,8 +185,30 @@ def tables(work: Path, out: Path) -> None:
     columns = ["set", "removal", "method", "measure", "mean", "low", "high", "n"]
     for table, file in ((rows, "faithfulness.csv"), (differences, "faithfulness_differences.csv")):
         pd.DataFrame(table, columns=columns).astype({"n": "Int64"}).round(3).to_csv(out / file, index=False)
+    rule_differences(work).round(3).to_csv(out / "faithfulness_rule.csv", index=False)
     if (work / "components.csv").is_file():
         components(work).round(3).to_csv(out / "faithfulness_components.csv", index=False)
+
+
+def rule_differences(work: Path) -> pd.DataFrame:
+    """Rank correlations of `RULE` on the prompts that all of them have been scored on, and their differences in pairs."""
+    rows: list[tuple[Any, ...]] = []
+    tables = {name: work / f"removals_{name}_mask.csv" for name in SETS}
+    of_sets = {}
+    for name, file in tables.items():
+        stored = pd.read_csv(file) if file.is_file() else pd.DataFrame(columns=["measure", "method"])
+        stored = stored[(stored["measure"] == "correlation") & stored["method"].isin(RULE)]
+        by_method = stored.pivot(index="prompt", columns="method", values="value").dropna()
+        if {"path", "hidden keys"} <= set(by_method):
+            of_sets[name] = by_method
+    for_all = [of_set for of_set in of_sets.values() if set(of_set) == set(RULE)]
+    for name, by_method in {**of_sets, **({"all": pd.concat(for_all)} if for_all else {})}.items():
+        methods = [method for method in RULE if method in by_method]
+        for number, method in enumerate(methods):
+            rows.append((name, method, "", *summary(by_method[method].to_numpy())))
+            for less in methods[:number]:
+                rows.append((name, method, less, *summary((by_method[method] - by_method[less]).to_numpy())))
+    return pd.DataFrame(rows, columns=["set", "method", "minus", "mean", "low", "high", "n"])
 
 
 def costs(work: Path, name: str) -> Iterator[tuple[Any, ...]]:

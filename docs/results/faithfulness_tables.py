@@ -31,11 +31,13 @@ def _chosen(stored: pd.DataFrame, measure: str, removal: str | None) -> pd.DataF
     return rows if removal is None else rows[rows["removal"] == removal]
 
 
-def _cell(row: "pd.Series[float] | None") -> str:
+def _cell(row: "pd.Series[float] | None", usual: int | None = None) -> str:
+    """Mean and interval; with the number of prompts where that is not the usual one."""
     if row is None:
         return "–"
     mean, low, high = (float(row[name]) for name in ("mean", "low", "high"))
-    return number(mean) if low != low else f"{number(mean)} [{number(low)}, {number(high)}]"
+    said = number(mean) if low != low else f"{number(mean)} [{number(low)}, {number(high)}]"
+    return said if usual in (None, int(row["n"])) else f"{said} (n = {int(row['n'])})"
 
 
 def _by_set(measure: str, removal: str, *, references: tuple[str, ...] = REFERENCES) -> str:
@@ -51,7 +53,7 @@ def _by_set(measure: str, removal: str, *, references: tuple[str, ...] = REFEREN
     lines = [
         [
             m,
-            *(_cell(cells.get((s, m))) for s in sets),
+            *(_cell(cells.get((s, m)), counts[s]) for s in sets),
             number(sum(means[m]) / len(means[m])) if len(means[m]) == len(sets) else "–",
         ]
         for m in [*ordered, *(m for m in references if m in means)]
@@ -90,7 +92,7 @@ def against() -> str:
         line = [method]
         for name in sets:
             row = cells.get((name, method))
-            line.append("–" if row is None else _signed(row["mean"], row["low"], row["high"]))
+            line.append(_difference(row))
             if row is not None:
                 compared += 1
                 ahead += row["low"] > 0
@@ -147,6 +149,26 @@ def dev() -> str:
     return table(["candidate", *heads, "mean"], lines)
 
 
+def rule() -> str:
+    """Our rules, AttnLRP and `path` on the same prompts."""
+    rows = _stored("faithfulness_rule")
+    names = {**SETS, "all": "all with AttnLRP"}
+    sets = [name for name in names if name in set(rows["set"])]
+    cells = {(row["set"], row["method"], row["minus"]): row for _, row in rows.iterrows()}
+    counts = rows.groupby("set")["n"].max()
+    lines = []
+    for method, less in dict.fromkeys(zip(rows["method"], rows["minus"], strict=True)):
+        of_sets = [cells.get((name, method, less)) for name in sets]
+        numbers = [_cell(row) if not less else _difference(row) for row in of_sets]
+        lines.append((bool(less), [f"{method} minus {less}" if less else method, *numbers]))
+    heads = [f"{names[name]} (n = {int(counts[name])})" for name in sets]
+    return table(["", *heads], [line for _, line in sorted(lines, key=lambda line: line[0])])
+
+
+def _difference(row: "pd.Series[float] | None") -> str:
+    return "–" if row is None else _signed(*(float(row[name]) for name in ("mean", "low", "high")))
+
+
 def _signed(mean: float, low: float, high: float) -> str:
     return f"{number(mean, 2, '+')} [{number(low, 2, '+')}, {number(high, 2, '+')}]"
 
@@ -177,5 +199,6 @@ BLOCKS = {
     "faithfulness-components": components,
     "faithfulness-cost": cost,
     "faithfulness-dev": dev,
+    "faithfulness-rule": rule,
     "faithfulness-sets": sets,
 }

@@ -195,8 +195,8 @@ def rule_differences(work: Path) -> pd.DataFrame:
     rows: list[tuple[Any, ...]] = []
     tables = {name: work / f"removals_{name}_mask.csv" for name in SETS}
     of_sets = {}
-    for name, file in tables.items():
-        stored = pd.read_csv(file) if file.is_file() else pd.DataFrame(columns=["measure", "method"])
+    for name in (name for name, file in tables.items() if file.is_file()):
+        stored = pd.read_csv(tables[name])
         stored = stored[(stored["measure"] == "correlation") & stored["method"].isin(RULE)]
         by_method = stored.pivot(index="prompt", columns="method", values="value").dropna()
         if {"path", "hidden keys"} <= set(by_method):

@@ -17,6 +17,14 @@ Builder: TypeAlias = Callable[..., ContributionMaps]
 Shower: TypeAlias = Callable[..., "Screen"]
 """`show(maps, layer=0)` or `show(html=text)`: opens a page."""
 
+COLLIDING = """(selector) => Array.from(document.querySelectorAll(selector), (drawing) => {
+    const shown = Array.from(drawing.querySelectorAll("text")).filter((node) => node.textContent && !node.closest("[visibility=hidden]"));
+    const boxes = shown.map((node) => [node.textContent, node.getBoundingClientRect()]);
+    const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
+    return boxes.flatMap(([words, box], at) => boxes.slice(at + 1).filter(([, next]) => meet(box, next)).map(([next]) => [words, next]));
+}).flat()"""
+"""Of the drawings that a selector finds, the pairs of texts that lie over each other."""
+
 
 def build_result(
     n: int,

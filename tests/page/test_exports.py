@@ -1,5 +1,6 @@
 """Files of every view: what is seen as SVG, PNG and CSV, with a headline and a caption; hostile tokens are text in them."""
 
+import base64
 import csv
 import io
 import struct
@@ -120,6 +121,38 @@ def test_all_heads_are_saved(show: Shower) -> None:
     assert all(float(row[f"head {head} weight"]) in (0, 1) for row in rows for head in range(4))
     assert ink(screen)["coloured"] > 1000
     assert screen.page.evaluate("window.x") is None and screen.problems == []
+
+
+DARK = """async (bytes) => {
+    const image = await createImageBitmap(new Blob([new Uint8Array(bytes)]));
+    const context = Object.assign(document.createElement("canvas"), { width: image.width, height: image.height }).getContext("2d");
+    context.drawImage(image, 0, 0);
+    const { data } = context.getImageData(0, 0, image.width, image.height);
+    const columns = Array.from({ length: image.width }, (_, column) => column);
+    return Array.from({ length: image.height }, (_, row) => columns.filter((column) => data[4 * (row * image.width + column)] < 10));
+}"""
+"""Of a PNG, the columns of each row's dark pixels."""
+
+
+def test_no_cell_is_lost_in_files_of_many_small_maps(show: Shower) -> None:
+    """Of cells below a pixel an SVG has a pixel each; of cells below a PNG's pixel the strongest is shown, so that no line is blank."""
+    n, heads = 300, 12
+    screen = opened(show, planted_heads(n, 1, heads).to_html(), "#view=all&cells=none&range=all")
+    root = drawing(screen)
+    pictures = list(root.iter(f"{SVG}image"))
+    assert len(pictures) == heads and float(pictures[0].get("width", n)) < n / 3
+    sent = base64.b64decode(pictures[1].get("href", "").partition(",")[2])
+    assert screen.page.evaluate(DARK, list(sent)) == [[max(0, row - 1)] for row in range(n)]
+    _, content = screen.save("png")
+    scale = struct.unpack(">I", content[16:20])[0] / float(root.get("width", 0))
+    group = next(node for node in root.findall(f"{SVG}g") if node.find(f"{SVG}image") is not None)
+    across, down = map(float, group.get("transform", "")[len("translate(") : -1].split())
+    x, y, width, height = (float(pictures[1].get(name, 0)) for name in ("x", "y", "width", "height"))
+    rows = screen.page.evaluate(DARK, list(content))[
+        round((down + y + 9) * scale) : round((down + y + height + 7) * scale)
+    ]
+    left, right = (across + x + 8) * scale, (across + x + width + 8) * scale
+    assert all(any(left - 2 < column < right for column in row) for row in rows) and len(rows) < n
 
 
 def test_scores_are_saved(show: Shower) -> None:

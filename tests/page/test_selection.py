@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.page.screen import Builder, Screen, Shower
+from tests.page.screen import COLLIDING, Builder, Screen, Shower
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.patched import PatchedMaps
 from tl_ffblock.results.measures import contextualization_change
@@ -68,6 +68,22 @@ def test_what_is_kept_from_one_selection_to_the_next_is_what_a_new_page_shows(bu
         again.settle()
         assert screen.places() == again.places(), address
     assert screen.problems == []
+
+
+def test_another_layer_leaves_what_does_not_change(build: Builder, show: Shower) -> None:
+    """Axes, names along them, frames, bars of colours, the heading and what a cell is are not touched when numbers change."""
+    screen = show(build(9, layers=(0, 1, 2)), layer=0)
+    screen.page.evaluate(
+        """() => { window.touched = [];
+        const still = [...document.querySelectorAll(".panel > svg:first-of-type, h1, #facts, #meaning, #views, .toolbar, #overview rect[data-layer]")];
+        const watch = new MutationObserver((records) => touched.push(...records.map(({ target }) => target.outerHTML || target.data)));
+        for (const node of still) watch.observe(node, { childList: true, characterData: true, subtree: true });
+        window.watched = still.length; }"""
+    )
+    pictures = screen.pictures()
+    screen.choose(layer=2)
+    assert screen.page.evaluate("watched") > 8 and screen.page.evaluate("touched") == []
+    assert all(now != then for now, then in zip(screen.pictures()[:3], pictures[:3], strict=True))
 
 
 def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> None:
@@ -173,6 +189,15 @@ def test_channels_by_head_stand_in_groups_by_scope(build: Builder, show: Shower)
         "Attn by head": 2,
         "Atb by head": 2,
     }
+
+
+@pytest.mark.parametrize("width", [380, 1000, 1400])
+def test_labels_of_many_layers_keep_their_distance(build: Builder, show: Shower, width: int) -> None:
+    """Of thirty layers no label lies over another, in the overview and along the token's way, whichever layer is selected."""
+    screen = show(build(12, layers=range(30)), width=width, layer=15)
+    for layer in (15, 16, 17, 29):
+        screen.choose(layer=layer)
+        assert screen.page.evaluate(COLLIDING, ".overview > svg, .biography > svg") == [], layer
 
 
 def test_the_keyboard_does_it_all(build: Builder, show: Shower) -> None:

@@ -134,6 +134,23 @@ def test_what_later_steps_take_back_is_said_in_numbers(build: Builder) -> None:
     assert run("return wayOfChanges(await scened({}));", payload=payload(maps - maps)) == ""
 
 
+def test_a_place_among_sorted_numbers_is_found_without_sorting() -> None:
+    """For every place, whether numbers are all different, alike, in order or one alone."""
+    generator = torch.Generator().manual_seed(0)
+    lists = [
+        torch.randn(97, generator=generator).tolist(),
+        torch.randint(0, 4, (60,), generator=generator).tolist(),
+        list(range(20)),
+        list(range(20))[::-1],
+        [2.5],
+    ]
+    picked = run(
+        "return given.lists.map((numbers) => numbers.map((_, place) => sortedAt(Float64Array.from(numbers), place)));",
+        lists=lists,
+    )
+    assert picked == [sorted(numbers) for numbers in lists]
+
+
 def test_a_selection_goes_through_its_address(build: Builder) -> None:
     """Every field that is changed stands in the hash, comes back from it, and the opening selection has an empty one."""
     change = dict(

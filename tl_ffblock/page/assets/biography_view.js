@@ -36,10 +36,11 @@ function biographyFrame(scene, width) {
 }
 
 function layerLabels(scene, frame) {
-  const every = Math.max(1, Math.ceil(11 / frame.cell.height));
+  const every = labelStep(frame.cell.height);
+  const chosen = scene.data.layers.indexOf(scene.selection.layer);
   return scene.data.layers.flatMap((layer, index) => {
-    const selected = layer === scene.selection.layer;
-    if (index % every && !selected) return [];
+    const selected = index === chosen;
+    if (!isLabelled(index, every, chosen)) return [];
     const y = frame.top + (index + 0.5) * frame.cell.height + 4;
     return [text(layer, frame.left - 6, y, { "text-anchor": "end", "font-size": 11, fill: selected ? scene.palette.ink : scene.palette.grey, "font-weight": selected ? 700 : 400 })];
   });

@@ -23,7 +23,7 @@ function paint(picture, palette, width, height, canvas = element("canvas")) {
   const [top, bottom, left, right] = picture.window;
   const wide = Math.max(1, Math.min(right - left + 1, Math.floor(width)));
   const high = Math.max(1, Math.min(bottom - top + 1, Math.floor(height)));
-  Object.assign(canvas, { width: wide, height: high });
+  if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
   const pixels = pixelsOf(picture.cells, picture.nColumns, picture.window, wide, high);
   const context = canvas.getContext("2d");
   const image = context.createImageData(wide, high);
@@ -60,6 +60,10 @@ function smallMap(scene, layer, key, width, height) {
   return paint(mapPicture(alone, alone.map), scene.palette, width * scene.ratio, height * scene.ratio);
 }
 
+/** One canvas for pictures that are copied at once. */
+const scratch = document.createElement("canvas");
+scratch.getContext("2d", { willReadFrequently: true });
+
 const VECTOR_CELLS = 64 * 64;
 const FINE = 4;
 
@@ -83,20 +87,28 @@ function vectorCells(places) {
   return total > 4 * VECTOR_CELLS ? VECTOR_CELLS / 8 : VECTOR_CELLS;
 }
 
+/**
+ * A picture in its place, for a file: the strongest cell in each of the pixels of a fine print. Cells larger than a pixel of
+ * the page are enlarged by whole steps and kept sharp; where smaller ones are shown small they are mixed, which loses none.
+ */
+function embedded({ picture, x, y, width, height }, palette) {
+  const cells = paint(picture, palette, FINE * width, FINE * height, scratch);
+  const sharp = cells.width <= width && cells.height <= height;
+  const href = (sharp ? enlarged(cells, width) : cells).toDataURL("image/png");
+  return svg("image", { x, y, width, height, href, preserveAspectRatio: "none", ...(sharp ? { "image-rendering": "pixelated" } : {}) });
+}
+
 /** For files, a picture in its place: one rectangle a cell, or one embedded picture where there are more than `most`. */
 function shapesOf(place, palette, most) {
   const { picture, x, y, width, height } = place;
   const [top, bottom, left, right] = picture.window;
   const [rows, columns] = [bottom - top + 1, right - left + 1];
-  if (rows * columns > most) {
-    const href = enlarged(paint(picture, palette, columns, rows), width).toDataURL("image/png");
-    return [svg("image", { x, y, width, height, href, preserveAspectRatio: "none", "image-rendering": "pixelated" })];
-  }
+  if (rows * columns > most) return [embedded(place, palette)];
   const [wide, high] = [width / columns, height / rows];
   return Array.from({ length: rows * columns }, (_, index) => {
     const [row, column] = [Math.floor(index / columns), index % columns];
     const value = picture.cells[(top + row) * picture.nColumns + left + column];
-    const colour = Number.isNaN(value) ? palette.outRgb : colourOf(palette, value, picture.limit, picture.scale, picture.root);
-    return rectangle(x + column * wide, y + row * high, wide, high, rgbToHex(colour));
+    const colour = Number.isNaN(value) ? palette.out : shadeOf(palette, value, picture.limit, picture.scale, picture.root).hex;
+    return rectangle(x + column * wide, y + row * high, wide, high, colour);
   });
 }

@@ -44,7 +44,7 @@ function fromLab([lightness, a, b]) {
 
 const SHADES = 256;
 
-/** SHADES + 1 colours from one to another. */
+/** SHADES + 1 colours from one to another, as [red, green, blue]. */
 function ramp(from, to) {
   const [ground, ink] = [toLab(hexToRgb(from)), toLab(hexToRgb(to))];
   return Array.from({ length: SHADES + 1 }, (_, step) => fromLab(ground.map((part, i) => part + (ink[i] - part) * (step / SHADES))));
@@ -55,19 +55,31 @@ function packedColour([red, green, blue]) {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
-/** A theme's inks, ramps, and the ramps as canvases store them (`shades`). */
+const palettes = new Map();
+
+/** A theme's inks, and its ramps as canvases store them (`shades`) and as documents do (`ramps`). */
 function paletteOf(name) {
-  const inks = THEMES[name];
-  const ramps = Object.fromEntries(["contribution", "gain", "loss", "bias"].map((ink) => [ink, ramp(inks.paper, inks[ink])]));
-  const shades = Object.fromEntries(Object.entries(ramps).map(([ink, colours]) => [ink, Uint32Array.from(colours, packedColour)]));
-  const outRgb = hexToRgb(inks.out);
-  return { ...inks, name, ramps, shades, outRgb, outside: packedColour(outRgb) };
+  if (!palettes.has(name)) palettes.set(name, newPalette(name));
+  return palettes.get(name);
 }
 
-/** The colour of a value on a scale that ends at `limit`; `scale` is "signed", "contribution" or "bias". */
-function colourOf(palette, value, limit, scale, root = 0) {
-  const name = scale === "signed" ? (value < 0 ? "loss" : "gain") : scale;
-  return palette.ramps[name][Math.round(placeOnScale(value, limit, root) * SHADES)];
+function newPalette(name) {
+  const theme = THEMES[name];
+  const names = ["contribution", "gain", "loss", "bias"];
+  const colours = names.map((ink) => [ink, ramp(theme.paper, theme[ink])]);
+  const shades = Object.fromEntries(colours.map(([ink, steps]) => [ink, Uint32Array.from(steps, packedColour)]));
+  const ramps = Object.fromEntries(colours.map(([ink, steps]) => [ink, steps.map((rgb) => ({ rgb, hex: rgbToHex(rgb), readable: readableOn(rgb) }))]));
+  return { ...theme, name, ramps, shades, outside: packedColour(hexToRgb(theme.out)) };
+}
+
+/** Which of a palette's ramps a value has; `scale` is "signed", "contribution" or "bias". */
+function rampName(value, scale) {
+  return scale === "signed" ? (value < 0 ? "loss" : "gain") : scale;
+}
+
+/** The colour of a value on a scale that ends at `limit`: `rgb`, `hex`, and what is `readable` on it. */
+function shadeOf(palette, value, limit, scale, root = 0) {
+  return palette.ramps[rampName(value, scale)][Math.round(placeOnScale(value, limit, root) * SHADES)];
 }
 
 function readableOn([r, g, b]) {

@@ -103,7 +103,7 @@ function markControls(scene) {
   byId("whole").hidden = selection.zoom === "";
   byId("each-label").hidden = scene.maps.length < 3;
   byId("cells-group").hidden = isSigned(data, selection);
-  byId("cells").querySelector("[value=none]").textContent = data.block(selection.scope).short;
+  writeText(byId("cells").querySelector("[value=none]"), data.block(selection.scope).short);
   keepMenuInside();
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;
 }

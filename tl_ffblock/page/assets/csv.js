@@ -10,11 +10,28 @@ function csvNumber(value) {
   return Number.isInteger(value) ? String(value) : Number.isFinite(value) ? String(Number(value.toPrecision(5))) : "";
 }
 
+const KEPT_FIELDS = 2 ** 16;
+
+/** Writes fields; tokens, and packed numbers too, come often, so what was written is kept. */
+function fieldWriter() {
+  const kept = new Map();
+  return (field) => {
+    const known = kept.get(field);
+    if (known !== undefined) return known;
+    if (kept.size >= KEPT_FIELDS) kept.clear();
+    const written = typeof field === "number" ? csvNumber(field) : csvField(field);
+    kept.set(field, written);
+    return written;
+  };
+}
+
 /** A table as text. `lines()` goes through its lines; a field is a text, a number, or NaN for what is not there. */
 function csvText({ head, lines }) {
+  const write = fieldWriter();
   const written = [head.map(csvField).join(",")];
-  for (const line of lines()) written.push(line.map((field) => (typeof field === "number" ? csvNumber(field) : csvField(field))).join(","));
-  return [...written, ""].join("\n");
+  for (const line of lines()) written.push(line.map(write).join(","));
+  written.push("");
+  return written.join("\n");
 }
 
 const CELL_HEAD = ["query", "query_token", "key", "key_token"];

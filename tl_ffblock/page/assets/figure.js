@@ -56,8 +56,7 @@ function paintFigure(context, { scene, groups, width, height }) {
   context.fillRect(-8, -8, width, height);
   for (const group of groups) {
     for (const { picture, x, y, width: wide, height: high } of group.pictures) {
-      const [first, last, from, to] = picture.window;
-      context.drawImage(paint(picture, scene.palette, to - from + 1, last - first + 1), group.x + x, group.y + y, wide, high);
+      context.drawImage(paint(picture, scene.palette, wide * across, high * down, scratch), group.x + x, group.y + y, wide, high);
     }
   }
   context.setTransform(1, 0, 0, 1, 0, 0);

@@ -5,6 +5,11 @@ function labelStep(size) {
   return Math.max(1, Math.ceil(LABEL.spacing / size));
 }
 
+/** Whether a label stands at `index`: every so many, and at the selected one, to which the others keep their distance. */
+function isLabelled(index, every, selected) {
+  return index === selected || (index % every === 0 && Math.abs(index - selected) >= every);
+}
+
 /** The label of one row: its token where the frame has room for tokens, and its position. */
 function rowLabel(scene, frame, row, weight) {
   const { axes, palette, window: [first] } = scene;
@@ -90,34 +95,42 @@ function stripFrames(scene, frame) {
 const RAMP_STOPS = 24;
 let gradients = 0;
 
-/** The scale's colours as a gradient: even steps of the ramp, which is straight between them to the eye. */
-function rampGradient(scene, map, from) {
+/** A scale's colours as a gradient, whatever numbers stand at it: even steps of the ramp, which is straight between them to the eye. */
+function rampGradient(scene, { scale }) {
+  const from = scale === "signed" ? -1 : 0;
   const stops = Array.from({ length: RAMP_STOPS + 1 }, (_, i) => {
-    const colour = colourOf(scene.palette, from + (i / RAMP_STOPS) * (map.limit - from), map.limit, map.scale, scene.selection.root);
-    return svg("stop", { offset: i / RAMP_STOPS, "stop-color": rgbToHex(colour) });
+    const shade = shadeOf(scene.palette, from + (i / RAMP_STOPS) * (1 - from), 1, scale, scene.selection.root);
+    return svg("stop", { offset: i / RAMP_STOPS, "stop-color": shade.hex });
   });
   return svg("linearGradient", { id: `ramp-${gradients++}` }, stops);
 }
 
-function legend(scene, frame) {
-  const { palette } = scene;
-  const { map, left } = frame;
-  const y = frame.top + frame.down + 10;
-  const width = Math.min(190, frame.width - left - 26);
-  const from = map.scale === "signed" ? -map.limit : 0;
-  const gradient = rampGradient(scene, map, from);
-  const bar = svg("rect", { x: left, y, width, height: 10, fill: `url(#${gradient.id})`, stroke: palette.line, class: "legend" });
-  const remarks = frame.notes.map((line, index) => text(line, left, y + 38 + 14 * index, { "font-size": 11, fill: palette.grey }));
-  return [svg("defs", {}, [gradient]), bar, ...legendTicks(scene, frame, y + 22, width, from), ...remarks];
+/** Where the bar of a map's colours stands. */
+function legendPlace({ left, top, down, width }) {
+  return { x: left, y: top + down + 10, width: Math.min(190, width - left - 26), height: 10 };
 }
 
-function legendTicks(scene, frame, y, width, from) {
-  const { map, left } = frame;
+function legendBar(scene, frame) {
+  const gradient = rampGradient(scene, frame.map);
+  return [svg("defs", {}, [gradient]), svg("rect", { ...legendPlace(frame), fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" })];
+}
+
+/** What is said below the bar: numbers, then remarks. */
+function legendWords(scene, frame) {
+  const { x, y } = legendPlace(frame);
+  const remarks = frame.notes.map((line, index) => text(line, x, y + 38 + 14 * index, { "font-size": 11, fill: scene.palette.grey }));
+  return [...legendTicks(scene, frame), ...remarks];
+}
+
+function legendTicks(scene, frame) {
+  const { map } = frame;
+  const { x, y, width } = legendPlace(frame);
+  const from = map.scale === "signed" ? -map.limit : 0;
   const clipped = isClipped(map);
   const sign = (value) => (from < 0 && value > 0 ? "+" : "");
   const tick = (share, anchor, prefix = "") => {
     const value = from + share * (map.limit - from);
-    return text(prefix + sign(value) + formatRough(value, scene.asShare), left + share * width, y, { "font-size": 11, "text-anchor": anchor, fill: scene.palette.ink });
+    return text(prefix + sign(value) + formatRough(value, scene.asShare), x + share * width, y + 22, { "font-size": 11, "text-anchor": anchor, fill: scene.palette.ink });
   };
   return [tick(0, "start", clipped && from < 0 ? "≤ " : ""), tick(0.5, "middle"), tick(1, "end", clipped ? "≥ " : "")];
 }
@@ -152,13 +165,13 @@ function surroundings(scene, frame) {
     ...axisTitles(scene, frame), ...frame.rows.nodes, ...frame.columns.nodes,
     ...unreachable(scene, frame),
     svg("rect", { x: frame.left, y: frame.top, width: frame.across, height: frame.down, fill: "none", stroke: scene.palette.line }),
-    ...stripFrames(scene, frame),
+    ...stripFrames(scene, frame), ...legendBar(scene, frame),
   ];
 }
 
 /** What is said of a map and its numbers: titles and legend. */
 function statements(scene, frame) {
-  return [...titles(scene, frame), ...legend(scene, frame)];
+  return [...titles(scene, frame), ...legendWords(scene, frame)];
 }
 
 /** The labels of the selected row and column. */

@@ -28,7 +28,7 @@ function drawLegend() {
   const { palette, limit } = board.scene;
   const ends = (from, to) => { const swatch = element("span", { className: "swatch" }); swatch.style.background = `linear-gradient(to right, ${from.join(", ")})`; return swatch; };
   const steps = [1, 0.7, 0.35, 0].map((part) => Math.round(SHADES * part));
-  const inks = (name) => steps.map((step) => rgbToHex(palette.ramps[name][step]));
+  const inks = (name) => steps.map((step) => palette.ramps[name][step].hex);
   const widths = Object.values(board.data.widths).join("; ");
   const share = board.data.targets.length ? [element("span", {}, [`share −${plainNumber(limit)}`, ends([...inks("loss"), ...inks("gain").reverse()]), `+${plainNumber(limit)}`])] : [];
   const others = board.data.edges.some((edge) => !(edge.unit in board.data.widths)) ? [element("span", { textContent: "dashed: a number, not a width" })] : [];

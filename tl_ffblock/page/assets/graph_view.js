@@ -4,12 +4,12 @@
 function shareInk(palette, share, limit, least = 0) {
   if (!share) return palette.line;
   const step = Math.round(SHADES * Math.max(least, Math.sqrt(Math.min(1, Math.abs(share) / limit))));
-  return rgbToHex(palette.ramps[share > 0 ? "gain" : "loss"][step]);
+  return palette.ramps[share > 0 ? "gain" : "loss"][step].hex;
 }
 
 /** Rank 1 is dark, ranks beyond a hundred thousand pale; even steps of the logarithm. */
 function rankInk(palette, rank) {
-  return rank ? rgbToHex(palette.ramps.contribution[Math.round(SHADES * Math.max(0.04, 1 - Math.log10(rank) / 4.7))]) : palette.paper;
+  return rank ? palette.ramps.contribution[Math.round(SHADES * Math.max(0.04, 1 - Math.log10(rank) / 4.7))].hex : palette.paper;
 }
 
 function nodeInk(scene, node) {

@@ -197,7 +197,7 @@ function logitTokens(scene, block, go, current) {
     const chip = element("li", { className: "chip", title: `${labels[column]} · position ${scene.axes.columns[column].position}: ${number}${logitUnit(block)}` }, [
       element("bdi", { textContent: labels[column] }), element("span", { textContent: number }),
     ]);
-    colourChip(chip, Number.isNaN(share) || limit === 0 ? null : colourOf(scene.palette, share, limit, "signed", scene.selection.root), null);
+    colourChip(chip, Number.isNaN(share) || limit === 0 ? null : shadeOf(scene.palette, share, limit, "signed", scene.selection.root), null);
     chip.classList.toggle("later", Number.isNaN(share));
     chip.addEventListener("click", () => go(logitTokenChange(current(), column)));
     return chip;

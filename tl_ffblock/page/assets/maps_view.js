@@ -1,12 +1,12 @@
 /* View: one map, or before, after and difference of any two. */
 
 /** What its frames are made from. Other numbers are painted into them as long as they fit; what is selected are marks. */
-const MAPS_VIEW_FIELDS = ["run", "refRun", "words", "panel", "zoom"];
+const MAPS_VIEW_FIELDS = ["run", "refRun", "words", "panel", "zoom", "root"];
 
 /** Where everything stands and what stands along the axes; maps of the same shape share their frames. */
 function shapeOf(frames) {
   return JSON.stringify(frames.map(({ map, pictures, cell, top, left, across, width, x, y, height }) =>
-    [map.role, map.labels, pictures.map(({ name }) => name), cell, top, left, across, width, x, y, height]));
+    [map.role, map.scale, map.labels, pictures.map(({ name }) => name), cell, top, left, across, width, x, y, height]));
 }
 
 function framesOf(scene, width) {
@@ -18,10 +18,11 @@ function framesOf(scene, width) {
 /** A frame's panel, its canvases still empty; `frame.fill(scene)` paints numbers and says what they are. */
 function panelOf(scene, frame, go) {
   const [said, marks] = [svg("g"), svg("g", { class: "marks" })];
-  const drawing = svg("svg", { width: frame.width, height: frame.height, "aria-hidden": "true" }, [...surroundings(scene, frame), said, marks]);
+  // Two drawings: what stays is painted once, what changes lies over it.
+  const [still, moving] = [surroundings(scene, frame), [said, marks]].map((nodes) => svg("svg", { width: frame.width, height: frame.height, "aria-hidden": "true" }, nodes));
   const canvases = frame.pictures.map(() => element("canvas"));
   const painted = frame.pictures.map(({ name, x, width }, index) => placed(element("div", { className: name ? "beside" : "cells" }, [canvases[index]]), x, frame.top, width, frame.down));
-  const panel = placed(element("div", { className: "panel", tabIndex: 0 }, [...painted, drawing]), frame.x, frame.y, frame.width, frame.height);
+  const panel = placed(element("div", { className: "panel", tabIndex: 0 }, [...painted, still, moving]), frame.x, frame.y, frame.width, frame.height);
   panel.setAttribute("role", "application");
   panel.dataset.role = frame.map.role;
   if (scene.maps.length > 1) panel.append(enlargeButton(scene, frame, go));
@@ -65,7 +66,7 @@ function mapsView(scene, go, width) {
   }
   let filled = "";
   const update = (now) => {
-    const numbers = madeFrom(now, [...MAP_FIELDS, "root"], width) + now.windowRoom;
+    const numbers = madeFrom(now, MAP_FIELDS, width) + now.windowRoom;
     if (numbers !== filled) {
       const { frames } = filled === "" ? layout : framesOf(now, width);
       if (filled !== "" && shapeOf(frames) !== shape) return false;

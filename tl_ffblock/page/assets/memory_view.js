@@ -18,7 +18,7 @@ function memoryChip(scene, token, position, ground, stripe) {
   const chip = element("span", { className: "chip" }, [element("bdi", { textContent: token })]);
   const sides = [ground, stripe].filter((side) => side && Number.isFinite(side.value));
   chip.title = [`${token} · position ${position}`, ...sides.map((side) => `${side.name} ${formatChange(side.value, false)}`)].join(" · ");
-  const colour = (side) => (side && Number.isFinite(side.value) && side.limit && Math.abs(side.value) >= MEMORY.faintest * side.limit ? colourOf(palette, side.value, side.limit, "signed") : null);
+  const colour = (side) => (side && Number.isFinite(side.value) && side.limit && Math.abs(side.value) >= MEMORY.faintest * side.limit ? shadeOf(palette, side.value, side.limit, "signed") : null);
   colourChip(chip, colour(ground), colour(stripe));
   return chip;
 }

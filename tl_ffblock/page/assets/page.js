@@ -45,8 +45,8 @@ function drawHeader(data) {
 
 /** The text that the run in sight has read, as heading and as the window's title. */
 function drawHeading({ data, selection }) {
-  document.title = `${sentenceText(data, selection.run, 60)} · ${data.model}`;
-  byId("words-read").replaceChildren(element("bdi", { textContent: quotation(sentenceText(data, selection.run, 300)) }));
+  writeText(document.querySelector("title"), `${sentenceText(data, selection.run, 60)} · ${data.model}`);
+  writeText(byId("words-read").firstChild, quotation(sentenceText(data, selection.run, 300)));
 }
 
 /** What is needed for the selection, unpacked. */
@@ -120,10 +120,9 @@ async function drawAll() {
   markControls(scene);
   drawSentence(scene, workbench.go, byId("sentence"));
   const words = viewNow(scene.data, scene.selection).words(scene);
-  byId("meaning").textContent = words.meaning;
-  byId("headline").textContent = words.headline;
+  writeText(byId("meaning"), words.meaning);
+  writeText(byId("headline"), words.headline);
   drawView(scene);
-  revealToken(scene, byId("sentence"));
   performance.mark("picture");
   document.body.dataset.state = "picture";
   await afterFrame();
@@ -147,8 +146,10 @@ function drawCards(scene) {
   else host.append(...further);
 }
 
-/** The places beside the maps. */
+/** What can wait for the first frame: the numbers of the sentence, the places beside the maps. */
 function drawBesides(scene) {
+  revealToken(scene, byId("sentence"));
+  nameChips(scene, byId("sentence"));
   offerCircuitsVis(scene, byId("circuitsvis-place"));
   if (!byId("figure-tools").hidden) markExports(workbench);
   if (!besidesShown()) return;
@@ -159,9 +160,9 @@ function drawBesides(scene) {
   if (told) places.biography(scene, madeFrom(scene, biographyFields(scene), width), () => biographyView(scene, go, width));
   const { blockName } = data.channels.get(selection.scope);
   places.overview(scene, blockName + lying + madeFrom(scene, whereFields(scene), overview), () => whereView(scene, go, overview, lying));
-  byId("where-title").textContent = data.block(selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps";
-  byId("where-way").textContent = wayOfChanges(scene);
-  byId("where-note").textContent = whereNote(scene);
+  writeText(byId("where-title"), data.block(selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps");
+  writeText(byId("where-way"), wayOfChanges(scene));
+  writeText(byId("where-note"), whereNote(scene));
   drawCards(scene);
   places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));
   loadHeads(scene).then((there) => { if (there && workbench.scene === scene) drawCards(scene); });

@@ -53,7 +53,7 @@ function rankedPairs(scene, most) {
     places.push(index);
     sizes.push(pairSize(scene, selection.sort, index));
   }
-  const least = Float64Array.from(sizes).sort()[Math.max(0, sizes.length - most)];
+  const least = sortedAt(Float64Array.from(sizes), Math.max(0, sizes.length - most));
   const kept = places.map((index, at) => ({ index, size: sizes[at] })).filter(({ size }) => !(size < least));
   kept.sort((a, b) => b.size - a.size || a.index - b.index);
   const pairs = kept.slice(0, most).map(({ index }) => ({ row: Math.floor(index / axes.nColumns), column: index % axes.nColumns, index }));

@@ -1,6 +1,8 @@
 /* View: why a head attends. One query beside every key: their vectors, the products dimension by dimension, their sum (the score), its softmax. */
 
-const SCORES = { row: 18, smallest: 11, label: 118, gap: 12, number: 64, weight: 120, head: 40 };
+const SCORES = { row: 18, smallest: 11, label: 118, gap: 12, number: 64, weight: 120, percent: 46, head: 40 };
+/* Names of the columns, each in words and shorter. */
+const SCORES_HEADINGS = { vectors: ["query q, keys k", "q, k"], product: ["q × k × scale", "q × k"], score: ["sum: score", "score"], bar: ["softmax: weight", "weight"] };
 
 function scoresOf(data, run) {
   return Object.values(data.runs[run].blocks).find((block) => block.kind === "scores");
@@ -50,7 +52,7 @@ function scoresFields() {
 function scoresPlace(row, width) {
   const height = Math.max(SCORES.smallest, Math.min(SCORES.row, 1400 / row.n));
   const label = Math.min(SCORES.label, width / 5);
-  const room = width - label - SCORES.number - 3 * SCORES.gap - 8;
+  const room = width - label - SCORES.number - SCORES.percent - 3 * SCORES.gap - 8;
   const weight = Math.min(SCORES.weight, room / 4);
   const strip = Math.max(40, Math.min(420, (room - weight) / 2));
   const product = label + strip + SCORES.gap;
@@ -74,13 +76,21 @@ function scoresCanvases(scene, row, place) {
   return scoresPictures(row, place).map(({ picture, x, y, width, height }) => placed(paint(picture, scene.palette, width * scene.ratio, height * scene.ratio), x, y, width, height));
 }
 
+/** What the columns are, in as many words as there is room for. */
+function scoresHeadings({ palette }, place) {
+  const columns = { vectors: [place.label, place.strip], product: [place.product, place.strip], score: [place.score, SCORES.number], bar: [place.bar, place.weight + SCORES.percent] };
+  return Object.entries(columns).map(([name, [x, width]]) => {
+    const [words, short] = SCORES_HEADINGS[name];
+    return text(textWidth(words, 11) <= width ? words : short, x, SCORES.head - 8, { "font-size": 11, fill: palette.grey });
+  });
+}
+
 function scoresLabels(scene, row, place) {
   const { palette, data, selection } = scene;
   const size = Math.min(12, place.height);
   const tokens = data.runs[selection.run].tokens;
   const style = { "font-size": size, fill: palette.ink };
   const base = (key) => place.y(key) + place.height / 2 + size * 0.35;
-  const heading = (words, x) => text(words, x, SCORES.head - 8, { "font-size": 11, fill: palette.grey });
   const lines = tokens.flatMap((token, key) => {
     const seen = !Number.isNaN(row.scores[key]);
     return [
@@ -96,7 +106,7 @@ function scoresLabels(scene, row, place) {
   const top = SCORES.head + place.height / 2 + size * 0.35;
   return [
     text(`${fitText(tokens[selection.to], size, place.label - 34)} q`, place.label - 5, top, { ...style, "text-anchor": "end", "font-weight": 700 }),
-    heading("query q, keys k", place.label), heading("q × k × scale", place.product), heading("sum: score", place.score), heading("softmax: weight", place.bar), ...lines,
+    ...scoresHeadings(scene, place), ...lines,
   ];
 }
 

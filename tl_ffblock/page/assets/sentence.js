@@ -16,24 +16,36 @@ function chipOf(column) {
   return node;
 }
 
+/** The profiles that colour the sentence, before and after. */
+function profilesOf(scene) {
+  return scene.maps.filter((map) => map.role !== "difference").map((map) => profileOf(scene, map));
+}
+
 /** Colours one token's chip; tokens that take no part are dashed. */
 function paintChip(scene, node, column, profiles, limits) {
   const { palette, maps } = scene;
-  const label = labelsOf(scene)[column];
   const ground = profiles[profiles.length - 1][column];
-  const shown = (value) => (Number.isNaN(value) ? "–" : scene.asShare ? formatPercent(value) : formatNumber(value));
   const own = column === ownColumn(scene);
-  if (node.firstChild.textContent !== label) node.firstChild.textContent = label; // else the browser would lay it out anew
-  node.title = `${label} · position ${scene.axes.columns[column].position}: ${profiles.map((profile) => shown(profile[column])).join(" → ")}`;
-  node.setAttribute("aria-label", node.title);
+  writeText(node.firstChild, labelsOf(scene)[column]);
   node.setAttribute("aria-selected", String(own));
   node.classList.toggle("later", Number.isNaN(ground) && !own);
   node.classList.toggle("cell", column === (scene.selection.read === "row" ? scene.column : scene.axes.own[scene.row]));
-  const colourAt = (side) => {
+  const shadeAt = (side) => {
     const value = profiles[side][column];
-    return Number.isNaN(value) ? null : colourOf(palette, value, limits[side], maps[side].scale, scene.selection.root);
+    return Number.isNaN(value) ? null : shadeOf(palette, value, limits[side], maps[side].scale, scene.selection.root);
   };
-  colourChip(node, colourAt(profiles.length - 1), profiles.length > 1 && colourAt(0));
+  colourChip(node, shadeAt(profiles.length - 1), profiles.length > 1 && shadeAt(0));
+}
+
+/** Writes each token's numbers where pointer and screen reader find them. */
+function nameChips(scene, host) {
+  const profiles = profilesOf(scene);
+  const labels = labelsOf(scene);
+  const shown = (value) => (Number.isNaN(value) ? "–" : scene.asShare ? formatPercent(value) : formatNumber(value));
+  Array.from(host.children).forEach((node, column) => {
+    node.title = `${labels[column]} · position ${scene.axes.columns[column].position}: ${profiles.map((profile) => shown(profile[column])).join(" → ")}`;
+    node.setAttribute("aria-label", node.title);
+  });
 }
 
 function moveInSentence(scene, go, event) {
@@ -55,7 +67,7 @@ function moveInSentence(scene, go, event) {
 function drawSentence(scene, go, host) {
   const { axes, selection } = scene;
   if (host.children.length !== axes.nColumns) host.replaceChildren(...Array.from({ length: axes.nColumns }, (_, column) => chipOf(column)));
-  const profiles = scene.maps.filter((map) => map.role !== "difference").map((map) => profileOf(scene, map));
+  const profiles = profilesOf(scene);
   const limits = profileLimits(scene);
   Array.from(host.children).forEach((node, column) => paintChip(scene, node, column, profiles, limits));
   host.setAttribute("aria-activedescendant", `token-${ownColumn(scene)}`);
@@ -70,14 +82,14 @@ function drawSentence(scene, go, host) {
     else go({ to: axes.rows[row].position });
   };
   host.onkeydown = (event) => moveInSentence(scene, go, event);
-  byId("sentence-words").textContent = sentenceWords(scene);
+  writeText(byId("sentence-words"), sentenceWords(scene));
   scene.marked.push((target) => {
     const at = target && (target.column ?? (target.row === undefined ? -1 : axes.own[target.row]));
     Array.from(host.children).forEach((node, column) => node.classList.toggle("read", column === at));
   });
 }
 
-/** Scrolls to the token that is read; asked last, because it makes the browser lay out the page. */
+/** Scrolls to the token that is read; asked after a frame, when the page is laid out. */
 function revealToken(scene, host) {
   const chip = host.children[ownColumn(scene)];
   if (chip.offsetTop < host.scrollTop || chip.offsetTop + chip.offsetHeight > host.scrollTop + host.clientHeight) host.scrollTop = chip.offsetTop - 20;

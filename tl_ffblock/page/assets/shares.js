@@ -60,13 +60,33 @@ function sizesOf(axes, cells, withOwn) {
   return sizes.subarray(0, count);
 }
 
+/** The number that stands at `place` among the sorted ones, by Hoare's selection; their order changes. */
+function sortedAt(numbers, place) {
+  let [low, high] = [0, numbers.length - 1];
+  while (low < high) {
+    const pivot = numbers[(low + high) >> 1];
+    let [left, right] = [low, high];
+    while (left <= right) {
+      while (numbers[left] < pivot) left++;
+      while (numbers[right] > pivot) right--;
+      if (left > right) break;
+      [numbers[left], numbers[right]] = [numbers[right], numbers[left]];
+      left++;
+      right--;
+    }
+    if (place <= right) high = right;
+    else if (place >= left) low = left;
+    else break;
+  }
+  return numbers[place];
+}
+
 /** Where a colour scale ends: at the 99th percentile, at the largest cell of another token (where there is one), or at the largest of all. */
 function limitOf(axes, cells, range) {
   const away = sizesOf(axes, cells, range === "all");
   const sizes = away.length ? away : sizesOf(axes, cells, true);
   if (range !== "percentile") return largest(sizes);
-  sizes.sort();
-  return sizes[Math.floor(0.99 * (sizes.length - 1))] || largest(sizes);
+  return sortedAt(sizes, Math.floor(0.99 * (sizes.length - 1))) || largest(sizes);
 }
 
 /** Place on a scale from 0 to 1; `root` spreads small values. */
@@ -82,6 +102,10 @@ function placeOnScale(value, limit, root) {
 function pixelsOf(cells, nColumns, [top, bottom, left, right], width, height) {
   const pixels = new Float32Array(width * height).fill(NaN);
   const [rows, columns] = [bottom - top + 1, right - left + 1];
+  if (rows === height && columns === width) {
+    for (let row = 0; row < rows; row++) pixels.set(cells.subarray((top + row) * nColumns + left, (top + row) * nColumns + right + 1), row * columns);
+    return pixels;
+  }
   const cover = (count, room) => Array.from({ length: count }, (_, i) => {
     const first = Math.floor((i * room) / count);
     return [first, Math.max(first + 1, Math.floor(((i + 1) * room) / count))];

@@ -4,15 +4,11 @@ const PIECE = { left: 46, top: 18, label: 11 };
 
 /** A value's colour on a scale that ends at `limit` on both sides. */
 function inkOf(palette, value, limit) {
-  return colourOf(palette, value, limit, "signed");
+  return shadeOf(palette, value, limit, "signed");
 }
 
 function largestOf(values) {
   return values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-}
-
-function cssColour([r, g, b]) {
-  return `rgb(${r}, ${g}, ${b})`;
 }
 
 /** The scale of a map or a text, from loss to gain. */
@@ -20,7 +16,7 @@ function scaleView(palette, limit) {
   const canvas = element("canvas", { width: 121, height: 1 });
   const pen = canvas.getContext("2d");
   for (let x = 0; x < 121; x++) {
-    pen.fillStyle = cssColour(inkOf(palette, (x - 60) / 60, 1));
+    pen.fillStyle = inkOf(palette, (x - 60) / 60, 1).hex;
     pen.fillRect(x, 0, 1, 1);
   }
   canvas.setAttribute("aria-hidden", "true");
@@ -36,8 +32,8 @@ function tokensView(palette, tokens, shares, marked) {
     const chip = element("li", { className: position === marked ? "share-token marked" : "share-token", title: `position ${position}` }, [
       element("bdi", { textContent: token }), element("span", { textContent: number }),
     ]);
-    chip.style.background = cssColour(colour);
-    chip.style.color = readableOn(colour);
+    chip.style.background = colour.hex;
+    chip.style.color = colour.readable;
     return chip;
   });
   return element("div", {}, [element("ol", { className: "share-tokens" }, chips), scaleView(palette, limit)]);
@@ -48,7 +44,7 @@ function pictureOf(palette, values, limit) {
   const [rows, columns] = [values.length, values[0].length];
   const canvas = element("canvas", { width: columns, height: rows });
   const image = canvas.getContext("2d").createImageData(columns, rows);
-  values.forEach((row, r) => row.forEach((value, c) => image.data.set([...inkOf(palette, value, limit), 255], 4 * (r * columns + c))));
+  values.forEach((row, r) => row.forEach((value, c) => image.data.set([...inkOf(palette, value, limit).rgb, 255], 4 * (r * columns + c))));
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas.toDataURL();
 }

@@ -28,11 +28,16 @@ function element(name, properties = {}, children = []) {
   return node;
 }
 
-/** Colours a token's chip: its ground, and a stripe below; either may be missing. */
+/** Writes a text where it is another than what stands there, else the browser would lay it out anew. */
+function writeText(node, content) {
+  if (node.textContent !== content) node.textContent = content;
+}
+
+/** Colours a token's chip: its ground, and a stripe below, as `shadeOf` has them; either may be missing. */
 function colourChip(chip, ground, stripe) {
-  chip.style.backgroundColor = ground ? rgbToHex(ground) : "";
-  chip.style.color = ground ? readableOn(ground) : "";
-  chip.style.backgroundImage = stripe ? `linear-gradient(to top, ${rgbToHex(stripe)} 4px, transparent 4px)` : "";
+  chip.style.backgroundColor = ground ? ground.hex : "";
+  chip.style.color = ground ? ground.readable : "";
+  chip.style.boxShadow = stripe ? `inset 0 -4px ${stripe.hex}` : "";
 }
 
 function byId(id) {

@@ -36,9 +36,10 @@ function whereLabels(scene, columns, grid) {
   const { palette, data, selection } = scene;
   const [wide, high] = grid.cell;
   const every = Math.max(1, Math.ceil((grid.lying ? 16 : 11) / (grid.lying ? wide : high)));
+  const chosen = data.layers.indexOf(selection.layer);
   const layers = data.layers.flatMap((layer, index) => {
-    const selected = layer === selection.layer;
-    if (index % every && !selected) return [];
+    const selected = index === chosen;
+    if (!isLabelled(index, every, chosen)) return [];
     const [x, y] = columns.length ? grid.place(index, 0) : [grid.label, grid.head];
     const style = { "font-size": 11, fill: selected ? palette.ink : palette.grey, "font-weight": selected ? 700 : 400 };
     return [grid.lying ? text(layer, x + wide / 2, grid.head - 5, { ...style, "text-anchor": "middle" }) : text(layer, grid.label - 6, y + high / 2 + 4, { ...style, "text-anchor": "end" })];
@@ -64,8 +65,8 @@ function whereLabels(scene, columns, grid) {
 function whereCell(scene, column, layerIndex, place, [wide, high], [least, most]) {
   const { palette, data } = scene;
   const value = column.track.values[column.channel][layerIndex];
-  const colour = value === null ? palette.outRgb : colourOf(palette, value - least, most - least, "contribution", column.track.stretched ? 0 : 1);
-  const shape = rectangle(place[0], place[1], wide - 1, high - 1, rgbToHex(colour));
+  const colour = value === null ? palette.out : shadeOf(palette, value - least, most - least, "contribution", column.track.stretched ? 0 : 1).hex;
+  const shape = rectangle(place[0], place[1], wide - 1, high - 1, colour);
   shape.append(svg("title", {}, [`layer ${data.layers[layerIndex]}, ${column.words}: ${formatTrack(value)}`]));
   shape.dataset.layer = data.layers[layerIndex];
   shape.dataset.channel = column.key;

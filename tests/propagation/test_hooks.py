@@ -263,3 +263,23 @@ def test_modes_without_derivatives(ffb: ModuleType, model: Any, tokens: Tensor, 
         pytest.raises(ffb.errors.InputError, match="autocast is on"),
     ):
         ffb.attribute(model, tokens, difference)
+
+
+@pytest.mark.parametrize("option", ["use_split_qkv_input", "use_attn_in"])
+@pytest.mark.parametrize("door", ["attribute", "attribute_continuation", "attribution_patching"])
+def test_inputs_of_single_heads_are_refused(
+    ffb: ModuleType, model: Any, tokens: Tensor, difference: Any, option: str, door: str
+) -> None:
+    """By the option's name, with every rule; switched off again the model has its shares."""
+    given = {
+        "attribute": (tokens, difference),
+        "attribute_continuation": (tokens, [7, 8]),
+        "attribution_patching": (tokens, tokens.flip(0), difference),
+    }[door]
+    switch = getattr(model, f"set_{option}")
+    switch(True)
+    for rules in ("path", "patching", "gradient"):
+        with pytest.raises(ffb.errors.UnsupportedModelError, match=rf"has {option} on.*set_{option}\(False\)"):
+            getattr(ffb, door)(model, *given, rules=rules)
+    switch(False)
+    getattr(ffb, door)(model, *given)

@@ -169,13 +169,24 @@ def batches_to_trace(run: Run) -> Iterator[Batch]:
             )
 
 
+def _refuse_inputs_of_heads(model: Model) -> None:
+    for option in ("use_split_qkv_input", "use_attn_in"):
+        if getattr(model.hooked.cfg, option, False):
+            raise UnsupportedModelError(
+                f"{model.name} has {option} on: its norms before attention run once for every head, which has no local rules "
+                f"here. Call model.set_{option}(False) before; attribution_patching(..., edges=True) needs no option."
+            )
+
+
 def difference_of_logits(model: Model, rules: RuleName) -> float:
     """The largest difference of the logits with local rules from those without, on a clean run; found once a model.
 
     Raises:
         InputError: if the clean run's logits hold NaN or infinity, or the model's derivatives are not its own or cannot be had.
         IdentityError: if it is not zero, or if the model is not read rightly.
+        UnsupportedModelError: if the model hands each head an input of its own.
     """
+    _refuse_inputs_of_heads(model)
     _refuse_other_gradients(model)
     probe(model, working_dtype(model), tuple(range(model.n_layers)))
     known = model.memory.logit_differences

@@ -21,6 +21,7 @@ PROMPTS = (
     "When Mary and John went to the store, John gave a drink to",
     "When Mary and John went to the store, Mary gave a drink to",
     "After Tom and Anna had dinner, Tom handed the bill to",
+    "After Peter and Anna had dinner, Peter handed the bill to",
 )
 SENTENCE = "Tokyo is the capital of [MASK] ."
 RUN_HERE = {

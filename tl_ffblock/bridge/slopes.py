@@ -30,7 +30,7 @@ from tl_ffblock.bridge.sites import branch_output_name, has_experts, is_gated, o
 from tl_ffblock.bridge.tape import EMBEDDING, Fittings, Place, Tape
 from tl_ffblock.bridge.taps import edited_names
 from tl_ffblock.bridge.weights import read_activation, read_norm, working_dtype
-from tl_ffblock.layer.local_forms import frozen_norm, scaled, shared
+from tl_ffblock.layer.local_forms import activated, normed, scaled
 from tl_ffblock.layer.records import Norm
 
 Branch: TypeAlias = Literal["attn", "mlp"]
@@ -98,7 +98,9 @@ def _fit_norm(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer:
     read: list[Tensor] = []
 
     def form(y: Tensor) -> Tensor:
-        onward = tape.carry(name, y, _form_of_norm(norm, read.pop()))
+        x = read.pop()
+        onward, linear = normed(y, _beside(norm, x), x)
+        tape.compare(name, y, linear)
         return onward if shift is None else shift(onward)
 
     fittings.after(f"{name}.hook_in", read.append)
@@ -109,10 +111,11 @@ def _keep_norm_input(tape: Tape, name: str, x: Tensor) -> None:
     tape.norm_inputs[name] = x.detach()
 
 
-def _form_of_norm(norm: Norm, x: Tensor) -> Tensor:
-    if norm.gain.device != x.device:
-        norm = Norm(norm.gain.to(x.device), norm.shift.to(x.device), norm.eps, norm.centred, norm.divides)
-    return frozen_norm(norm, x)
+def _beside(norm: Norm, x: Tensor) -> Norm:
+    """The norm on the device of what enters it."""
+    if norm.gain.device == x.device:
+        return norm
+    return Norm(norm.gain.to(x.device), norm.shift.to(x.device), norm.eps, norm.centred, norm.divides)
 
 
 def _fit_layer(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer: int) -> None:
@@ -227,9 +230,11 @@ def _fit_activation(model: Model, rules: Rules, tape: Tape, fittings: Fittings, 
     wide = working_dtype(model)
 
     def form(y: Tensor) -> Tensor:
-        pre, linear = read["pre"].to(wide), read["pre_linear"].to(wide) if gated else None
-        coefficients = activation.coefficients(pre.detach(), None if linear is None else linear.detach())
-        onward = tape.carry(f"{mlp}.hook_post", y, shared(coefficients, pre, linear))
+        pre, linear = read.pop("pre").to(wide), read.pop("pre_linear").to(wide) if gated else None
+        with torch.no_grad():
+            coefficients = activation.coefficients(pre.detach(), None if linear is None else linear.detach())
+        onward, linear_form = activated(y, coefficients, pre, linear)
+        tape.compare(f"{mlp}.hook_post", y, linear_form)
         at_zero = tape.biased(zero, coefficients.baseline.expand(y.shape[-1]))
         return onward if at_zero is None else at_zero(onward)
 

@@ -1,5 +1,6 @@
 """What one run with local rules leaves for the backward pass: dials, tensors on the way to the output, and how well forms fit."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -41,8 +42,10 @@ class Tape:
     dials: dict[Place, Float[Tensor, "batch pos"]] = field(default_factory=dict)
     kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     """By name and layer; "residual" always, and "unembedded" and "logits", what goes into the unembedding and comes out."""
-    gaps: dict[str, Float[Tensor, " batch"]] = field(default_factory=dict)
-    """By site: the largest `|L - y| / |y|` of a sequence's positions, L the local linear form of the tensor y."""
+    compared: dict[str, list[tuple[Float[Tensor, "batch pos"], Float[Tensor, "batch pos"]]]] = field(
+        default_factory=dict
+    )
+    """By site, each time it fired: `|L - y|` and `|y|` of every position, L the local linear form of the tensor y."""
 
     norm_inputs: dict[str, Tensor] = field(default_factory=dict)
     """By module: what entered a norm, detached."""
@@ -83,18 +86,29 @@ class Tape:
 
     def carry(self, site: str, y: Float[Tensor, "..."], form: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """A tensor of the model with the slope of its local linear form, whose distance from it is noted."""
-        with torch.no_grad():
-            rows = y.detach().to(form.dtype).reshape(*self.size, -1)
-            miss = (form.detach().reshape(rows.shape) - rows).norm(dim=-1)
-            size = rows.norm(dim=-1)
-            gap = (miss / torch.where(size == 0, 1, size)).amax(dim=-1)
-            # A norm may fire several times a run, for queries, keys and values.
-            self.gaps[site] = gap if site not in self.gaps else torch.maximum(gap, self.gaps[site])
+        self.compare(site, y, form)
         return carried(y, form.reshape(y.shape))
 
+    @torch.no_grad()
+    def compare(self, site: str, y: Float[Tensor, "..."], form: Float[Tensor, "..."]) -> None:
+        """Note how far a local linear form is from the model's own tensor; a norm may fire several times a run."""
+        rows = y.detach().to(form.dtype).reshape(*self.size, -1)
+        miss = form.detach().reshape(rows.shape) - rows
+        self.compared.setdefault(site, []).append((miss.norm(dim=-1), rows.norm(dim=-1)))
+
     def gaps_of(self, index: int) -> dict[str, float]:
-        """By site: the largest distance of a local linear form in one sequence of the batch."""
-        return {site: float(gap[index]) for site, gap in self.gaps.items()}
+        """By site: the largest `|L - y| / |y|` of a position of one sequence of the batch."""
+        sites = [site for site, pairs in self.compared.items() for _ in pairs]
+        if not sites:
+            return {}
+        rows = [
+            torch.stack([pair[0][index], pair[1][index]]).cpu() for pairs in self.compared.values() for pair in pairs
+        ]
+        miss, size = torch.stack(rows, dim=1)
+        gaps: dict[str, list[float]] = {}
+        for site, gap in zip(sites, (miss / torch.where(size == 0, 1, size)).amax(dim=-1).tolist(), strict=True):
+            gaps.setdefault(site, []).append(gap)
+        return {site: max(of_site, key=lambda gap: (math.isnan(gap), gap)) for site, of_site in gaps.items()}
 
 
 class Before:

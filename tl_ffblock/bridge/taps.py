@@ -31,17 +31,19 @@ class Tap:
 
     def _arm(self, *_: Any) -> None:
         self._disarm()
-        self._hook_point.add_hook(self._read)
-        self._reader = self._hook_point.fwd_hooks[-1]
+        self._reader = self._hook_point.register_forward_hook(self._read)
 
-    def _read(self, tensor: Tensor, hook: HookPoint) -> Tensor | None:
+    def _read(self, hook_point: HookPoint, _: Any, tensor: Tensor) -> Tensor | None:
         self._disarm()
-        return self._receive(tensor)
+        conversion = hook_point.hook_conversion
+        if conversion is None:
+            return self._receive(tensor)
+        received = self._receive(conversion.convert(tensor))
+        return None if received is None else conversion.revert(received)
 
     def _disarm(self) -> None:
         if self._reader is not None:
-            self._reader.hook.remove()
-            self._hook_point.fwd_hooks[:] = [h for h in self._hook_point.fwd_hooks if h is not self._reader]
+            self._reader.remove()
             self._reader = None
 
     def remove(self) -> None:

@@ -100,15 +100,20 @@ class Traced:
             return None
         if not self.rules.feed_forward and not torch.equal(linear, self.logits.detach()):
             return None
-        weight, place = unembedding(self.model).to(x), unembedding_bias(self.model)
-        read = gradient.reshape(-1, *self.logits.shape).any(dim=-1).any(dim=0)
+        weight, place = unembedding(self.model), unembedding_bias(self.model)
+        # Where a derivative is not zero: at all tokens of a few positions, or at few tokens.
+        read = torch.linalg.vector_norm(gradient, ord=1, dim=-1).reshape(-1, *x.shape[:2]).any(dim=0)
         rows = gradient[..., read, :].to(x)
-        bias = bias_of_unembedding(self.model, x) if place in self.tape.dials else x.new_zeros(weight.shape[1])
-        made = x.detach()[read] @ weight + bias
-        if not torch.allclose(made, linear[read], rtol=1e-2, atol=1e-3 * float(linear[read].abs().max())):
+        tokens = rows.reshape(-1, rows.shape[-1]).any(dim=0).nonzero()[:, 0]
+        if len(tokens) < rows.shape[-1]:
+            rows, weight = rows[..., tokens], weight.T[tokens.to(weight.device)].T
+        weight, linear = weight.to(x), linear[read]
+        bias = bias_of_unembedding(self.model, x)[tokens] if place in self.tape.dials else x.new_zeros(len(tokens))
+        largest, linear = float(linear.abs().max()), linear[:, tokens]
+        if not torch.allclose(x.detach()[read] @ weight + bias, linear, rtol=1e-2, atol=1e-3 * largest):
             return None
-        slope = self.logits.detach()[read] / torch.where(linear[read] == 0, 1, linear[read])
-        rows = rows * torch.where(linear[read] == 0, 1, slope)
+        slope = self.logits.detach()[read][:, tokens] / torch.where(linear == 0, 1, linear)
+        rows = rows * torch.where(linear == 0, 1, slope)
         by_x = rows.new_zeros(*gradient.shape[:-1], x.shape[-1])
         by_x[..., read, :] = rows @ weight.T
         share = rows.new_zeros(gradient.shape[:-1])
@@ -129,7 +134,7 @@ def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced
         InputError: if the logits hold NaN or infinity.
         UnsupportedModelError: if the model has no logits.
     """
-    with with_gradients(), run.hooks():
+    with with_gradients(), run.hooks(), _constant_weights(run.model):
         traced = _traced(run.model, batch, rules, keeps)
     logits = traced.logits.detach()
     # A sum is NaN or infinite if a summand is, and is read in one go; half precision would overflow.
@@ -139,6 +144,19 @@ def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced
             "wider dtype."
         )
     return traced
+
+
+@contextmanager
+def _constant_weights(model: Model) -> Iterator[None]:
+    """No parameter takes a gradient inside, so that a run keeps nothing for theirs."""
+    learned = [parameter for parameter in model.hooked.parameters() if parameter.requires_grad]
+    for parameter in learned:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learned:
+            parameter.requires_grad_(True)
 
 
 _RUN_BYTES = {"cpu": 2**30, "cuda": 2**34}

@@ -24,8 +24,6 @@ from torch import Tensor
 from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.path_means import MOST_NODES, Elementwise, gate_path_mean, gauss_legendre, path_mean
 
-# Beyond |a| = 40 every gate here is 0 or 1 to 1e-17, so g continues as 0 or as its own power.
-_SATURATED = 40.0
 # g(t a) = t^power g(a) for positive t: the path's mean is g(a) / (power + 1).
 _POWERS = {"relu": 1, "relu2": 2}
 # Where no gate form is known a secant loses digits near zero; below this the mean slope is summed over a
@@ -89,14 +87,7 @@ class Activation:
         assert self.gate is not None
         if self.name in _POWERS:
             return self.gate(a) / (_POWERS[self.name] + 1)
-        inner = a.clamp(-_SATURATED, _SATURATED)
-        mean = gate_path_mean(self.gate, inner)
-        saturated = a != inner
-        if not bool(saturated.any()):
-            return mean
-        # Beyond saturation the antiderivative grows as that of g(t) = t on the right and stays on the left.
-        antiderivative = inner.square() * mean + (a.square() - inner.square()) / 2 * (a > 0)
-        return torch.where(saturated, antiderivative / torch.where(saturated, a.square(), 1), mean)
+        return gate_path_mean(self.gate, a)
 
     def _checked_mean(self, a: Tensor) -> Tensor:
         """A(a) of a function of no known form, which may have kinks that defeat the quadrature."""

@@ -33,6 +33,8 @@ _NODES: tuple[tuple[float, int, int], ...] = (
 )
 MOST_NODES = 56
 """What no gate needs more than."""
+SATURATED = 40.0
+"""Beyond |a| = 40 every gate here is 0 or 1 to 1e-17, so g continues as 0 or as its own power."""
 # How many numbers are worked on at a time, lest a sum over nodes goes through memory once a node.
 _BLOCK = 2**16
 
@@ -53,23 +55,41 @@ def _nodes_for(a: Tensor, largest: float) -> int:
 
 def gate_path_mean(gate: Elementwise, a: Tensor) -> Tensor:
     """integral_0^1 t gate(t a) dt of a smooth gate, by as many nodes as |a| needs: few for most numbers of a real layer."""
-    size = a.abs()
-    few, large = _NODES[0][0], size > _NODES[0][0]
-    n_large = int(large.sum())
-    nodes = _nodes_for(a, float(size.max()) if n_large else few)
-    if 2 * n_large >= a.numel():
-        return path_mean(gate, a, nodes, power=1)
-    result = path_mean(gate, a, _nodes_for(a, few), power=1)
-    if n_large:
-        result[large] = path_mean(gate, a[large], nodes, power=1)
-    return result
+    numbers = a.reshape(-1)
+    few = _NODES[0][0]
+    large = (numbers.abs() > few).nonzero()[:, 0]
+    if 2 * len(large) >= len(numbers):
+        return _mean_of_large(gate, numbers).view(a.shape)
+    result = path_mean(gate, numbers, _nodes_for(a, few), power=1)
+    if len(large):
+        result[large] = _mean_of_large(gate, numbers[large])
+    return result.view(a.shape)
+
+
+def _mean_of_large(gate: Elementwise, a: Tensor) -> Tensor:
+    """The same by the nodes that the largest |a| needs; beyond saturation in closed form."""
+    largest = float(a.abs().max()) if len(a) else 0.0
+    if not largest > SATURATED:
+        return path_mean(gate, a, _nodes_for(a, largest), power=1)
+    inner = a.clamp(-SATURATED, SATURATED)
+    mean = path_mean(gate, inner, _nodes_for(a, SATURATED), power=1)
+    saturated = a != inner
+    # The antiderivative grows as that of g(t) = t on the right and stays on the left.
+    antiderivative = inner.square() * mean + (a.square() - inner.square()) / 2 * (a > 0)
+    return torch.where(saturated, antiderivative / torch.where(saturated, a.square(), 1), mean)
 
 
 def path_mean(function: Elementwise, a: Tensor, nodes: int, power: int = 0) -> Tensor:
     """integral_0^1 t^power f(t a) dt."""
-    total = torch.zeros_like(a, memory_format=torch.contiguous_format)
-    block = _BLOCK if a.device.type == "cpu" else max(1, a.numel())
-    for numbers, sums in zip(torch.split(a.reshape(-1), block), torch.split(total.view(-1), block), strict=True):
-        for node, weight in gauss_legendre(nodes):
-            sums.add_(function(node * numbers), alpha=weight * node**power)
+    total = torch.empty_like(a, memory_format=torch.contiguous_format)
+    at, weights = _nodes_like(a, nodes, power)
+    block = _BLOCK // nodes if a.device.type == "cpu" else max(1, a.numel())
+    for numbers, means in zip(torch.split(a.reshape(-1), block), torch.split(total.view(-1), block), strict=True):
+        torch.mv(function(torch.outer(at, numbers)).T, weights, out=means)
     return total
+
+
+def _nodes_like(a: Tensor, count: int, power: int) -> tuple[Tensor, Tensor]:
+    """Nodes, and weights times their power, in the dtype and on the device of a."""
+    nodes, weights = torch.tensor(gauss_legendre(count), dtype=torch.float64).T
+    return nodes.to(a), (weights * nodes**power).to(a)

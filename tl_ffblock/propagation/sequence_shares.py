@@ -32,7 +32,7 @@ class SequenceShares:
     def edges(self, layer: int) -> Float[Tensor, "head query key"]:
         """`P_ij <v_j, df/dz_i>`, the derivative by z as attention made it: summed over keys the share of that."""
         pattern, gradient, value = self._attention(layer)
-        return pattern * einsum(gradient, value, "query head e, key head e -> head query key")
+        return einsum(gradient, value, "query head e, key head e -> head query key").mul_(pattern)
 
     def flows(self, layers: range) -> Iterator[tuple[str, Tensor]]:
         """What a graph of some layers is made of, by name.

@@ -142,5 +142,7 @@ def _edge_error(result: Attribution, as_made: list[int]) -> float:
     """The largest miss of edges in layers whose z no callback of a user's sees."""
     if "edges" not in result.parts or not as_made:
         return 0.0
-    edges, heads = result.parts["edges"][as_made], result.parts["heads"][as_made]
-    return float(relative((edges.sum(dim=-1) - heads).abs().max(), edges.abs().sum(dim=-1).max()))
+    of_layers = [(result.parts["edges"][layer], result.parts["heads"][layer]) for layer in as_made]
+    misses = torch.stack([(edges.sum(dim=-1) - heads).abs().max() for edges, heads in of_layers])
+    sizes = torch.stack([torch.linalg.vector_norm(edges, ord=1, dim=-1).max() for edges, _ in of_layers])
+    return float(relative(misses.max(), sizes.max()))

@@ -36,7 +36,7 @@ MOST_NODES = 56
 SATURATED = 40.0
 """Beyond |a| = 40 every gate here is 0 or 1 to 1e-17, so g continues as 0 or as its own power."""
 # How many numbers are worked on at a time, lest a sum over nodes goes through memory once a node.
-_BLOCK = 2**16
+_BLOCK = {"cpu": 2**16, "cuda": 2**24}
 
 
 @lru_cache
@@ -83,7 +83,7 @@ def path_mean(function: Elementwise, a: Tensor, nodes: int, power: int = 0) -> T
     """integral_0^1 t^power f(t a) dt."""
     total = torch.empty_like(a, memory_format=torch.contiguous_format)
     at, weights = _nodes_like(a, nodes, power)
-    block = _BLOCK // nodes if a.device.type == "cpu" else max(1, a.numel())
+    block = _BLOCK.get(a.device.type, _BLOCK["cuda"]) // nodes
     for numbers, means in zip(torch.split(a.reshape(-1), block), torch.split(total.view(-1), block), strict=True):
         torch.mv(function(torch.outer(at, numbers)).T, weights, out=means)
     return total

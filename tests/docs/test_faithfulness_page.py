@@ -78,7 +78,16 @@ def test_of_our_rules_the_second_is_ahead_of_path_and_level_with_attnlrp() -> No
     ahead = [name for name in sets if rows.loc[name, "path + hidden keys", "path"]["low"] > 0]
     assert ahead == ["ioi"]
     assert sum(rows.loc[name, "hidden keys", "path"]["mean"] < 0 for name in sets) == 2
-    assert rows.loc["sva", "AttnLRP", "path + hidden keys"]["low"] > 0
+    page = (RESULTS / "faithfulness.md").read_text(encoding="utf-8")
+    for told, row in (
+        ("path`**: ", first),
+        ("second is**, by ", second),
+        ("AttnLRP is by ", lrp),
+        ("to be told (", between),
+    ):
+        mean = f"{row['mean']:+.2f}".replace("-", "−") if round(row["mean"], 2) else "0.00"
+        low, high = (f"{row[end]:+.2f}".replace("-", "−") for end in ("low", "high"))
+        assert f"{told}{mean} [{low}, {high}]" in page
 
 
 def test_the_rules_were_the_best_on_blimp() -> None:

@@ -69,7 +69,7 @@ def causal_validation(
         raise InputError(f'metric={metric!r}: expected "kl", "loss" or a function of logits such as ffb.logit(...).')
     tokens = _tokens(known, prompts, corrupted)
     given = BY_NAME[metric]() if isinstance(metric, str) else as_metric(metric)
-    read = given.for_prompts(len(tokens)).bound_to(known)
+    read = given.bound_to(known)
     sampler = Sampler(known, read, select_scopes(known.family.order, scope), edge_knockout, plan)
     chosen = select_layers(known, layers)
     generator = np.random.default_rng(plan.seed)

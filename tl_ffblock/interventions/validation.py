@@ -67,10 +67,9 @@ def causal_validation(
     known = identify(model)
     if isinstance(metric, str) and metric not in BY_NAME:
         raise InputError(f'metric={metric!r}: expected "kl", "loss" or a function of logits such as ffb.logit(...).')
-    tokens = _tokens(known, prompts, corrupted)
-    given = BY_NAME[metric]() if isinstance(metric, str) else as_metric(metric)
-    read = given.bound_to(known)
+    read = BY_NAME[metric]() if isinstance(metric, str) else as_metric(metric).bound_to(known)
     sampler = Sampler(known, read, select_scopes(known.family.order, scope), edge_knockout, plan)
+    tokens = _tokens(known, prompts, corrupted)
     chosen = select_layers(known, layers)
     generator = np.random.default_rng(plan.seed)
     total = len(tokens) * len(chosen) * plan.n_cells * len(sampler.effects)

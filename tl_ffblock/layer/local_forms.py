@@ -43,12 +43,8 @@ def normed(
     """
     wide = x.to(norm.gain.dtype)
     with torch.no_grad():
-        at = wide.detach()
-        if norm.centred:
-            at = at - at.mean(dim=-1, keepdim=True)
-        # Of what is centred already the scale is the root of its mean square.
-        scale = (at.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt() if norm.divides else norm.scale(at)
-        form = (at / scale).mul_(norm.gain).add_(norm.shift)
+        centred, scale = norm.centred_and_scale(wide.detach())
+        form = (centred / scale).mul_(norm.gain).add_(norm.shift)
     return _Normed.apply(value.detach(), wide, norm.gain, scale, norm.centred), form  # type: ignore[no-untyped-call]
 
 

@@ -28,11 +28,8 @@ class NormSlope:
     @classmethod
     def of(cls, norm: Norm, x: Float[Tensor, "pos d"], *, frozen: bool) -> "NormSlope":
         """The derivative at what entered the norm, with the scale as a constant or not."""
-        scale = norm.scale(x)
-        if frozen or not norm.divides:
-            return cls(norm, scale)
-        centred = x - x.mean(dim=-1, keepdim=True) if norm.centred else x
-        return cls(norm, scale, centred / scale)
+        centred, scale = norm.centred_and_scale(x)
+        return cls(norm, scale, None if frozen or not norm.divides else centred / scale)
 
     def push(self, change: Float[Tensor, "pos *more d"]) -> Float[Tensor, "pos *more d"]:
         """`J v`: what a change of the input becomes."""

@@ -36,10 +36,13 @@ class Norm:
 
     def scale(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead 1"]:
         """The denominator: sqrt(var + eps), for RMSNorm sqrt(mean(x^2) + eps)."""
-        if not self.divides:
-            return torch.ones_like(x[..., :1])
+        return self.centred_and_scale(x)[1]
+
+    def centred_and_scale(self, x: Float[Tensor, "*lead d"]) -> tuple[Tensor, Tensor]:
+        """What is divided, x less its mean where the norm centres, [*lead d], and the scale, [*lead 1]."""
         x = x - x.mean(dim=-1, keepdim=True) if self.centred else x
-        return (x.square().mean(dim=-1, keepdim=True) + self.eps).sqrt()
+        size = x.square().mean(dim=-1, keepdim=True)
+        return x, (size + self.eps).sqrt() if self.divides else torch.ones_like(size)
 
     def linear(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
         """The part that is linear in x: centre and multiply by the gain, without the scale."""
@@ -49,8 +52,7 @@ class Norm:
         """The same, written over x."""
         if self.centred:
             x -= x.mean(dim=-1, keepdim=True)
-        x *= self.gain
-        return x
+        return x.mul_(self.gain)
 
     def __call__(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
         return self.linear(x) / self.scale(x) + self.shift
@@ -293,6 +295,4 @@ class LayerRecord:
         return replace(self, **changed)
 
 
-_AXES: dict[str, tuple[str, ...]] = {
-    member.name: member.metadata["axes"] for member in fields(LayerRecord) if "axes" in member.metadata
-}
+_AXES: dict[str, tuple[str, ...]] = {f.name: f.metadata["axes"] for f in fields(LayerRecord) if "axes" in f.metadata}

@@ -62,15 +62,11 @@ class LogitBlock:
         numbers: dict[str, Any] = {
             "value": self.value,
             "sums": list(self.sums.items()),
-            "entering": _plain(self.entering),
-            "residual": _plain(self.residual),
+            "entering": self.entering,
+            "residual": self.residual,
             "biases": self.biases,
-            "heads": None if self.heads is None else _plain(self.heads),
+            "heads": self.heads,
             "edges": {f"{layer},{head}": cells for (layer, head), cells in self.edges.items()},
         }
         json = {label: getattr(self, label) for label in labels} | rounded(numbers, LOGIT_DIGITS)
         return BlockPayload(json, 0.5 * 10.0 ** (1 - LOGIT_DIGITS))
-
-
-def _plain(values: Tensor) -> Any:
-    return values.detach().cpu().double().tolist()

@@ -102,7 +102,9 @@ def _folded(differences: Int64[np.ndarray, "layer cell"]) -> Int64[np.ndarray, "
 
 
 def rounded(value: Any, digits: int) -> Any:
-    """Plain data with its numbers rounded to so many significant digits; what is not finite becomes None."""
+    """Plain data of tables with their numbers rounded to so many significant digits; what is not finite becomes None."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().double().tolist()
     if isinstance(value, Mapping):
         return {name: rounded(item, digits) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -93,7 +93,7 @@ class SharesData:
                 {
                     "name": r.name,
                     "value": rounded(r.value, DIGITS),
-                    "shares": _numbers(r.shares),
+                    "shares": rounded(r.shares, DIGITS),
                     "sums": _pairs(r.sums.items()),
                 }
                 for r in self.rows
@@ -118,14 +118,10 @@ def shares_page(data: SharesData) -> str:
 def _map(of_map: SharesMap) -> dict[str, Any]:
     labels = ("title", "note", "row", "column", "rows", "columns")
     return {name: getattr(of_map, name) for name in labels} | {
-        "values": [_numbers(row) for row in of_map.values],
+        "values": rounded(of_map.values, DIGITS),
         "details": {f"{row},{column}": _pairs(parts) for (row, column), parts in of_map.details.items()},
     }
 
 
 def _pairs(entries: Any) -> list[list[Any]]:
     return [[name, rounded(share, DIGITS)] for name, share in entries]
-
-
-def _numbers(values: Tensor) -> Any:
-    return rounded(values.detach().cpu().double().tolist(), DIGITS)

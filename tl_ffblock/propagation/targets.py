@@ -26,10 +26,6 @@ class Direction:
     at: int = -1
 
 
-_NO_DERIVATIVE = (
-    "target {}: its number has no derivative by the logits (a rank, an argmax, a value taken out with .item() or .detach(), or "
-    "read under no_grad). Expected a differentiable function of them, such as ffb.logit(...)."
-)
 _NO_DIVERGENCE = 1e-9
 """Divergences below this are rounding, in nats: that of two runs whose logits differ by 1e-4 is 1e-9 to 1e-8."""
 
@@ -78,7 +74,7 @@ class Seeds:
 
     def in_words(self, index: int) -> str:
         """One prompt's target: `logit difference ' Mary' − ' John'`."""
-        return f"{self.name} {self.answers[index]}".rstrip()
+        return _in_words(self.name, self.answers[index])
 
 
 def for_prompts(target: Target, number: int) -> Target:
@@ -114,8 +110,9 @@ def value_of(run: Run, traced: Traced, target: Target) -> tuple[str, float]:
     if isinstance(target, Direction):
         begin = _of_direction(run, traced, target)
         return begin.in_words(0), float(begin.values[0])
-    values, answers, name = _read(run, traced, as_metric(target).bound_to(run.model), traced.logits.detach())
-    return f"{name} {answers[0]}".rstrip(), float(values[0])
+    metric = as_metric(target).bound_to(run.model)
+    values, answers = _read(run, traced, metric, traced.logits.detach())
+    return _in_words(metric.name, answers[0]), float(values[0])
 
 
 def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
@@ -134,17 +131,18 @@ def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
 
 def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
     logits = traced.logits.detach().requires_grad_()
-    total, answers, _ = _read(run, traced, metric, logits)
-    if not total.requires_grad:
-        raise InputError(_NO_DERIVATIVE.format(metric.name))
+    total, answers = _read(run, traced, metric, logits)
     if isinstance(metric, KLDivergence) and bool((total.detach() < _NO_DIVERGENCE).any()):
         raise InputError(
             "target KL divergence: a run is compared with itself here, where the divergence is 0, its minimum, and its derivative "
             "is rounding. Give the logits of another run, ffb.kl_divergence(logits); in attribution_patching take steps=2 or more."
         )
-    (gradient,) = torch.autograd.grad(total.sum(), logits, allow_unused=True)
+    gradient = torch.autograd.grad(total.sum(), logits, allow_unused=True)[0] if total.requires_grad else None
     if gradient is None:
-        raise InputError(_NO_DERIVATIVE.format(metric.name))
+        raise InputError(
+            f"target {metric.name}: its number has no derivative by the logits (a rank, an argmax, a value taken out with "
+            ".item() or .detach(), or read under no_grad). Expected a differentiable function of them, such as ffb.logit(...)."
+        )
     wide = torch.promote_types(gradient.dtype, torch.float32)
     sizes = torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # with no copy of all logits
     if not bool(sizes.isfinite().all()) or not bool(sizes.any(dim=1).all()):
@@ -159,8 +157,8 @@ def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
 
 def _read(
     run: Run, traced: Traced, metric: Metric, logits: Float[Tensor, "batch pos d_vocab"]
-) -> tuple[Float[Tensor, " batch"], tuple[str, ...], str]:
-    """Each sequence's number, read without padding, its answers in words, and the metric's name."""
+) -> tuple[Float[Tensor, " batch"], tuple[str, ...]]:
+    """Each sequence's number, read without padding, and its answers in words."""
     values, answers = [], []
     for index, number in enumerate(traced.batch.numbers):
         real = traced.batch.real(index)
@@ -169,7 +167,11 @@ def _read(
             of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
             values.append(_checked(of_prompt(own[None]), metric.name).reshape(()))
         answers.append(of_prompt.answers_in_words(lambda ids: quoted(run.model, torch.tensor(ids))))
-    return torch.stack(values), tuple(answers), metric.name
+    return torch.stack(values), tuple(answers)
+
+
+def _in_words(name: str, answers: str) -> str:
+    return f"{name} {answers}".rstrip()
 
 
 def _checked(value: object, name: str) -> Tensor:

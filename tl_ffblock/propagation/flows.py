@@ -178,7 +178,7 @@ def flows_of(result: "Attribution", rtol: float) -> Flows:
         stream=result.residual.double(),
         edges=measured["edges"],
         head_biases=measured["head_biases"],
-        heads=measured["heads"],
+        heads=measured["heads"][: len(measured["edges"])],
         mlp_inputs=measured["mlp_inputs"],
         mlps=measured["mlps"],
         own={name.removeprefix("own."): shares for name, shares in measured.items() if name.startswith("own.")},

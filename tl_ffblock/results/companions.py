@@ -27,6 +27,7 @@ Companion = ChannelMaps | PageBlock | PageBlocks
 """Further maps, an attribution, or a block with a view of its own, such as a memory's card."""
 
 
+@runtime_checkable
 class MapsOfText(Protocol):
     """What must be the same of maps and of what stands beside them."""
 

@@ -25,7 +25,7 @@ N = 6
 
 def metric_of(model: Any) -> Any:
     """A logit difference that any tiny model has."""
-    return logit([7] * 9, minus=[9] * 9)
+    return logit(7, minus=9)
 
 
 def prompts_of(family: str, number: int = 3) -> list[Tensor]:
@@ -272,7 +272,7 @@ def test_only_rows_that_reach_the_metric_are_sampled(
 ) -> None:
     """The read row and one more of each prompt, in a causal model before it; behind the last layer no other row reaches it."""
     model, prompts = model_of(family), prompts_of(family, 4)
-    metric = logit([7] * 9, minus=[9] * 9, at=position)
+    metric = logit(7, minus=9, at=position)
     plan = SamplePlan(n_cells=5, n_bootstrap=10)
     cells = ffb.causal_validation(
         model, prompts, metric, scope="Attn", edge_knockout=False, plan=plan
@@ -364,8 +364,11 @@ def test_what_cannot_be_validated_is_refused(ffb: ModuleType, model_of: Models) 
         ffb.causal_validation(model, prompts_of("gpt2"), scope="AtbFf")
     with pytest.raises(ValueError, match="no tokenizer"):
         ffb.causal_validation(model, prompts_of("gpt2"), logit(" a", minus=" b"))
-    with pytest.raises(ValueError, match="there is a prompt number 1"):
-        ffb.causal_validation(model, prompts_of("gpt2"), logit([7], minus=[9]), scope="Attn")
+    for answers in ([7], [7] * 4):
+        with pytest.raises(
+            ValueError, match=f"answers for {len(answers)} prompts.*there are 3: expected one entry a prompt"
+        ):
+            ffb.causal_validation(model, prompts_of("gpt2"), logit(answers), scope="Attn")
     with pytest.raises(ValueError, match="n_cells=0"):
         SamplePlan(n_cells=0)
     found = ffb.causal_validation(model, prompts_of("gpt2"), scope="Attn", edge_knockout=False)

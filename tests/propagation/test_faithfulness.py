@@ -147,7 +147,7 @@ def test_a_direction_is_read_in_the_edited_runs(ffb: ModuleType, model_of_any: M
     result = ffb.faithfulness(model, tokens, target, {"path": share})
     assert result.effects[0].isnan().nonzero()[:, 0].tolist() == [3, 4, 5]
     assert float(result.values[0]) == pytest.approx(share.value)
-    inputs = ffb.faithfulness(model, tokens, ffb.direction(vector, layer=0, at=3), {"path": share})
+    inputs = ffb.faithfulness(model, tokens, ffb.direction(vector, layer=0, at=3), {"path": share.tokens})
     assert inputs.effects[0][:3].tolist() == [0, 0, 0]
     assert bool(inputs.by_prompt["correlation"].isnan().all())
 
@@ -232,6 +232,63 @@ def test_results_of_another_text_are_refused(ffb: ModuleType, model: Any, prompt
     results = ffb.attribute(model, prompts, difference, of=())
     with pytest.raises(ffb.errors.InputError, match="another text"):
         ffb.faithfulness(model, prompts, difference, {"mine": results[::-1]})
+
+
+@pytest.mark.parametrize(
+    ("made_for", "message"),
+    [
+        (lambda ffb: ffb.logit(7), r"logit token 7 = .* removed from is logit difference token 7 − token 11 = "),
+        (lambda ffb: ffb.logit(7, minus=12), r"logit difference token 7 − token 12 = .*token 7 − token 11 = "),
+        (lambda ffb: ffb.logit(7, minus=11, at=-2), r"logit difference token 7 − token 11 = .*token 7 − token 11 = "),
+        (lambda ffb: lambda logits: 1.001 * (logits[:, -1, 7] - logits[:, -1, 11]), r"metric = .* of external"),
+        (lambda ffb: ffb.direction(torch.ones(32), layer=1), r"direction at the input of layer 1 = "),
+    ],
+)
+def test_attributions_of_another_target_are_refused(
+    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any, made_for: Callable[..., Any], message: str
+) -> None:
+    """The error names the first that is, both targets and their values; as numbers they are scores like others."""
+    results = ffb.attribute(model, prompts, difference, of=())
+    results[1] = ffb.attribute(model, prompts[1], made_for(ffb), of=())
+    with pytest.raises(ffb.errors.InputError, match=rf"results\['mine'\]\[1\] attributes .*{message}"):
+        ffb.faithfulness(model, prompts, difference, {"mine": results})
+    numbers = ffb.faithfulness(model, prompts, difference, {"mine": [result.tokens for result in results]})
+    assert numbers.methods[0] == "mine"
+
+
+def test_other_tokens_of_the_same_value_are_another_target(ffb: ModuleType, model_of_any: Models) -> None:
+    """Where two tokens have the same logit, words tell their targets apart; a function of one's own is known by its value alone."""
+    model, tokens = model_of_any("gpt2"), tiny.tokens("gpt2", N)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.shape[0] == model.cfg.d_vocab and ("wte" in name or "embed" in name or "lm_head" in name):
+                parameter[12] = parameter[11]
+    shared = {minus: ffb.attribute(model, tokens, ffb.logit(7, minus=minus), of=()) for minus in (11, 12)}
+    assert shared[11].value == shared[12].value
+    with pytest.raises(
+        ffb.errors.InputError, match=r"token 7 − token 12 = .* removed from is logit difference token 7 − token 11 = "
+    ):
+        ffb.faithfulness(model, tokens, ffb.logit(7, minus=11), shared[12])
+    own = lambda logits: logits[:, -1, 7] - logits[:, -1, 11]  # noqa: E731
+    assert ffb.faithfulness(model, tokens, own, shared[11]).target == "metric"
+
+
+def test_attributions_of_another_model_are_refused(
+    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any
+) -> None:
+    """One whose weights, or a hook of whose run, give the target another value; the same weights in float32 are the same model."""
+    tokens = prompts[0]
+    single = ffb.attribute(tiny.bridge("gpt2"), tokens, difference, of=())
+    assert single.value != ffb.attribute(model, tokens, difference, of=()).value
+    ffb.faithfulness(tiny.bridge("gpt2"), tokens, difference, ffb.attribute(model, tokens, difference, of=()))
+    hook = ("blocks.1.hook_resid_pre", lambda x, hook: x + 0.01 * x.flip(-1))
+    under_hooks = ffb.attribute(model, tokens, difference, fwd_hooks=[hook], of=())
+    other = tiny.bridge("gpt2", dtype=torch.float64)
+    with torch.no_grad():
+        next(iter(other.parameters())).mul_(1.01)
+    for wrong in (under_hooks, ffb.attribute(other, tokens, difference, of=())):
+        with pytest.raises(ffb.errors.InputError, match=r"of the same target, of the same model without hooks"):
+            ffb.faithfulness(model, tokens, difference, wrong)
 
 
 def test_a_model_that_cannot_hide_tokens_is_refused(ffb: ModuleType, model_of_any: Models, difference: Any) -> None:

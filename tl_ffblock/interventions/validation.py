@@ -46,7 +46,7 @@ def causal_validation(
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         prompts: Texts, or token ids [pos], one entry a prompt; lengths may differ.
         metric: What the edits may change: `ffb.logit(...)`, "kl" (of the last position's distribution against the
-            clean run's), "loss", or any function of logits [batch pos d_vocab].
+            clean run's), "loss", or any function of logits [batch pos d_vocab]. A list of answers has one entry a prompt.
         corrupted: Another prompt for each, of equally many tokens, whose run's contributions of the same cells are put in the
             place of this one's; None takes them out.
         scope: Scopes whose contributions are removed or exchanged; None means all. Maps of all scopes are predictors.
@@ -67,9 +67,10 @@ def causal_validation(
     known = identify(model)
     if isinstance(metric, str) and metric not in BY_NAME:
         raise InputError(f'metric={metric!r}: expected "kl", "loss" or a function of logits such as ffb.logit(...).')
-    read = BY_NAME[metric]() if isinstance(metric, str) else as_metric(metric).bound_to(known)
-    sampler = Sampler(known, read, select_scopes(known.family.order, scope), edge_knockout, plan)
     tokens = _tokens(known, prompts, corrupted)
+    given = BY_NAME[metric]() if isinstance(metric, str) else as_metric(metric)
+    read = given.for_prompts(len(tokens)).bound_to(known)
+    sampler = Sampler(known, read, select_scopes(known.family.order, scope), edge_knockout, plan)
     chosen = select_layers(known, layers)
     generator = np.random.default_rng(plan.seed)
     total = len(tokens) * len(chosen) * plan.n_cells * len(sampler.effects)

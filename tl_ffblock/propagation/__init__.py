@@ -12,6 +12,7 @@ edge_walk.py    senders meet receivers, layer by layer
 edge_estimates.py  their labelled result
 patching.py     what another run's tensors would do, estimated
 faithfulness.py what happens when tokens are removed, and which method said so
+method_scores.py what methods say of tokens, of the target that is measured
 faithfulness_result.py  its labelled result
 graph.py        an attribution as a graph that conserves
 saving.py       a result as a file

@@ -8,13 +8,13 @@ Sets of tokens that several methods choose are run once.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, SupportsIndex, TypeAlias, get_args
+from typing import Any, SupportsIndex, get_args
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from scipy.stats import rankdata
 from torch import Tensor
 
@@ -29,20 +29,13 @@ from tl_ffblock.layer.positions import Positions, aligned, layer_number, positio
 from tl_ffblock.metrics import CleanRun, Metric, as_metric, run_by_run
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribute import open_attribution_run
-from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.faithfulness_result import Faithfulness, Measure
-from tl_ffblock.propagation.targets import Direction, Target, for_prompts
+from tl_ffblock.propagation.method_scores import LEAVE_ONE_OUT, RANDOM, RECENCY, CleanTarget, Results, read_results
+from tl_ffblock.propagation.targets import Direction, Target, answers_of, for_prompts, in_words, name_of_direction
 from tl_ffblock.results.ranks import spearman
 
-Scores: TypeAlias = Attribution | Shaped[Tensor, " pos"]
-"""What a method says of a prompt's tokens."""
-Results: TypeAlias = (
-    Mapping[str, Scores | Sequence[Scores] | Shaped[Tensor, "prompt pos"]] | Sequence[Attribution] | Attribution
-)
-"""By a method's name what it says of each prompt; attributions alone go by the name of their rules."""
 SHARES = (0.1, 0.25, 0.5)
 """How much of a prompt the curves remove."""
-LEAVE_ONE_OUT, RANDOM, RECENCY = "leave one out", "random", "recency"
 
 
 @dataclass(frozen=True)
@@ -52,7 +45,7 @@ class _Prompt:
     sequence: RunSequence
     removals: Removals
     read: Callable[[Tensor], Float[Tensor, " run"]]
-    value: float
+    target: CleanTarget
     candidates: Int[Tensor, " candidate"]
 
     def falls(self, removed: Sequence[frozenset[int]]) -> Float[Tensor, " run"]:
@@ -61,7 +54,7 @@ class _Prompt:
         for row, numbers in enumerate(removed):
             table[row, self.candidates[sorted(numbers)]] = True
         runs = [self.read(output).cpu().double() for output in self.removals.outputs(table)]
-        return self.value - torch.cat(runs)
+        return self.target.value - torch.cat(runs)
 
 
 def faithfulness(
@@ -88,15 +81,15 @@ def faithfulness(
         model: As in `ffb.attribute`.
         prompts: A text, texts, or token ids [pos] or [batch pos].
         target: As in `ffb.attribute`.
-        results: By a method's name what it says of each prompt: `Attribution`s (tokens, with their positions and types) or
-            tensors [pos] of any other method. A list of attributions goes by the name of their rules.
+        results: By a method's name what it says of each prompt: `Attribution`s (tokens, with their positions and types) of this
+            target, or tensors [pos] of any other method. A list of attributions goes by the name of their rules.
         removal: "mask" or "mean".
         cause: Position of the token that is known to be the cause, one for all prompts or one a prompt.
         keys: Candidates, where they are to be others, the same in all prompts.
         seed: Of the random scores, of the order of equal scores.
 
     Raises:
-        InputError: for input, results or options that cannot be used.
+        InputError: for input, results or options that cannot be used, attributions of another target, text or model among them.
         UnsupportedModelError: for models that are not decomposed, or from which tokens cannot be removed so.
     """
     if removal not in get_args(RemovalName):
@@ -105,13 +98,13 @@ def faithfulness(
         )
     run = open_attribution_run(model, prompts)
     target = for_prompts(target, len(run.sequences))
-    scores = _read_results(results, run)
+    methods = read_results(results, run)
     causes = None if cause is None else aligned({"cause": cause}, [len(s.tokens) for s in run.sequences])["cause"]
     generator, measured = torch.Generator().manual_seed(seed), []
     with Progress(run.model.name, len(run.sequences), "prompt") as progress, torch.no_grad():
         for number in range(len(run.sequences)):
             prompt = _prompt(run, number, target, removal, keys)
-            own = {name: of_prompts[number][prompt.candidates] for name, of_prompts in scores.items()}
+            own = {of.name: of.of_prompt(number, prompt.target)[prompt.candidates] for of in methods}
             measured.append(_Measured.of(prompt, own, None if causes is None else causes[number], generator))
             progress.step()
     return _gathered(run, measured, target, removal)
@@ -183,25 +176,30 @@ def _prompt(run: Run, number: int, target: Target, removal: RemovalName, keys: P
     (output,) = removals.outputs(torch.zeros(1, length, dtype=torch.bool))
     if isinstance(target, Direction):
         (at,), vector = positions(target.at, length, "at"), target.vector.to(output)
-        read, read_at = lambda stream: stream[:, at] @ vector, torch.arange(length) == at
+        read, derivative = lambda stream: stream[:, at] @ vector, torch.zeros_like(output[0])
+        derivative[at] = vector
+        quantity, answers = name_of_direction(layer, model.n_layers), ""
     else:
         metric = as_metric(target).bound_to(model).of_prompt(CleanRun(number, sequence.tokens, output[0]))
-        read, read_at = partial(run_by_run, metric), _read_at(metric, output)
-    return _Prompt(sequence, removals, read, float(read(output)), _candidates(run, sequence, read_at, keys))
+        read, derivative = partial(run_by_run, metric), _derivative(metric, output)
+        quantity, answers = metric.name, answers_of(model, metric)
+    rounding = run.settings.rtol * float(derivative.double().norm(p=1) * output[0][derivative != 0].abs().max())
+    clean = CleanTarget(quantity, in_words(quantity, answers), float(read(output)), rounding, model.name)
+    read_at = derivative.any(dim=-1).cpu()
+    return _Prompt(sequence, removals, read, clean, _candidates(run, sequence, read_at, keys))
 
 
-def _read_at(metric: Metric, logits: Float[Tensor, "1 pos d_vocab"]) -> Bool[Tensor, " pos"]:
-    """Where a metric reads: where it has a derivative."""
+def _derivative(metric: Metric, logits: Float[Tensor, "1 pos d_vocab"]) -> Float[Tensor, "pos d_vocab"]:
+    """A metric's derivative, which is zero where it does not read."""
     with with_gradients():
         leaf = logits.detach().clone().requires_grad_()
         value = metric(leaf).sum()
         gradient = torch.autograd.grad(value, leaf, allow_unused=True)[0] if value.requires_grad else None
-    read_at = torch.zeros(0, dtype=torch.bool) if gradient is None else gradient[0].any(dim=-1).cpu()
-    if not bool(read_at.any()):
+    if gradient is None or not bool(gradient.any()):
         raise InputError(
             f"target {metric.name}: its number has no derivative by the logits, or one of zero, so nothing attributes it."
         )
-    return read_at
+    return gradient[0]
 
 
 def _candidates(
@@ -229,55 +227,6 @@ def _candidates(
     return free.nonzero()[:, 0]
 
 
-def _read_results(results: Results, run: Run) -> dict[str, list[Float[Tensor, " pos"]]]:
-    """By method the scores of each prompt.
-
-    Raises:
-        InputError: if they are not of these prompts.
-    """
-    if isinstance(results, Attribution):
-        results = [results]
-    if not isinstance(results, Mapping):
-        given = list(results) if isinstance(results, Sequence) else []
-        if not given or not all(isinstance(result, Attribution) for result in given):
-            raise InputError(
-                f"results={brief(results)}: expected attributions, or by a method's name one for each prompt."
-            )
-        if len({result.rules for result in given}) > 1:
-            named = ", ".join(sorted({repr(result.rules) for result in given}))
-            raise InputError(
-                f"results: attributions by rules {named} in one list; expected a mapping, a method's name to its own."
-            )
-        results = {given[0].rules: given}
-    taken = {LEAVE_ONE_OUT, RANDOM, RECENCY} & set(results)
-    if not results or taken:
-        raise InputError(f"results: {', '.join(map(repr, taken)) or 'no method'}; expected methods of other names.")
-    return {name: _of_method(name, given, run) for name, given in results.items()}
-
-
-def _of_method(
-    name: str, given: Scores | Sequence[Scores] | Shaped[Tensor, "prompt pos"], run: Run
-) -> list[Float[Tensor, " pos"]]:
-    several: list[Scores] = [given] if isinstance(given, Attribution) else list(given)
-    if isinstance(given, Tensor) and given.ndim == 1:
-        several = [given]
-    if len(several) != len(run.sequences):
-        raise InputError(f"results[{name!r}] has scores of {len(several)} prompts, there are {len(run.sequences)}.")
-    scores = []
-    for number, (result, sequence) in enumerate(zip(several, run.sequences, strict=True)):
-        if isinstance(result, Attribution) and result.labels != sequence.labels:
-            raise InputError(f"results[{name!r}][{number}] is of another text: {brief(''.join(result.labels))}.")
-        entering = result.tokens + result.positions + result.token_types if isinstance(result, Attribution) else result
-        tensor = torch.as_tensor(entering).detach().cpu().double()
-        if tuple(tensor.shape) != (len(sequence.tokens),) or not bool(tensor.isfinite().all()):
-            raise InputError(
-                f"results[{name!r}][{number}] has shape {tuple(tensor.shape)}: expected a finite score for each of {len(sequence.tokens)} "
-                "tokens."
-            )
-        scores.append(tensor)
-    return scores
-
-
 def _gathered(run: Run, measured: Sequence[_Measured], target: Target, removal: RemovalName) -> Faithfulness:
     by_prompt = [of_prompt.measures() for of_prompt in measured]
     effects = []
@@ -292,7 +241,7 @@ def _gathered(run: Run, measured: Sequence[_Measured], target: Target, removal: 
         shares=SHARES,
         effects=tuple(effects),
         labels=tuple(sequence.labels for sequence in run.sequences),
-        values=torch.tensor([of_prompt.prompt.value for of_prompt in measured], dtype=torch.float64),
+        values=torch.tensor([of_prompt.prompt.target.value for of_prompt in measured], dtype=torch.float64),
         target="direction" if isinstance(target, Direction) else as_metric(target).name,
         removal=removal,
         model=run.model.name,

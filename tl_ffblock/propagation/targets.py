@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.facts import refuse_untrained_head
 from tl_ffblock.bridge.inputs import quoted
+from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import InputError
@@ -74,7 +75,22 @@ class Seeds:
 
     def in_words(self, index: int) -> str:
         """One prompt's target: `logit difference ' Mary' − ' John'`."""
-        return _in_words(self.name, self.answers[index])
+        return in_words(self.name, self.answers[index])
+
+
+def answers_of(model: Model, metric: Metric) -> str:
+    """The tokens that the metric of one prompt reads, in words; empty where none in particular."""
+    return metric.answers_in_words(lambda ids: quoted(model, torch.tensor(ids)))
+
+
+def in_words(name: str, answers: str) -> str:
+    """A target's kind with the tokens that it reads: `logit difference ' Mary' − ' John'`."""
+    return f"{name} {answers}".rstrip()
+
+
+def name_of_direction(layer: int, n_layers: int) -> str:
+    """What a direction is called, by the layer at whose input it is read."""
+    return f"direction at the input of layer {layer}" if layer < n_layers else "direction behind the last layer"
 
 
 def for_prompts(target: Target, number: int) -> Target:
@@ -112,7 +128,7 @@ def value_of(run: Run, traced: Traced, target: Target) -> tuple[str, float]:
         return begin.in_words(0), float(begin.values[0])
     metric = as_metric(target).bound_to(run.model)
     values, answers = _read(run, traced, metric, traced.logits.detach())
-    return _in_words(metric.name, answers[0]), float(values[0])
+    return in_words(metric.name, answers[0]), float(values[0])
 
 
 def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
@@ -166,12 +182,8 @@ def _read(
         with torch.enable_grad():
             of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
             values.append(_checked(of_prompt(own[None]), metric.name).reshape(()))
-        answers.append(of_prompt.answers_in_words(lambda ids: quoted(run.model, torch.tensor(ids))))
+        answers.append(answers_of(run.model, of_prompt))
     return torch.stack(values), tuple(answers)
-
-
-def _in_words(name: str, answers: str) -> str:
-    return f"{name} {answers}".rstrip()
 
 
 def _checked(value: object, name: str) -> Tensor:
@@ -201,7 +213,5 @@ def _of_direction(run: Run, traced: Traced, target: Direction) -> Seeds:
         (position,) = positions(target.at, length, "at")
         gradient[index, position if real is None else real[position]] = target.vector.to(stream)
     values = (gradient * stream.detach()).flatten(1).sum(dim=1)
-    name = (
-        f"direction at the input of layer {layer}" if layer < run.model.n_layers else "direction behind the last layer"
-    )
+    name = name_of_direction(layer, run.model.n_layers)
     return Seeds(name, ("",) * len(stream), layer, stream, gradient, values, values)

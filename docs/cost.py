@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.markdown import table
+from tl_ffblock.numerals import scientific
 
 STORED = Path(__file__).resolve().parent / "speed.json"
 MODELS = {
@@ -147,7 +148,7 @@ def gpu() -> str:
             *(milliseconds(row, name) for name in ("forward", "maps", "last_row", "attribution")),
             f"{row['cpu_over_gpu']:.0f}x" if "cpu_over_gpu" in row else "not run",
             f"{row['peak_gb']:.1f} GB",
-            f"{row['completeness']:.0e}",
+            scientific(row["completeness"], 1),
         )
         for row in results["rows"]
     ]

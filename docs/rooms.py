@@ -25,7 +25,7 @@ ROOMS = {
     "layer": "layer/",
 }
 """Rooms from the top, and how the picture writes them."""
-EVERYWHERE = ("errors", "_version", "progress", "signatures")
+EVERYWHERE = ("errors", "_version", "numerals", "progress", "signatures")
 """Modules that know no other and that every room may import: without arrows."""
 
 

@@ -14,6 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tl_ffblock.numerals import scientific
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "support"
 PAGE = ROOT / "docs" / "models.md"
@@ -93,7 +95,7 @@ def table(results: list[dict[str, Any]]) -> str:
 def _row(name: str, scopes: list[str], results: list[dict[str, Any]]) -> list[str]:
     rows = [result["families"][name] for result in results]
     errors = [kind for row in rows for kind in (row.get("completeness"), row["hooked"]) if kind]
-    worst = [f"{max(error[scope] for error in errors):.0e}" for scope in scopes]
+    worst = [scientific(max(error[scope] for error in errors), 1) for scope in scopes]
     logits = max(row["logits"] for row in rows if "completeness" in row)
     runs = [
         ", ".join([*(["bridge"] if "completeness" in row else []), *(["hooked"] if row["hooked"] else [])]) or "–"
@@ -104,7 +106,7 @@ def _row(name: str, scopes: list[str], results: list[dict[str, Any]]) -> list[st
         rows[0]["family"] + (f" ({name})" if twice else ""),
         f"`{rows[0]['architecture']}`",
         *worst,
-        f"{logits:.0e}",
+        scientific(logits, 1),
         *runs,
     ]
 

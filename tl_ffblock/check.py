@@ -31,6 +31,7 @@ from tl_ffblock.layer.fast.norms import contribution_norms
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.layer.settings import Settings
+from tl_ffblock.numerals import scientific
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -101,10 +102,10 @@ class ModelCheck:
         if self.failures:
             worst = self.failures[0]
             return (
-                f"FAILED: {len(self.failures)} of {len(self.findings)} equations miss {self.rtol:.0e}, first layer "
-                f"{worst.layer}, {worst.name} ({worst.error:.1e}). No maps are made of this model."
+                f"FAILED: {len(self.failures)} of {len(self.findings)} equations miss {scientific(self.rtol, 1)}, first layer "
+                f"{worst.layer}, {worst.name} ({scientific(worst.error)}). No maps are made of this model."
             )
-        return f"ok: all {len(self.findings)} equations hold to {self.rtol:.0e} ({self.dtype})"
+        return f"ok: all {len(self.findings)} equations hold to {scientific(self.rtol, 1)} ({self.dtype})"
 
     def table(self, *, every_layer: bool = False) -> "Table":
         """For a terminal: the worst layer of each equation, or every layer."""
@@ -123,14 +124,14 @@ class ModelCheck:
             table.add_row(
                 Text(name),
                 str(finding.layer),
-                f"{finding.error:.1e}",
+                scientific(finding.error),
                 Text("ok" if good else "FAILED", "" if good else "bold red"),
             )
         return table
 
     def __str__(self) -> str:
         head = f"{self.model} ({self.family}, {self.order}, {self.api}, {self.dtype}): {self.verdict()}"
-        lines = [f"  layer {f.layer}  {f.error:.1e}  {f.name}" for f in self.worst()]
+        lines = [f"  layer {f.layer}  {scientific(f.error)}  {f.name}" for f in self.worst()]
         return "\n".join([head, *lines])
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from docs.markdown import number, percent, table
 from docs.results import methods_tables
+from tl_ffblock.numerals import scientific
 
 FOLDER = Path(__file__).resolve().parent
 CORPORA = {"sst2": "SST-2", "wikitext2": "WikiText-2", "streusle": "STREUSLE"}
@@ -94,7 +95,7 @@ def samples() -> str:
     for run, (sample, computed) in WHAT.items():
         summary = json.loads((FOLDER / run / "summary.json").read_text(encoding="utf-8"))
         assert not summary["failed"] and not summary["unreadable"], f"{run}: sequences were left out"
-        missed = "" if summary["completeness"] is None else f"{summary['completeness']:.1e}"
+        missed = "" if summary["completeness"] is None else scientific(summary["completeness"])
         counts = (_grouped(summary["tokens"]), _grouped(summary["masked"]), str(summary["cut"]))
         rows.append([run, sample.format(summary["sequences"]), *counts, missed, computed])
     head = ["folder", "sequences", "tokens", "masked", "cut", "largest miss of parts and bias", "what"]

@@ -13,6 +13,7 @@ import tl_ffblock as ffb
 from tl_ffblock.cli.main import parser
 from tl_ffblock.layer.scopes import STEPS
 from tl_ffblock.layer.settings import Method, Precision, ValueBias
+from tl_ffblock.numerals import scientific
 
 from .conftest import Command, Ran
 
@@ -46,10 +47,10 @@ def test_the_table_is_the_measure(first_map: tuple[Ran, Path]) -> None:
     maps = ffb.ContributionMaps.load(written / "map.safetensors")
     changes = [ffb.contextualization_change(maps, s.before, s.scope) for s in STEPS["post_ln"] if s.before]
     changes.append(ffb.contextualization_change(maps, "Atb", "AtbFfResLn"))
-    rows = {int(row.split()[0]): row.split()[1:] for row in re.findall(r"^ +\d[ \d.e-]+$", ran.out, re.M)}
+    rows = {int(row.split()[0]): row.split()[1:] for row in re.findall(r"^ +\d[ \d.e−]+$", ran.out, re.M)}
     for layer in maps.layers:
         worst = max(float(maps.completeness[scope, layer].max()) for scope in maps.scopes)
-        assert rows[layer] == [*(f"{float(change[layer]):.3f}" for change in changes), f"{worst:.1e}"]
+        assert rows[layer] == [*(f"{float(change[layer]):.3f}" for change in changes), scientific(worst)]
         assert worst < 1e-4
     table = ran.out[ran.out.index("change of mixing") : ran.out.index("parts sum")]
     assert max(len(line.rstrip()) for line in table.splitlines()) <= 80

@@ -11,6 +11,7 @@ import pytest
 
 from tl_ffblock.corpus.runs import CorpusRun
 from tl_ffblock.experiments import Config, run_studies
+from tl_ffblock.numerals import scientific
 
 EVIL = 'the <script>alert(1)</script> cat & "dog" <img src=x onerror=alert(1)>'
 
@@ -58,7 +59,7 @@ def test_the_result_is_said_from_the_tables(finished: CorpusRun) -> None:
     ratio = finished.tables["bypass_norms"].query("tokens == 'not special'").set_index("layer")["ratio"]
     assert f"to {ratio.max():.2f} times in layer {ratio.idxmax()})." in page
     error = finished.outputs.summary["completeness"]
-    assert 0 < error < 1e-4 and f"is {error:.1e}." in page
+    assert 0 < error < 1e-4 and f"is {scientific(error)}." in page
 
 
 def test_examples_say_how_many_of_their_tokens_were_masked(

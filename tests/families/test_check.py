@@ -90,7 +90,7 @@ def test_command(tmp_path: Path) -> None:
     folder = tiny.save_local("llama", tmp_path)
     ran = _run("check", "--model", str(folder), "--text", "the cat sat on the mat .", "--all")
     assert ran.returncode == 0, ran.stderr
-    assert re.search(r"ok: all \d+ equations hold to 1e-04 \(float32\)", ran.stdout)
+    assert re.search(r"ok: all \d+ equations hold to 1e−4 \(float32\)", ran.stdout)
     assert ran.stdout.count("norm(layer input) W_V + b_V = value") == 3  # layers
 
 

@@ -132,7 +132,7 @@ def test_targets_are_switched(show: Shower) -> None:
     assert screen.page.evaluate(colour) != first
     card = screen.page.locator("#node-card").inner_text()
     assert "share of direction" in card
-    assert "-1 of -1.6" in card
+    assert "−1 of −1.6" in card
     assert "rank of" not in card
 
 

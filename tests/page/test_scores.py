@@ -105,6 +105,6 @@ def test_what_is_sent_is_what_there_is() -> None:
     scores = made(tuple("abcd"))
     text = PageText(scores.queries, scores.layers, True, (0, 1, 2, 3))
     assert 0 < scores.payload(text).precision < 1e-3
-    assert "softmax of scores = pattern to 1.0e-07" in repr(scores)
+    assert "softmax of scores = pattern to 1.0e−7" in repr(scores)
     with pytest.raises(InputError, match="make both of one text"):
         dataclasses.replace(scores, layers=(0, 5)).payload(text)

@@ -19,6 +19,7 @@ from tl_ffblock.cli.arguments import (
 )
 from tl_ffblock.cli.terminal import console, plain_table, working, written
 from tl_ffblock.errors import InputError
+from tl_ffblock.numerals import scientific
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -203,7 +204,7 @@ def _print_summary(out: "Console", maps: "ContributionMaps") -> None:
     out.print(_changes(maps))
     error, scope, layer, query = maps.worst_completeness()
     out.print(
-        f"parts sum to the model's own vectors: worst relative error {error:.1e} ({scope}, layer {layer}, "
+        f"parts sum to the model's own vectors: worst relative error {scientific(error)} ({scope}, layer {layer}, "
         f"query {query} {visible(maps.tokens[query])!r})",
         markup=False,
         highlight=False,
@@ -232,5 +233,5 @@ def _changes(maps: "ContributionMaps") -> "Table":
     table.add_column("completeness\nerror", justify="right")
     for row, layer in enumerate(maps.layers):
         worst = max(float(maps.completeness[scope, layer].max()) for scope in maps.scopes)
-        table.add_row(str(layer), *(f"{change[row]:.3f}" for change in [*changes, *left]), f"{worst:.1e}")
+        table.add_row(str(layer), *(f"{change[row]:.3f}" for change in [*changes, *left]), scientific(worst))
     return table

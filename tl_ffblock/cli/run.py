@@ -9,6 +9,7 @@ from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.texts.readers import data_format
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments.studies import STUDIES, run_studies, study, study_names
+from tl_ffblock.numerals import scientific
 
 DESCRIPTION = (
     "Run studies of Kobayashi et al. 2024 and Clark et al. 2019 on a model and a corpus. A run can be killed at any time and "
@@ -60,7 +61,9 @@ def command(options: argparse.Namespace) -> int:
     summary = finished.outputs.summary
     print(", ".join(f"{value} {name}" for name, value in summary.items() if name != "completeness"))
     if summary["completeness"] is not None:
-        print(f"parts and bias miss the model's own vectors by at most {summary['completeness']:.1e} of their norm")
+        print(
+            f"parts and bias miss the model's own vectors by at most {scientific(summary['completeness'])} of their norm"
+        )
     tables, figures = finished.folder / "tables", finished.folder / "figures"
     if finished.left_out:
         print(f"{finished.left_out} lines or sequences were left out: {tables / 'problems.csv'}", file=sys.stderr)

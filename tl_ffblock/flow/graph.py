@@ -13,6 +13,7 @@ from torch import Tensor
 from tl_ffblock.errors import CompletenessError, InputError, MapFileError
 from tl_ffblock.flow.draft import NodeKind, Unit
 from tl_ffblock.flow.view import flow_page
+from tl_ffblock.numerals import scientific
 from tl_ffblock.page import PageView, graph_page, iframe
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.tokens import shortened, visible
@@ -118,8 +119,8 @@ class FlowCertificate:
 
     def __repr__(self) -> str:
         return (
-            f"FlowCertificate: sums {self.sums:.1e} ({self.worst}) · shares {self.shares:.1e} · walk {self.walk:.1e} · "
-            f"propagation {self.propagation:.1e}"
+            f"FlowCertificate: sums {scientific(self.sums)} ({self.worst}) · shares {scientific(self.shares)} · walk {scientific(self.walk)} · "
+            f"propagation {scientific(self.propagation)}"
         )
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.numerals import scientific
 from tl_ffblock.page import LogitBlock, MapsBlock, PageBlock, PageChannel, PageText
 from tl_ffblock.propagation.shown import largest_edges, sums_in_words
 from tl_ffblock.results.page_blocks import FINE_TOKENS, size_track
@@ -77,9 +78,7 @@ def _certificate(result: "Attribution") -> str:
     if not held.complete:
         return f"Rules {result.rules} are not complete: {held.handed_out:.1%} of the target is handed out."
     error = float(held.boundaries.max())
-    return (
-        f"✓ At every layer what flows and the biases that enter later sum to the target, to {error:.1e} of their sizes."
-    )
+    return f"✓ At every layer what flows and the biases that enter later sum to the target, to {scientific(error)} of their sizes."
 
 
 def _signed(result: "Attribution", text: PageText, first: Sequence[str]) -> MapsBlock:

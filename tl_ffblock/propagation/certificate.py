@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import CompletenessError
+from tl_ffblock.numerals import scientific
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class Certificate:
     def __repr__(self) -> str:
         kind = "complete" if self.complete else "not complete"
         return (
-            f"Certificate: logits differ by {self.logits:.0e} · local forms {self.forms:.1e} ({self.worst_form or 'none'}) · "
-            f"boundaries {float(self.boundaries.max()):.1e} · handed out {self.handed_out:.4%} ({kind})"
+            f"Certificate: logits differ by {scientific(self.logits, 1)} · local forms {scientific(self.forms)} ({self.worst_form or 'none'}) · "
+            f"boundaries {scientific(float(self.boundaries.max()))} · handed out {self.handed_out:.4%} ({kind})"
         )
 
 

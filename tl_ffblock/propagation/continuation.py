@@ -16,6 +16,7 @@ from tl_ffblock.bridge.slopes import RuleName
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.numerals import scientific
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms, relative
 from tl_ffblock.propagation.shown import ShownContinuation
@@ -87,7 +88,7 @@ class ContinuationAttribution(ShownContinuation):
     def __repr__(self) -> str:
         lines = [
             f"ContinuationAttribution: {self.reading} of {len(self.targets)} tokens after {self.n_prompt} of {self.model}, "
-            f"rules={self.rules!r} · worst error {float(self.errors.max()):.1e}"
+            f"rules={self.rules!r} · worst error {scientific(float(self.errors.max()))}"
         ]
         for row, (token, value) in enumerate(zip(self.targets[:8], self.values.tolist(), strict=False)):
             best = self.shares[row].abs().argsort(descending=True)[:3].tolist()

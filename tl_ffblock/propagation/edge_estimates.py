@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError, brief
+from tl_ffblock.numerals import scientific
 from tl_ffblock.results.tensor_files import FileFormat
 from tl_ffblock.results.tokens import shortened
 
@@ -180,7 +181,7 @@ class EdgeEstimates:
         lines = [
             f"EdgeEstimates: {int(self.possible[:-1].sum())} edges to {self.target} of {self.model}, rules={self.rules!r}",
             f"  text     {shortened(self.labels)}",
-            f"  laws     streams {self.streams:.1e} · derivatives {self.derivatives:.1e} · largest rest {rest:.2g}",
+            f"  laws     streams {scientific(self.streams)} · derivatives {scientific(self.derivatives)} · largest rest {scientific(rest)}",
         ]
         return "\n".join(lines + [f"  {sender} → {receiver} {value:+.3g}" for sender, receiver, value in self.top(5)])
 

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.numerals import scientific
 from tl_ffblock.page import PageView, SharesData, SharesMap, SharesRow, SharesTable, iframe, shares_page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.tokens import told_apart
@@ -126,7 +127,7 @@ def continuation_data(result: "ContinuationAttribution") -> SharesData:
         facts=f"{result.model} · rules “{result.rules}” · {result.n_prompt} tokens of a prompt, {len(rows)} behind it",
         tokens=tokens,
         rows=tuple(rows),
-        certificate=f"Largest error of a row, over the sum of sizes: {float(result.errors.max()):.1e}.",
+        certificate=f"Largest error of a row, over the sum of sizes: {scientific(float(result.errors.max()))}.",
     )
 
 

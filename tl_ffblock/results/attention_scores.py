@@ -11,6 +11,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
+from tl_ffblock.numerals import scientific
 from tl_ffblock.page import BlockPayload, PageText, PageView, iframe, page
 from tl_ffblock.page.numbers import Packed, pack, worst_precision
 from tl_ffblock.results.files import write_atomically
@@ -136,5 +137,5 @@ class AttentionScores:
     def __repr__(self) -> str:
         return (
             f"AttentionScores of {self.model} · {len(self.tokens)} tokens · layers {spans(self.layers)} · heads "
-            f"{spans(self.heads)} · d_head {self.query.shape[-1]} · softmax of scores = pattern to {self.error:.1e}"
+            f"{spans(self.heads)} · d_head {self.query.shape[-1]} · softmax of scores = pattern to {scientific(self.error)}"
         )

@@ -22,6 +22,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import spans
 from tl_ffblock.layer.scopes import Order
+from tl_ffblock.numerals import scientific
 from tl_ffblock.results.arithmetic import combined
 from tl_ffblock.results.saving import LABELS, read_maps, write_maps
 from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
@@ -259,7 +260,7 @@ class ContributionMaps(ShownMaps):
                 f" · layer{'s' if len(self.layers) > 1 else ''} {spans(self.layers)} · {dtype}",
                 f"  tokens        {shortened(self.tokens)}",
                 f"  scopes        {', '.join(self.scopes)}",
-                f"  completeness  worst relative error {error:.1e} ({scope}, layer {layer}, query {query}"
+                f"  completeness  worst relative error {scientific(error)} ({scope}, layer {layer}, query {query}"
                 f" {visible(self.tokens[query])!r})",
             ]
         )

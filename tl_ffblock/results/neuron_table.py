@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.numerals import scientific
 from tl_ffblock.results.tokens import shortened, visible
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ class NeuronShares:
             f"NeuronShares: {len(self.names)} neurons of layer {self.layer} of {self.model} at {self.scope} · "
             f"{len(self.queries)} x {len(self.keys)} cells",
             f"  tokens  {shortened(self.tokens)}",
-            f"  laws    shares sum to the norm within {float(self.share_error.max()):.1e}, to the coefficients within "
-            f"{float(self.coefficient_error.max()):.1e}",
+            f"  laws    shares sum to the norm within {scientific(float(self.share_error.max()))}, to the coefficients within "
+            f"{scientific(float(self.coefficient_error.max()))}",
         ]
         top = self.top(3)
         order = self.norms.flatten().argsort(descending=True)[:MOST_CELLS_SHOWN].tolist()

@@ -19,6 +19,7 @@ from tl_ffblock.corpus.fields import texts_of
 from tl_ffblock.corpus.running.worker import Worker
 from tl_ffblock.corpus.study import Study, Tables
 from tl_ffblock.layer.scopes import STEPS
+from tl_ffblock.numerals import scientific
 
 PACKAGES = ("tl-ffblock", "transformer-lens", "torch", "numpy", "scipy", "pandas")
 LONGEST_TABLE = 60
@@ -74,6 +75,7 @@ def report_page(
         mask_fraction=worker.tokenise.mask_fraction,
         mask_name=worker.tokenise.special.mask_text,
         examples=examples,
+        scientific=scientific,
     )
 
 

@@ -3,8 +3,8 @@
 function plainNumber(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(value);
-  if (size !== 0 && (size < 0.001 || size >= 100000)) return value.toExponential(1);
-  return String(Number(value.toPrecision(3)));
+  if (size !== 0 && (size < 0.001 || size >= 100000)) return value.toExponential(1).replaceAll("-", "−");
+  return String(Number(value.toPrecision(3))).replaceAll("-", "−");
 }
 
 function signedNumber(value) {

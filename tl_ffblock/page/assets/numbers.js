@@ -45,7 +45,7 @@ function numbersOf(codes, packed, layer) {
 }
 
 function withMinus(digits) {
-  return digits.replace("-", "−");
+  return digits.replaceAll("-", "−");
 }
 
 const PERCENT = "\u00a0%";

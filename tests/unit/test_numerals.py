@@ -1,0 +1,27 @@
+"""Small numbers in text for people."""
+
+import pytest
+
+from tests.page.node import needs_node, run
+from tl_ffblock.numerals import scientific
+
+NUMBERS = (1.3e-7, -2.55e-5, 9.99e-10, 0.12, 1.0, 0.0, 3.4e-12, 7e5)
+
+
+def test_a_small_number_has_a_minus_and_no_leading_zero() -> None:
+    """The exponent has the minus of the page and as many digits as it needs; what is no number stays readable."""
+    assert [scientific(value) for value in (1.34e-7, -2e-12, 0.0, float("nan"))] == ["1.3e−7", "−2.0e−12", "0", "nan"]
+    assert scientific(0.00099, 1) == "1e−3"
+
+
+@needs_node
+@pytest.mark.parametrize("digits", [2, 3])
+def test_pages_and_summaries_write_a_number_alike(digits: int) -> None:
+    """The page's script gives the same text as the package, for errors and for the numbers of cells; signs included."""
+    if digits == 2:
+        assert run("return given.numbers.map(formatError);", numbers=NUMBERS) == [
+            scientific(value) for value in NUMBERS
+        ]
+    small = [value for value in NUMBERS if 0 < abs(value) < 1e-4]
+    shown = run("return given.numbers.map((value) => formatNumber(value, given.digits));", numbers=small, digits=digits)
+    assert shown == [scientific(value, digits) for value in small]

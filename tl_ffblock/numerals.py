@@ -1,0 +1,12 @@
+"""Small numbers as people read them: `1.3e−7`, the same in pages, reports, tables, summaries and at a terminal.
+
+Messages of errors keep Python's own form (`1.3e-07`): a tolerance that they name can be copied into a call.
+"""
+
+
+def scientific(value: float, digits: int = 2) -> str:
+    """Write a number with a power of ten to so many significant digits; nothing at all is `0`."""
+    if value == 0:
+        return "0"
+    mantissa, mark, exponent = f"{value:.{digits - 1}e}".partition("e")
+    return (f"{mantissa}e{int(exponent):+d}" if mark else mantissa).replace("-", "−")

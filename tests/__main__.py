@@ -21,6 +21,7 @@ SHAPES = [
     "tests/propagation/test_targets.py",
     "tests/propagation/test_attribution_patching.py",
     "tests/propagation/test_continuation.py",
+    "tests/propagation/test_edges.py",
     "tests/propagation/test_graph.py",
     "tests/propagation/test_hooks.py",
 ]

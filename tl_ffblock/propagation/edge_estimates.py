@@ -30,12 +30,8 @@ TARGET = "target"
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class EdgeEstimates:
-    """Estimated changes of a target, in its units, if a receiver alone read a sender's output of the corrupted run.
-
-    Laws, measured in every run: with "rest" the edges into a receiver sum to `<change of its input, derivative there>`; the
-    edges out of a sender sum to the estimate of the sender itself.
-    """
+class EdgeTable:
+    """Edges from senders to receivers, without a word on what they are edges of."""
 
     senders: tuple[str, ...]
     receivers: tuple[str, ...]
@@ -43,6 +39,16 @@ class EdgeEstimates:
     """Summed over positions, or by position where that was asked for; 0 where no edge is possible."""
     possible: Bool[Tensor, "sender receiver"]
     """Whether the sender's output reaches the receiver's input past all attention and feed-forwards."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class EdgeEstimates(EdgeTable):
+    """Estimated changes of a target, in its units, if a receiver alone read a sender's output of the corrupted run.
+
+    Laws, measured in every run: with "rest" the edges into a receiver sum to `<change of its input, derivative there>`; the
+    edges out of a sender sum to the estimate of the sender itself.
+    """
+
     labels: tuple[str, ...]
     """The tokens, "clean→corrupted" where they differ."""
     target: str

@@ -18,7 +18,7 @@ from torch import Tensor
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import CompletenessError, UnsupportedModelError
-from tl_ffblock.propagation.edge_estimates import REST, TARGET
+from tl_ffblock.propagation.edge_estimates import REST, TARGET, EdgeEstimates, EdgeTable
 from tl_ffblock.propagation.edge_walk import Derivatives, EdgeWalk
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "q", "k", "v", "ff_in", "norms"})
@@ -38,17 +38,17 @@ class EdgeSums:
         _refuse_unseen(run, clean, fed)
         n_kv = clean.tape.kept["v", 0].shape[2]
         kind = "h" if n_kv == n_heads else "kv"
-        self.senders, self.receivers = ["input"], list[str]()
+        senders, receivers = ["input"], list[str]()
         for layer in range(n_layers):
-            self.senders += [f"a{layer}.h{head}" for head in range(n_heads)] + fed[layer : layer + 1]
-            self.receivers += [f"a{layer}.h{head}<q>" for head in range(n_heads)]
-            self.receivers += [f"a{layer}.{kind}{head}<{read}>" for read in "kv" for head in range(n_kv)]
-            self.receivers += fed[layer : layer + 1]
-        self.senders.append(REST)
-        self.receivers.append(TARGET)
-        shape = (len(self.senders), len(self.receivers), len(run.sequences[0].tokens))
-        self.values = torch.zeros(shape if by_position else shape[:2], dtype=run.settings.dtype)
-        self.possible = torch.zeros(shape[:2], dtype=torch.bool)
+            senders += [f"a{layer}.h{head}" for head in range(n_heads)] + fed[layer : layer + 1]
+            receivers += [f"a{layer}.h{head}<q>" for head in range(n_heads)]
+            receivers += [f"a{layer}.{kind}{head}<{read}>" for read in "kv" for head in range(n_kv)]
+            receivers += fed[layer : layer + 1]
+        senders.append(REST)
+        receivers.append(TARGET)
+        shape = (len(senders), len(receivers), len(run.sequences[0].tokens))
+        values = torch.zeros(shape if by_position else shape[:2], dtype=run.settings.dtype)
+        self.table = EdgeTable(tuple(senders), tuple(receivers), values, torch.zeros(shape[:2], dtype=torch.bool))
         self.streams = 0.0
         self.derivatives = 0.0
 
@@ -66,15 +66,27 @@ class EdgeSums:
                 the residual stream where it is a sum of them.
         """
         n_positions, width = self.clean.tape.kept["residual", 0].shape[1:]
-        each = len(self.senders) * width * self.values.element_size()
+        each = len(self.table.senders) * width * self.table.values.element_size()
         at_once = max(1, BUFFER_BYTES // each)
         for first in range(0, n_positions, at_once):
             EdgeWalk(self, traced, derivatives, slice(first, first + at_once), weight).through(read_at)
         self._hold()
 
-    def own(self, tensor: Float[Tensor, "1 pos ..."], positions: slice) -> Float[Tensor, "pos ..."]:
+    def labelled(self, labels: tuple[str, ...], target: str) -> EdgeEstimates:
+        """What was summed, as its reader holds it."""
+        return EdgeEstimates(
+            **vars(self.table),
+            labels=labels,
+            target=target,
+            rules=self.clean.rules.name,
+            streams=self.streams,
+            derivatives=self.derivatives,
+            model=self.run.model.name,
+        )
+
+    def own(self, tensor: Float[Tensor, "1 length ..."], positions: slice) -> Float[Tensor, "pos ..."]:
         """Some positions of a tensor of a run, in the result's arithmetic."""
-        return tensor.detach()[0, positions].to(self.values.dtype)
+        return tensor.detach()[0, positions].to(self.table.values.dtype)
 
     def change(self, name: str, layer: int, positions: slice) -> Float[Tensor, "pos ..."]:
         """A kept tensor of the corrupted run less that of the clean one."""

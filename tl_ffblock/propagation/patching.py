@@ -175,7 +175,7 @@ def attribution_patching(
         shares = {key: (change[key] * derivatives[key]) for key in derivatives}
     estimates = _estimates(runs, chosen.name, ends, shares)
     if sums is not None:
-        estimates = dataclasses.replace(estimates, edge_estimates=_labelled(sums, estimates))
+        estimates = dataclasses.replace(estimates, edge_estimates=sums.labelled(estimates.labels, estimates.target))
     if not maps:
         return estimates
     by_stream = {layer: by[0].detach() for (name, layer), by in derivatives.items() if name == "residual"}
@@ -205,21 +205,6 @@ def _refuse_other_inputs(runs: Sequence[Run]) -> None:
         raise InputError(
             f"clean and corrupted have {lengths[0]} and {lengths[1]} tokens: expected two prompts of equally many."
         )
-
-
-def _labelled(sums: EdgeSums, estimates: PatchingEstimates) -> EdgeEstimates:
-    return EdgeEstimates(
-        senders=tuple(sums.senders),
-        receivers=tuple(sums.receivers),
-        values=sums.values,
-        possible=sums.possible,
-        labels=estimates.labels,
-        target=estimates.target,
-        rules=estimates.rules,
-        streams=sums.streams,
-        derivatives=sums.derivatives,
-        model=estimates.model,
-    )
 
 
 def _one(prompt: Any) -> Any:

@@ -3,6 +3,7 @@
 import base64
 import csv
 import io
+import itertools
 import struct
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
@@ -61,6 +62,82 @@ def ink(screen: Screen) -> Mapping[str, int]:
         "width": struct.unpack(">I", content[16:20])[0],
         "coloured": int(screen.page.evaluate(script, list(content))),
     }
+
+
+def maps_of(root: ElementTree.Element) -> list[str]:
+    """The titles of the maps in a file, in order."""
+    return [
+        str(group.findall(f"{SVG}text[@font-weight='600']")[0].text)
+        for group in root.findall(f"{SVG}g")
+        if group.findall(f"{SVG}text[@font-weight='600']")
+    ]
+
+
+@pytest.mark.parametrize("n", [9, 130])
+def test_one_column_holds_one_map(build: Builder, show: Shower, n: int) -> None:
+    """Of a pair it is the difference, unless the reader asks for a side; no file for paper is higher than a sheet; two columns hold all."""
+    html = build(n, layers=(0,), scopes=("Atb", "AtbLn"), causal=False).to_html()
+    screen = opened(show, html, "")
+    expected = {"screen": 3, "column": 1, "page": 3, "slide": 3}
+    for size, count in expected.items():
+        screen.choose(figure_size=size)
+        root = drawing(screen)
+        assert len(maps_of(root)) == count, size
+        assert size == "screen" or float(root.get("height", 0)) <= 9 * 96
+        assert ("Difference: AtbLn − Atb." in screen.page.locator("#caption").inner_text()) is True
+    screen.choose(figure_size="column")
+    assert screen.page.locator("#figure-maps option").count() == 3 and maps_of(drawing(screen)) == ["Difference"]
+    assert screen.save("svg")[0].endswith("_difference_column.svg")
+    screen.choose(figure_maps="before")
+    assert maps_of(drawing(screen)) == ["Before LN: Atb"]
+    assert "Difference:" not in screen.page.locator("#caption").inner_text()
+    assert screen.save("png")[0].endswith("_before_column.png")
+    screen.choose(ref="")
+    assert screen.page.locator("#figure-maps").is_hidden() and maps_of(drawing(screen)) == ["AtbLn"]
+    assert screen.problems == []
+
+
+@pytest.mark.parametrize(("read", "marked"), [("row", "the row of “t4”"), ("column", "the column of “t2”")])
+def test_files_mark_what_the_headline_speaks_of(build: Builder, show: Shower, read: str, marked: str) -> None:
+    """In every map of the file a frame goes round the line that is read and one round the cell; of cells of few pixels arrows point at both."""
+    screen = opened(show, build(6, causal=False).to_html(), f"#to=4&from=2&read={read}")
+    for group in drawing(screen).findall(f"{SVG}g"):
+        cells = [node for node in group.findall(f"{SVG}rect") if node.get("shape-rendering")][: 6 * 6]
+        (marks,) = group.findall(f"{SVG}g[@class='marks']")
+        frames = [[float(rect.get(name, 0)) for name in ("x", "y", "width", "height")] for rect in marks]
+        row = [[float(cells[4 * 6 + c].get(name, 0)) for name in ("x", "y", "width", "height")] for c in range(6)]
+        column = [[float(cells[r * 6 + 2].get(name, 0)) for name in ("x", "y", "width", "height")] for r in range(6)]
+        line = row if read == "row" else column
+        for (x, y, width, height), inside in zip(frames, (line, [row[2]]), strict=True):
+            assert x == pytest.approx(inside[0][0], abs=2) and y == pytest.approx(inside[0][1], abs=2)
+            assert x + width == pytest.approx(inside[-1][0] + inside[-1][2], abs=2)
+            assert y + height == pytest.approx(inside[-1][1] + inside[-1][3], abs=2)
+    assert f"Marked: {marked} and the cell from “t2” to “t4”." in screen.page.locator("#caption").inner_text()
+    screen = opened(show, build(130, layers=(0,), causal=False).to_html(), f"#to=4&from=2&read={read}")
+    for group in drawing(screen).findall(f"{SVG}g"):
+        (marks,) = group.findall(f"{SVG}g[@class='marks']")
+        assert [node.tag for node in marks] == 2 * [f"{SVG}polygon"]
+    assert screen.problems == []
+
+
+@pytest.mark.parametrize("view", ["heads", "scores"])
+def test_long_texts_are_one_sheet_high(show: Shower, view: str) -> None:
+    """In the file of lines or scores of 130 tokens the selected tokens are named, names keep a readable distance, and the slide stays a slide."""
+    tokens = tuple(f"t{i}" for i in range(130))
+    maps = planted_heads(130, 1, 2, tokens) if view == "heads" else made(tokens)
+    screen = opened(show, maps.to_html(layer=0 if view == "heads" else 2), f"#view={view}&to=127&from=64")
+    for size, most in (("column", 9 * 96), ("page", 9 * 96), ("slide", 720)):
+        screen.choose(figure_size=size)
+        root = drawing(screen)
+        assert float(root.get("height", 0)) <= most + 1, size
+        names = [node for node in root.iter(f"{SVG}text") if str(node.text).rstrip(" q") in tokens]
+        assert {"t64"} < {node.text for node in names} and len(names) > 40
+        sides: dict[str, list[float]] = {}
+        for node in names:
+            sides.setdefault(str(node.get("text-anchor")), []).append(float(node.get("y", 0)))
+        for heights in map(sorted, sides.values()):
+            assert min(b - a for a, b in itertools.pairwise(heights)) >= 9
+    assert screen.problems == []
 
 
 def test_lines_of_heads_are_saved(show: Shower) -> None:

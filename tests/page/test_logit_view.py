@@ -1,6 +1,7 @@
 """A target shared out beside the maps of a text: the view "To a logit"."""
 
 import csv
+import dataclasses
 import io
 from typing import Any
 
@@ -256,3 +257,24 @@ def test_without_an_attribution_there_is_no_such_view(build: Builder, show: Show
     screen = show(build(3), address="#view=logit")
     assert screen.page.locator(".logit, .logit-card").count() == 0 and screen.page.locator(".panel").count() > 0
     assert screen.problems == []
+
+
+@pytest.mark.browser
+def test_captions_name_the_method_of_what_is_seen(build: Builder, show: Shower) -> None:
+    """The paper's method, and the certificate of its sums, stand below contributions alone; an attribution has the name of its own rules."""
+    maps = maps_of(build)
+    attention = dataclasses.replace(maps.token_maps("Atb"), kind="attention")
+    screen = show(maps, beside=(attribution(), attention))
+    screen.page.locator("#figure-mode").click()
+    said = {}
+    for address in ("layer=1", "view=logit", "scope=logit%20maps%3A%20AtbLnFf&ref=", "scope=attention%3A%20Atb&ref="):
+        screen.go(f"#{address}")
+        said[address] = screen.page.locator("#caption").inner_text()
+    paper = ("method of Kobayashi et al. (2024)", "Sums of parts equal")
+    assert [[words in caption for words in paper] for caption in said.values()] == [[True, True], *3 * [[False, False]]]
+    assert said["view=logit"].endswith("activations by Integrated Gradients.")
+    gradient = show(maps, beside=attribution(rules="gradient"), view="logit")
+    gradient.page.locator("#figure-mode").click()
+    gradient.settle()
+    assert gradient.page.locator("#caption").inner_text().endswith("attribution by gradient × input.")
+    assert screen.problems == [] and gradient.problems == []

@@ -132,6 +132,8 @@ class MapsBlock:
     """Whether values can be negative; then there are no shares."""
     cells: Literal["others", "none"] = "others"
     """What cells are shown as when the page opens: shares of what a row takes from the others, or the values."""
+    exact: bool = False
+    """Whether they are contributions of the layers, of which the page's certificate speaks."""
     coarse: bool = False
     """Whether two digits are enough, in half the space: for many heads of long texts."""
     kind: str = field(default="maps", init=False)
@@ -155,7 +157,7 @@ class MapsBlock:
         opening = next((c.before for c in self.channels if c.component == "FF" and c.before in by_name), None)
         values = pack_reachable(by_name, cells, coarse=self.coarse, root=opening)
         columns = {name: {c: pack(rows) for c, rows in table.items()} for name, table in self.columns.items()}
-        labels = ("kind", "title", "short", "unit", "meaning", "axis", "of", "signed", "cells")
+        labels = ("kind", "title", "short", "unit", "meaning", "axis", "of", "signed", "cells", "exact")
         json = {label: getattr(self, label) for label in labels} | {
             "channels": [asdict(channel) for channel in self.channels],
             "tracks": [track.payload() for track in self.tracks],

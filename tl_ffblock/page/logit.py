@@ -24,6 +24,8 @@ class LogitBlock:
     unit: str
     """Of its number, "logits"; empty where it has no name."""
     rules: str
+    method: str
+    """How the target was shared out, for a caption."""
     value: float
     sums: Mapping[str, float]
     """What the value is the sum of, in words: tokens, biases."""
@@ -58,7 +60,7 @@ class LogitBlock:
                 f"{self.target}: shares of {len(self.entering)} tokens and {n_layers} layers; the page is of {n} tokens and "
                 f"layers up to {text.layers[-1]}."
             )
-        labels = ("kind", "target", "unit", "rules", "complete", "certificate", "maps")
+        labels = ("kind", "target", "unit", "rules", "method", "complete", "certificate", "maps")
         numbers: dict[str, Any] = {
             "value": self.value,
             "sums": list(self.sums.items()),

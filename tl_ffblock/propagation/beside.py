@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 SIGNED_BYTES = 400_000
 """Room for signed maps on a page, before they are deflated; scopes beyond it are left out, but for the first."""
+METHODS = {
+    "path": "attribution by one backward pass: attention patterns and norm scales as in the run, activations by Integrated Gradients",
+    "patching": "attribution by one backward pass: queries and keys with their gradient, norm scales as in the run, activations by Integrated Gradients",
+    "gradient": "attribution by gradient × input",
+}
+"""How each kind of rules shares a target out, for captions."""
 
 
 class BesideMaps:
@@ -58,6 +64,7 @@ def _shares(result: "Attribution", maps: str) -> LogitBlock:
         target=result.target,
         unit="logits" if result.quantity.startswith("logit") else "",
         rules=result.rules,
+        method=METHODS[result.rules],
         value=result.value,
         sums=sums_in_words(result),
         entering=result.tokens + result.positions + result.token_types,

@@ -120,6 +120,7 @@ def contribution_block(
         columns=columns,
         tracks=tuple(tracks),
         signed=bool(sides),
+        exact=True,
     )
 
 
@@ -183,6 +184,7 @@ def head_blocks(heads: HeadTable, queries: Sequence[int], first: Sequence[str], 
             tracks=(others_track(values, queries),),
             axis="head",
             of=scope,
+            exact=True,
             coarse=coarse,
         )
     return blocks

@@ -7,8 +7,16 @@ function save(blob, name) {
   byId("copied").textContent = `saved as ${name}, unless this frame may not save files`;
 }
 
-function nameOf(bench, ending, view = bench.view()) {
-  return fileName(bench.scene, view.words(bench.scene), ending);
+function nameOf({ scene }, ending, view) {
+  return fileName(scene, view.words(scene), ending);
+}
+
+/** A picture's name: with the map that it is of alone, and the size that it was made for. */
+function pictureName(bench, { scene }, ending) {
+  const { size } = figureChoice(bench);
+  const words = bench.view().words(scene);
+  const made = [scene.maps.length > 1 && bench.view().name === "maps" ? scene.selection.panel : "", size === "screen" ? "" : size].filter(Boolean);
+  return fileName(scene, { ...words, file: [...words.file, ...made] }, ending);
 }
 
 const NOTHING_DRAWN = "nothing is drawn here that could be saved";
@@ -16,7 +24,7 @@ const NOTHING_DRAWN = "nothing is drawn here that could be saved";
 function saveSvg(bench) {
   const figure = figureOf(bench);
   if (!figure) { byId("copied").textContent = NOTHING_DRAWN; return; }
-  save(new Blob([vectorFigure(figure)], { type: "image/svg+xml" }), nameOf(bench, "svg"));
+  save(new Blob([vectorFigure(figure)], { type: "image/svg+xml" }), pictureName(bench, figure, "svg"));
 }
 
 const PNG_SCALE = 3;
@@ -29,7 +37,7 @@ function pngOf(canvas) {
 function savePng(bench) {
   const figure = figureOf(bench);
   if (!figure) { byId("copied").textContent = NOTHING_DRAWN; return; }
-  const name = nameOf(bench, "png");
+  const name = pictureName(bench, figure, "png");
   const image = new Image();
   image.onload = () => {
     const canvas = element("canvas", { width: PNG_SCALE * image.width, height: PNG_SCALE * image.height });
@@ -65,15 +73,31 @@ async function copyText(content) {
   }
 }
 
+function captionNow(bench) {
+  const scene = figureScene(bench);
+  return captionOf(scene, bench.view().words(scene));
+}
+
+/** Writes which maps a figure can be of; of other views there is nothing to choose. */
+function markFigureMaps(bench) {
+  const { scene } = bench;
+  const { panel, roles } = figureChoice(bench);
+  const words = (role) => (role === "" ? "all maps" : titleOf(scene, scene.maps.find((map) => map.role === role)));
+  byId("figure-maps").replaceChildren(...roles.map((role) => option(role, words(role))));
+  byId("figure-maps").value = panel;
+  byId("figure-maps-label").hidden = roles.length < 2 || bench.view().name !== "maps";
+}
+
 /** Writes the caption, and lets the buttons be pressed that the view has an answer to. */
 function markExports(bench) {
   const view = bench.view();
+  markFigureMaps(bench);
   for (const id of ["save-png", "save-svg", "save-csv"]) {
     const there = Boolean(id === "save-csv" ? view.table : view.figure);
     byId(id).disabled = !there;
     byId(id).title = there ? "" : "this view has no such file; PDF (print) has what is seen";
   }
-  byId("caption").textContent = captionOf(bench.scene, view.words(bench.scene));
+  byId("caption").textContent = captionNow(bench);
 }
 
 function connectExports(bench) {
@@ -82,7 +106,9 @@ function connectExports(bench) {
   byId("save-csv").addEventListener("click", () => saveCsv(bench, bench.view()));
   byId("pairs-csv").addEventListener("click", () => saveCsv(bench, { table: mapsTable, words: mapsWords }));
   byId("print").addEventListener("click", () => window.print());
-  byId("copy-caption").addEventListener("click", () => copyText(captionOf(bench.scene, bench.view().words(bench.scene))));
+  byId("copy-caption").addEventListener("click", () => copyText(captionNow(bench)));
+  byId("figure-size").addEventListener("change", () => { bench.figureOfMap = null; markExports(bench); });
+  byId("figure-maps").addEventListener("change", () => { bench.figureOfMap = byId("figure-maps").value; markExports(bench); });
   byId("copy-link").addEventListener("click", () => copyText(bench.address()));
   byId("figure-mode").addEventListener("click", () => {
     const tools = byId("figure-tools");

@@ -1,33 +1,74 @@
 /* What is seen as a figure for paper or slides: a headline, the view's own drawing, the text below it; as SVG, and painted for PNG. */
 
-/* Width of the file in pixels (96 an inch), width it is laid out at (type of 12 becomes 7 points on paper), height. */
+/* Width of the file in pixels (96 an inch), width it is laid out at (type of 12 becomes 7 points on paper), height of a slide. */
 const FIGURE_SIZES = { column: [326, 420, 0], page: [672, 900, 0], slide: [1280, 1280, 720] };
+/* Pixels of the file that a figure for paper may be high. */
+const SHEET = 9 * 96;
 
-function wrapped(content, size, width, x, y, attributes) {
-  return wrapText(content, size * (attributes["font-weight"] ? 1.2 : 1), width).map((line, index) => text(line, x, y + index * size * 1.3, { "font-size": size, ...attributes }));
+/** What a figure of this size can be of: all maps where there is room for them, or one. */
+function figureMaps({ maps }, size) {
+  const roles = maps.map(({ role }) => role);
+  return maps.length === 1 ? [""] : size === "column" ? roles : ["", ...roles];
+}
+
+/** What a figure is of unless asked otherwise: what is seen; in one column, of several maps the last, which is their difference. */
+function usualMaps(scene, size) {
+  const { panel } = scene.selection;
+  const roles = figureMaps(scene, size);
+  return roles.includes(panel) ? panel : roles[roles.length - 1];
+}
+
+/** The size and the maps that are asked for. */
+function figureChoice({ scene, figureOfMap }) {
+  const size = byId("figure-size").value;
+  const roles = figureMaps(scene, size);
+  return { size, panel: roles.includes(figureOfMap) ? figureOfMap : usualMaps(scene, size), roles };
+}
+
+/** The scene as a file has it: light, with the maps that are asked for. */
+function figureScene(bench) {
+  const { size, panel } = figureChoice(bench);
+  const { scene } = bench;
+  return { ...scene, selection: { ...scene.selection, panel }, palette: paletteOf("light"), exporting: true, ratio: 4, inLine: size === "page" || size === "slide", windowRoom: size === "screen" ? scene.windowRoom : 0 };
+}
+
+const HEAD = { size: 14, "font-weight": 600 };
+const FOOT = { size: 9 };
+const LINE = 1.3;
+
+function wrapped(content, { size, ...attributes }, width) {
+  return wrapText(content, size * (attributes["font-weight"] ? 1.2 : 1), width);
+}
+
+function writtenLines(lines, { size, ...attributes }, y, fill) {
+  return lines.map((line, index) => text(line, 0, y + index * size * LINE, { "font-size": size, fill, ...attributes }));
 }
 
 /**
  * The view in the size asked for, with a headline above and note, sentence, model and version below; null where the view has no
- * drawing. A view's drawing is `{ groups, height }`; a group has a place, `pictures` of cells in it, and SVG nodes over these.
+ * drawing. A view's drawing is `{ groups, height }`, at most `scene.room` high where that is not 0; a group has a place, `pictures`
+ * of cells in it, and SVG nodes over these.
  */
 function figureOf(bench) {
-  const size = byId("figure-size").value;
+  const { size } = figureChoice(bench);
   const onScreen = Math.max(640, bench.width);
   const [shown, width, tall] = FIGURE_SIZES[size] || [onScreen, onScreen, 0];
-  const scene = { ...bench.scene, palette: paletteOf("light"), exporting: true, ratio: 4, inLine: size === "page" || size === "slide", room: tall && tall - 100, windowRoom: size === "screen" ? bench.scene.windowRoom : 0 };
+  const scene = figureScene(bench);
   const view = bench.view();
-  const drawing = view.figure && view.figure(scene, width - 16);
+  if (!view.figure) return null;
+  const words = view.words(scene);
+  const lines = [words.note, `${scene.data.model}: “${sentenceText(scene.data, scene.selection.run, 600)}”, ${words.place}. tl_ffblock ${scene.data.provenance.tl_ffblock || ""}`];
+  const [head, foot] = [wrapped(words.headline, HEAD, width - 16), wrapped(lines.filter(Boolean).join(" "), FOOT, width - 16)];
+  const top = head.length * HEAD.size * LINE + 10;
+  const beyond = top + foot.length * FOOT.size * LINE + 8 + 16;
+  const room = size === "screen" ? 0 : (tall || (SHEET * width) / shown) - beyond;
+  const drawing = view.figure({ ...scene, room }, width - 16);
   if (!drawing) return null;
   const { ink, grey } = scene.palette;
-  const words = view.words(scene);
-  const head = wrapped(words.headline, 14, width - 16, 0, 12, { "font-weight": 600, fill: ink });
-  const top = head.length * 18.2 + 10;
-  const lines = [words.note, `${scene.data.model}: “${sentenceText(scene.data, scene.selection.run, 600)}”, ${words.place}. tl_ffblock ${scene.data.provenance.tl_ffblock || ""}`];
-  const foot = wrapped(lines.filter(Boolean).join(" "), 9, width - 16, 0, top + drawing.height + 8, { fill: grey });
-  const height = Math.max(top + drawing.height + foot.length * 11.7 + 8, tall - 16) + 16;
-  const groups = drawing.groups.map((group) => ({ ...group, y: group.y + top }));
-  return { scene, head, foot, groups, width, height, shown };
+  return {
+    scene, width, shown, height: Math.max(drawing.height + beyond, tall), groups: drawing.groups.map((group) => ({ ...group, y: group.y + top })),
+    head: writtenLines(head, HEAD, 12, ink), foot: writtenLines(foot, FOOT, top + drawing.height + 8, grey),
+  };
 }
 
 /** The figure as SVG; `cellsOf(group)` gives the shapes of a group's cells, `ground` what lies below all. */

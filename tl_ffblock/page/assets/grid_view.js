@@ -94,7 +94,7 @@ function gridWords(scene) {
   const cells = gridCells(scene);
   return {
     headline: `Every layer and head: ${block.title}.`, meaning: `Each small map is a head of a layer; each of its cells: ${cellMeaning(block, cells)}.`,
-    place: "all layers", shown: `${block.title}, all heads`, remark: "", note: gridNote(scene), file: ["all-layers", `heads-${name}`.slice(0, 60), cells],
+    place: "all layers", shown: `${block.title}, all heads`, remark: "", note: gridNote(scene), exact: block.exact, method: "", file: ["all-layers", `heads-${name}`.slice(0, 60), cells],
   };
 }
 

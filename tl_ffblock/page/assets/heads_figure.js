@@ -74,7 +74,7 @@ function headsWords(scene) {
   const named = shown.length < block.channels.length ? shown.map((index) => block.channels[index].name).join(", ") : "all heads";
   return {
     headline: headsHeadline(scene), meaning: `Each line joins a row of a head's map (left) with a column (right): ${block.meaning}.`,
-    place: `layer ${selection.layer}`, shown: `${block.title}, ${named}`, remark: "", note: headsNote(scene, headLines(scene).limit) + betweenWords(scene),
+    place: `layer ${selection.layer}`, shown: `${block.title}, ${named}`, remark: "", note: headsNote(scene, headLines(scene).limit) + betweenWords(scene), exact: block.exact, method: "",
     file: [`layer${selection.layer}`, `lines-${name}`.slice(0, 60), selection.heads ? `heads${selection.heads}` : "all-heads", ...(selection.between ? [`segments${selection.between}`] : [])],
   };
 }

@@ -2,7 +2,7 @@
 
 /* Okabe and Ito (2008): told apart by colour-blind readers; after eight they begin again. */
 const HEAD_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#b8a800"];
-const LINES = { row: 20, smallest: 11, gap: 190, label: 150, head: 26, band: 16, faintest: 0.04 };
+const LINES = { row: 20, smallest: 11, printed: 3, gap: 190, label: 150, head: 26, band: 16, faintest: 0.04 };
 
 function hasHeads(data) {
   return blocksOf(data, "head").length > 0;
@@ -173,15 +173,18 @@ function lineLabels(scene, place, height) {
   const { axes, palette } = scene;
   const labels = labelsOf(scene);
   const shown = segmentsShown(scene);
-  const size = Math.min(13, height);
+  const size = Math.min(13, Math.max(LABEL.smallest, height));
+  const every = labelStep(height);
   const room = place.left - 26 - (scene.data.segments.length ? LINES.band : 0);
   const named = (content, x, y, anchor, on) => text(fitText(content, size, room), x, y + size * 0.35, { "text-anchor": anchor, "font-size": size, fill: on ? palette.ink : palette.grey, opacity: on ? 1 : 0.5, class: "line-token" });
   const number = (value, x, y, anchor) => text(value, x, y + 3.5, { "text-anchor": anchor, "font-size": 9, fill: palette.grey });
+  const rows = axes.rows.map((line, row) => ({ ...line, row })).filter(({ row }) => isLabelled(row, every, scene.row));
+  const columns = axes.columns.map((line, column) => ({ ...line, column })).filter(({ column }) => isLabelled(column, every, scene.column));
   return [
-    ...axes.rows.map(({ position }, row) => ({
+    ...rows.map(({ position, row }) => ({
       target: { row }, node: named(labels[axes.own[row]], place.left - 26, place.y(row), "end", shown.row(row)), number: number(position, place.left - 5, place.y(row), "end"),
     })),
-    ...axes.columns.map(({ position }, column) => ({
+    ...columns.map(({ position, column }) => ({
       target: { column }, node: named(labels[column], place.right + 26, place.yColumn(column), "start", shown.column(column)), number: number(position, place.right + 5, place.yColumn(column), "start"),
     })),
   ];
@@ -203,7 +206,7 @@ function segmentBars(scene, place) {
 /** Where rows, columns and lines stand. */
 function linesPlace(scene, width) {
   const { axes } = scene;
-  const height = Math.max(LINES.smallest, Math.min(LINES.row, (scene.room ? scene.room - 60 : 1400) / axes.nColumns));
+  const height = Math.max(scene.room ? LINES.printed : LINES.smallest, Math.min(LINES.row, (scene.room ? scene.room - 60 : 1400) / axes.nColumns));
   const left = Math.min(LINES.label, Math.max(70, (width - 90) / 3));
   const right = Math.min(width - left, left + Math.max(LINES.gap, Math.min(520, 0.55 * width)));
   const yColumn = (column) => LINES.head + (column + 0.5) * height;

@@ -135,7 +135,7 @@ function logitWords(scene) {
   return {
     headline: `${logitTarget(block)}. ${logitSentence(scene)}`,
     meaning: `Each cell: how much of the ${block.target} flows through a token's residual stream at a layer's input${block.complete ? "; with the biases that enter later every row sums to it" : ""}.`,
-    place: `layer ${selection.layer}`, shown: `shares of the ${block.target}, rules ${block.rules}`, remark: `${logitEquation(block)}.`, note: logitNote(scene, 1),
+    place: `layer ${selection.layer}`, shown: `shares of the ${block.target}, rules “${block.rules}”`, remark: `${logitEquation(block)}.`, note: logitNote(scene, 1), exact: false, method: block.method,
     file: [`layer${selection.layer}`, `to-${block.target}`.slice(0, 60)],
   };
 }

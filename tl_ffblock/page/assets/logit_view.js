@@ -16,7 +16,7 @@ function logitPlace(scene, width) {
   const { data, selection, window: [, , first, last] } = scene;
   const block = chosenLogit(data, selection);
   const rows = block.residual.length;
-  const tall = scene.room ? scene.room - 130 : STREAM.tall;
+  const tall = scene.room ? Math.min(STREAM.tall, scene.room - 130) : STREAM.tall;
   const height = Math.max(scene.room ? 4 : STREAM.smallest, Math.min(STREAM.largest, tall / rows));
   const heads = block.heads ? block.heads[0].length : 0;
   const biased = block.biases.some(([, , share]) => share !== 0);

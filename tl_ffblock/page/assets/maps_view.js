@@ -84,7 +84,7 @@ function mapsFigure(scene, width) {
   const layout = framesOf(scene, width);
   const groups = layout.frames.map((frame) => ({
     x: frame.x, y: frame.y, pictures: frame.pictures,
-    nodes: [...surroundings(scene, frame), ...selectedLabels(scene, frame), ...statements(scene, frame)],
+    nodes: [...surroundings(scene, frame), ...selectedLabels(scene, frame), ...statements(scene, frame), svg("g", { class: "marks" }, marksOf(scene, frame, null))],
   }));
   return { groups, height: layout.height };
 }

@@ -128,6 +128,6 @@ function memoryWords(scene) {
   const [name, card] = chosenMemory(scene.data, scene.selection);
   return {
     headline: "", meaning: "A memory is one neuron of a feed-forward block: what turns it on, by which token, and what it writes.",
-    place: `memory ${card.memory}`, shown: name, remark: "", note: "", file: [`memory${card.memory}`],
+    place: `memory ${card.memory}`, shown: name, remark: "", note: "", exact: false, method: "", file: [`memory${card.memory}`],
   };
 }

@@ -28,7 +28,7 @@ function viewNow(data, selection) {
 
 const FRAMED_PAGE = window.parent !== window;
 
-const workbench = { data: null, selection: null, scene: null, places: null, width: 0, overview: 0, lying: false, pending: false };
+const workbench = { data: null, selection: null, scene: null, places: null, width: 0, overview: 0, lying: false, pending: false, figureOfMap: null };
 
 function darkScheme() {
   return window.matchMedia("(prefers-color-scheme: dark)").matches && !window.matchMedia("print").matches;

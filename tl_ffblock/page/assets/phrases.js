@@ -180,28 +180,45 @@ function headlineOf(scene) {
     : `${subjectOf(scene)} ${verb(values[0], values[1])} ${amount}: ${numbers}.`;
 }
 
+/** What is marked in a file of the maps: the line that is read, and the cell that the headline speaks of. */
+function markedWords(scene) {
+  const { axes, row, column, selection, window: [top, bottom, left, right] } = scene;
+  const [rowSeen, columnSeen] = [row >= top && row <= bottom, column >= left && column <= right];
+  const [to, from] = [tokenWords(scene, axes.own[row]), tokenWords(scene, column)];
+  const line = selection.read === "row" ? rowSeen && `the row of ${to}` : columnSeen && `the column of ${from}`;
+  const cell = rowSeen && columnSeen && axes.reaches(row, column) && `the cell from ${from} to ${to}`;
+  const marked = [line, cell].filter(Boolean);
+  return marked.length ? `Marked: ${marked.join(" and ")}.` : "";
+}
+
 /** What is said of the maps view, on the page and in its files: `headline`, `meaning`, the caption's parts, the file's name. */
 function mapsWords(scene) {
   const { data, selection, maps } = scene;
   const sides = [selection.ref && sideName(data, selection.refRun, selection.ref), sideName(data, selection.run, selection.scope)];
   const named = maps.filter((map) => map.role !== "difference").map((map) => channelWords(data, map.key)).join(" and ");
   return {
-    headline: headlineOf(scene), meaning: meaningOf(scene), place: `layer ${selection.layer}`, note: "",
+    headline: headlineOf(scene), meaning: meaningOf(scene), place: `layer ${selection.layer}`, note: markedWords(scene), exact: maps.some((map) => data.block(map.key).exact), method: "",
     shown: `${data.block(selection.scope).title}, ${named}`,
     remark: panelsOf(scene).includes(maps[2]) ? `${titleOf(scene, maps[2])}: ${subtitleOf(scene, maps[2])}.` : "",
     file: [`layer${selection.layer}`, sides.filter(Boolean).join("-").slice(0, 60), selection.cells],
   };
 }
 
-/** Model, sentence, what is shown of which layer, how numbers were made: what a reader of the figure alone has to know. */
+/**
+ * Model, sentence, what is shown of which layer, how numbers were made: what a reader of the figure alone has to know. The page's
+ * certificate, and the paper's method, are those of `exact` maps; other numbers come with the name of their `method`.
+ */
 function captionOf({ data, selection }, words) {
+  const exact = data.certificate && words.exact;
+  const method = exact ? "method of Kobayashi et al. (2024)" : words.method;
   const versions = ["tl_ffblock", "transformer_lens", "torch"].filter((name) => data.provenance[name]).map((name) => `${name} ${data.provenance[name]}`).join(", ");
+  const made = [versions, method].filter(Boolean).join("; ");
   return [
     words.headline,
     `${data.model} reading “${sentenceText(data, selection.run, 300)}”, ${words.place}: ${words.shown}. ${words.meaning}`,
     words.remark, words.note,
-    data.certificate ? `Sums of parts equal the model's own tensors to ${formatError(data.certificate.error)}.` : "",
-    versions && (data.certificate ? `${versions}; method of Kobayashi et al. (2024).` : `${versions}.`),
+    exact ? `Sums of parts equal the model's own tensors to ${formatError(data.certificate.error)}.` : "",
+    made && `${made}.`,
   ].filter(Boolean).join(" ");
 }
 

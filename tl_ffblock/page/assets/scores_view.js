@@ -1,6 +1,6 @@
 /* View: why a head attends. One query beside every key: their vectors, the products dimension by dimension, their sum (the score), its softmax. */
 
-const SCORES = { row: 18, smallest: 11, label: 118, gap: 12, number: 64, weight: 120, percent: 46, head: 40 };
+const SCORES = { row: 18, smallest: 11, printed: 3, query: 14, label: 118, gap: 12, number: 64, weight: 120, percent: 46, head: 40 };
 /* Names of the columns, each in words and shorter. */
 const SCORES_HEADINGS = { vectors: ["query q, keys k", "q, k"], product: ["q × k × scale", "q × k"], score: ["sum: score", "score"], bar: ["softmax: weight", "weight"] };
 
@@ -49,15 +49,15 @@ function scoresFields() {
 }
 
 /** Where columns and rows stand in `width` pixels. */
-function scoresPlace(row, width) {
-  const height = Math.max(SCORES.smallest, Math.min(SCORES.row, 1400 / row.n));
+function scoresPlace({ room: high }, row, width) {
+  const height = Math.max(high ? SCORES.printed : SCORES.smallest, Math.min(SCORES.row, high ? (high - SCORES.head - SCORES.query - 8) / (row.n + 2) : 1400 / row.n));
   const label = Math.min(SCORES.label, width / 5);
   const room = width - label - SCORES.number - SCORES.percent - 3 * SCORES.gap - 8;
   const weight = Math.min(SCORES.weight, room / 4);
   const strip = Math.max(40, Math.min(420, (room - weight) / 2));
   const product = label + strip + SCORES.gap;
   const score = product + strip + SCORES.gap;
-  return { height, label, strip, weight, product, score, bar: score + SCORES.number + SCORES.gap, y: (key) => SCORES.head + (key + 2) * height };
+  return { height, label, strip, weight, product, score, bar: score + SCORES.number + SCORES.gap, y: (key) => SCORES.head + Math.max(2 * height, SCORES.query) + key * height };
 }
 
 function scoresPicture(row, cells, first, last) {
@@ -87,18 +87,20 @@ function scoresHeadings({ palette }, place) {
 
 function scoresLabels(scene, row, place) {
   const { palette, data, selection } = scene;
-  const size = Math.min(12, place.height);
+  const size = Math.min(12, Math.max(LABEL.smallest, place.height));
+  const every = labelStep(place.height);
   const tokens = data.runs[selection.run].tokens;
   const style = { "font-size": size, fill: palette.ink };
   const base = (key) => place.y(key) + place.height / 2 + size * 0.35;
   const lines = tokens.flatMap((token, key) => {
     const seen = !Number.isNaN(row.scores[key]);
+    const bar = seen ? [rectangle(place.bar, place.y(key) + Math.min(2, place.height / 8), row.weights[key] * place.weight, place.height - Math.min(4, place.height / 4), palette.contribution)] : [];
+    if (!isLabelled(key, every, selection.from)) return bar;
     return [
-      text(fitText(token, size, place.label - 34), place.label - 30, base(key), { ...style, "text-anchor": "end", fill: seen ? palette.ink : palette.line }),
+      ...bar, text(fitText(token, size, place.label - 34), place.label - 30, base(key), { ...style, "text-anchor": "end", fill: seen ? palette.ink : palette.line }),
       text(key, place.label - 5, base(key), { "font-size": 9, "text-anchor": "end", fill: palette.grey }),
       ...(seen ? [
         text(formatChange(row.scores[key], false), place.score + SCORES.number - 6, base(key), { ...style, "text-anchor": "end" }),
-        rectangle(place.bar, place.y(key) + 2, row.weights[key] * place.weight, place.height - 4, palette.contribution),
         text(formatPercent(row.weights[key], 2), place.bar + Math.max(0.01, row.weights[key]) * place.weight + 4, base(key), { "font-size": Math.min(10, size), fill: palette.grey }),
       ] : []),
     ];
@@ -175,7 +177,7 @@ function scoresView(scene, go, width) {
   const row = scoresRow(scene);
   const choice = scoresChoice(scene, go);
   if (!row) return [choice, element("p", { textContent: scoresLacking(scene) })];
-  const place = scoresPlace(row, width);
+  const place = scoresPlace(scene, row, width);
   const marks = svg("g");
   const drawing = svg("svg", { width, height: place.y(row.n) + 8 }, [...scoresLabels(scene, row, place), marks]);
   const host = element("div", { className: "scores" }, [...scoresCanvases(scene, row, place), drawing]);
@@ -190,7 +192,7 @@ function scoresView(scene, go, width) {
 function scoresFigure(scene, width) {
   const row = scoresRow(scene);
   if (!row) return null;
-  const place = scoresPlace(row, width);
+  const place = scoresPlace(scene, row, width);
   const nodes = [...scoresLabels(scene, row, place), scoresMark(scene, place, width)];
   return { groups: [{ x: 0, y: 0, pictures: scoresPictures(row, place), nodes }], height: place.y(row.n) + 8 };
 }
@@ -205,7 +207,7 @@ function scoresWords(scene) {
   const said = seen ? `${to} asks ${from}: score ${formatChange(row.scores[selection.from], false)}, weight ${formatPercent(row.weights[selection.from])}.` : row ? cannotSee(to, from) : scoresLacking(scene);
   return {
     headline: `Layer ${selection.layer}, ${name}: ${said}`, meaning: "One token's query beside every key: the products of their numbers sum to the score, and the softmax of the scores is what attention gives each key.",
-    place: `layer ${selection.layer}`, shown: `attention scores, ${name}, query of ${to}`, remark: "", note: row ? `${SCORES_NOTE} ${scoresLaw(row)}` : "",
+    place: `layer ${selection.layer}`, shown: `attention scores, ${name}, query of ${to}`, remark: "", exact: false, method: "", note: row ? `${SCORES_NOTE} ${scoresLaw(row)}` : "",
     file: [`layer${selection.layer}`, `scores-${name}`.replaceAll(" ", ""), `query${selection.to}`],
   };
 }

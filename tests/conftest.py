@@ -5,6 +5,7 @@ import functools
 import importlib
 import importlib.util
 import os
+import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ FAMILIES = ("gpt2", "opt", "llama", "mistral", "qwen2", "bert")
 
 EVERY_FAMILY = tuple(tiny.FAMILIES)
 """All that the library decomposes: the laws that may fail by a family's own weights or wiring are tested for all."""
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 SINCE_4 = {"roberta": "has no bridge for RoBERTa", "gpt_oss": "shows no router weights of gpt_oss"}
 
@@ -181,3 +184,16 @@ def everything_from() -> Callable[[int], bytes]:
         return shown
 
     return read
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Headless Chromium as installed on this machine."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if program is None:
+        pytest.skip("no Chromium is installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()

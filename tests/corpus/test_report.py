@@ -1,17 +1,20 @@
 """The report: one file, everything escaped, readable without a network."""
 
 import html
+import io
 import re
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tl_ffblock.corpus.runs import CorpusRun
 from tl_ffblock.experiments import Config, run_studies
 from tl_ffblock.numerals import scientific
+from tl_ffblock.page import document
 
 EVIL = 'the <script>alert(1)</script> cat & "dog" <img src=x onerror=alert(1)>'
 
@@ -86,27 +89,126 @@ def test_every_figure_has_its_caption(
     assert len({caption for caption, _ in captions}) == len(captions) == (11 if family == "bert" else 14)
 
 
-@pytest.mark.browser
-def test_the_page_opens_without_a_network(finished: CorpusRun) -> None:
-    """In a real browser: figures are drawn, tables are there, nothing is requested, no complaint in the console."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("no Chromium is installed")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        requests: list[str] = []
-        complaints: list[str] = []
-        page.on("request", lambda request: requests.append(request.url[:60]))
-        page.on("console", lambda message: complaints.append(message.text))
+@pytest.fixture
+def opened(finished: CorpusRun, chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Opens the report in a window: `opened(width=1200, color_scheme="dark")`; three times as many pixels, for thin letters."""
+    windows = []
+
+    def open_page(width: int = 1200, **options: Any) -> Any:
+        windows.append(chromium.new_context(viewport={"width": width, "height": 900}, device_scale_factor=3, **options))
+        page = windows[-1].new_page()
+        page.requests, page.complaints = [], []
+        page.on("request", lambda request: page.requests.append(request.url[:60]))
+        page.on("console", lambda message: page.complaints.append(message.text))
         page.goto(finished.outputs.report.as_uri())
-        widths = page.locator("figure img").evaluate_all("images => images.map(image => image.naturalWidth)")
-        assert len(widths) == 4 and min(widths) > 300
-        assert page.locator("table").count() >= 5
+        return page
+
+    yield open_page
+    for window in windows:
+        window.close()
+
+
+@pytest.mark.browser
+def test_the_page_opens_without_a_network(opened: Callable[..., Any]) -> None:
+    """In a real browser: figures are drawn, tables are there, nothing is requested, no complaint in the console."""
+    page = opened()
+    widths = page.locator("figure svg").evaluate_all("all => all.map(svg => svg.getBoundingClientRect().width)")
+    assert len(widths) == 4 and min(widths) > 300
+    assert page.locator("table").count() >= 5
+    assert all(url.startswith(("file:", "data:")) for url in page.requests)
+    assert page.complaints == []
+    for width in (1200, 1000, 380, 350):
+        page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
-        assert complaints == []
-        page.set_viewport_size({"width": 350, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        browser.close()
+    least = page.locator("figure svg text").evaluate_all(
+        "all => Math.min(...all.map(text => text.getBoundingClientRect().height))"
+    )
+    assert least > 7  # a narrow screen scrolls figures rather than making them too small to be read
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_follow_the_scheme(scheme: str, opened: Callable[..., Any]) -> None:
+    """As drawn, a figure's ground is the page's, and every text, axis and line of it stands out from it."""
+    page = opened(color_scheme=scheme)
+    paper, ink = (
+        np.array(
+            [int(part) for part in re.findall(r"\d+", page.evaluate(f"getComputedStyle(document.body).{name}"))[:3]]
+        )
+        for name in ("backgroundColor", "color")
+    )
+    assert (paper.mean() < 60) == (scheme == "dark")
+    for figure in page.locator("figure svg").all():
+        figure.scroll_into_view_if_needed()
+        picture = np.asarray(Image.open(io.BytesIO(figure.screenshot())).convert("RGB"))
+        colours, counts = np.unique(picture.reshape(-1, 3), axis=0, return_counts=True)
+        assert (colours[counts.argmax()] == paper).all()
+        box = figure.bounding_box()
+        texts = [text for text in figure.locator("text").all() if text.text_content().strip()]
+        assert len(texts) > 5
+        for text in texts:
+            assert _largest_contrast(picture, box, text.bounding_box(), paper) > 4.5, text.text_content()
+        lines = figure.locator("g[clip-path] path, path[clip-path]").all()
+        assert lines
+        for line in lines:
+            assert _largest_contrast(picture, box, line.bounding_box(), paper) > (3 if scheme == "dark" else 2)
+        assert (np.abs(picture.astype(int) - ink).sum(axis=2) < 12).sum() > 100  # axes, in the page's ink
+
+
+def _largest_contrast(picture: np.ndarray, figure: dict[str, float], box: dict[str, float], paper: np.ndarray) -> float:
+    """WCAG's contrast with the paper of the pixel in a box that has most of it; the picture has three pixels for one."""
+    left, top = (round(3 * (box[axis] - figure[axis])) for axis in ("x", "y"))
+    right, bottom = left + round(3 * box["width"]) + 1, top + round(3 * box["height"]) + 1
+    inside = picture[max(top, 0) : bottom, max(left, 0) : right].reshape(-1, 3)
+    light, ground = _luminance(inside), _luminance(paper[None])[0]
+    return float(np.max((np.maximum(light, ground) + 0.05) / (np.minimum(light, ground) + 0.05)))
+
+
+def _luminance(rgb: np.ndarray) -> np.ndarray:
+    part = rgb / 255
+    return np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+
+@pytest.mark.browser
+def test_print_is_light_and_whole(opened: Callable[..., Any]) -> None:
+    """On paper the dark scheme is left, and no figure is wider than the page."""
+    page = opened(width=680, color_scheme="dark")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.querySelector('figure svg text')).fill") == "rgb(23, 32, 42)"
+    widths = page.locator("figure svg").evaluate_all("all => all.map(svg => svg.getBoundingClientRect().right)")
+    assert max(widths) <= 680
+
+
+def test_colours_are_the_workbenchs(finished: CorpusRun) -> None:
+    """Paper, ink, greys and accent are those of the page of maps, in every scheme; every colour of a figure has its variable."""
+    page = finished.outputs.report.read_text(encoding="utf-8")
+    workbench = (Path(document.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
+    schemes = [re.findall(r":root \{(.*?)\}", text, re.DOTALL)[:3] for text in (page, workbench)]
+    for ours, theirs in zip(*schemes, strict=True):
+        mine, its = (
+            dict(re.findall(r"(--(?:paper|ink|grey|line|edge|ground|accent)): (\S+);", css)) for css in (ours, theirs)
+        )
+        assert mine == its and len(mine) == 7
+    drawings = re.findall(r"<svg .*?</svg>", page, re.DOTALL)
+    assert len(drawings) == 4 and all("#" not in re.sub(r"[(\"]#[\w-]+", "", drawing) for drawing in drawings)
+
+
+def test_a_figures_names_are_its_own(finished: CorpusRun) -> None:
+    """Figures share one document: no name stands twice, and every reference leads to a name of the same figure."""
+    page = finished.outputs.report.read_text(encoding="utf-8")
+    names = re.findall(r' id="([^"]+)"', page)
+    assert len(names) == len(set(names))
+    for drawing in re.findall(r"<svg .*?</svg>", page, re.DOTALL):
+        referred = set(re.findall(r'(?:href="|url\()#([^")]+)', drawing))
+        assert referred and referred <= set(re.findall(r' id="([^"]+)"', drawing))
+
+
+def test_a_signature_is_text_and_not_mathematics(
+    config_of: Callable[..., Config], loaded: Callable[[str], Any], tmp_path: Path
+) -> None:
+    """Dollars in the name of a corpus stay dollars, and its angle brackets are no markup."""
+    path = tmp_path / "a$_b$ <i>.txt"
+    path.write_text("the cat sat on the mat .\n")
+    page = run_studies("bypass", config_of(data=str(path)), model=loaded("bert")).outputs.report.read_text("utf-8")
+    assert "a$_b$ &lt;i&gt;.txt · " in page

@@ -1,6 +1,5 @@
 """Synthetic results and a real headless browser whose every request is recorded and, but for the page's file, refused."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,26 +9,11 @@ import pytest
 from tests.page.screen import Builder, Screen, Shower, build_result
 from tl_ffblock.results.maps import ContributionMaps
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-
 
 @pytest.fixture(scope="session")
 def build() -> Builder:
     """Makes a seeded random result: `build(n, layers=(0, 1), order="pre_ln", causal=True, ...)`."""
     return build_result
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """Headless Chromium as installed on this machine."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if program is None:
-        pytest.skip("no Chromium is installed")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

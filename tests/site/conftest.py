@@ -1,12 +1,10 @@
-"""The site, built once as `python -m docs.site` builds it; Chromium as the tests of the page have it."""
+"""The site, built once as `python -m docs.site` builds it."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from tests.page.conftest import chromium as chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -170,7 +170,7 @@ def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3)
 
 def sign(figure: "Figure", text: str) -> None:
     """Write below a figure what it is of, so that it can be read apart from its page."""
-    figure.supxlabel(text, x=0.01, ha="left", fontsize=5.5, color="#5b6672", wrap=True)
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=5.5, color="#5b6672", wrap=True, parse_math=False)
 
 
 def layer_lines(

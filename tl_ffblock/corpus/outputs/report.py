@@ -1,6 +1,5 @@
 """One self-contained HTML page a run: settings, versions, figures, tables. Everything from the data is escaped."""
 
-import base64
 import platform
 import shlex
 import sys
@@ -15,13 +14,16 @@ from typing import Any
 import jinja2
 import pandas as pd
 
+from tl_ffblock._version import __version__
 from tl_ffblock.corpus.fields import texts_of
+from tl_ffblock.corpus.outputs.inline_figure import DARK_COLOURS, inline_figure
 from tl_ffblock.corpus.running.worker import Worker
 from tl_ffblock.corpus.study import Study, Tables
 from tl_ffblock.layer.scopes import STEPS
 from tl_ffblock.numerals import scientific
+from tl_ffblock.results.figures import COLOURS
 
-PACKAGES = ("tl-ffblock", "transformer-lens", "torch", "numpy", "scipy", "pandas")
+PACKAGES = ("transformer-lens", "torch", "numpy", "scipy", "pandas")
 LONGEST_TABLE = 60
 """Rows of a table shown on the page; the files hold all."""
 
@@ -64,7 +66,11 @@ def report_page(
         config=worker.config,
         command=_command(worker),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        versions={**{name: version(name) for name in PACKAGES}, "python": platform.python_version()},
+        versions={
+            "tl-ffblock": __version__,
+            **{name: version(name) for name in PACKAGES},
+            "python": platform.python_version(),
+        },
         settings=_settings(worker),
         fingerprint=fingerprint,
         summary=summary,
@@ -76,6 +82,7 @@ def report_page(
         mask_name=worker.tokenise.special.mask_text,
         examples=examples,
         scientific=scientific,
+        series={"light": COLOURS, "dark": DARK_COLOURS},
     )
 
 
@@ -93,10 +100,10 @@ def _section(study: Study, tables: Tables, figures: Mapping[str, tuple[Path, Pat
         "figures": [
             {
                 "caption": study.captions.get(name.removeprefix(prefix), name),
-                "data": base64.b64encode(png.read_bytes()).decode(),
+                "drawing": inline_figure(svg, study.captions.get(name.removeprefix(prefix), name)),
                 "svg": f"figures/{svg.name}",
             }
-            for name, (png, svg) in figures.items()
+            for name, (_, svg) in figures.items()
             if name.startswith(prefix)
         ],
         "tables": [_table(name, table) for name, table in tables.items() if name.startswith(prefix)],

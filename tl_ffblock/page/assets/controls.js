@@ -25,7 +25,6 @@ function fillControls(data) {
   byId("scope").replaceChildren(...channelOptions(data));
   byId("ref").replaceChildren(option("", "nothing"), ...channelOptions(data));
   for (const id of ["run", "ref-run"]) byId(id).replaceChildren(...data.runs.map((run, index) => option(index, run.name)));
-  for (const id of ["run-group", "ref-run-group"]) byId(id).hidden = data.runs.length === 1;
   byId("layer").replaceChildren(...data.layers.map((layer) => option(layer, layer)));
   byId("cells").replaceChildren(...Object.entries(CELL_WORDS).map(([value, label]) => option(value, label)));
   const partial = data.queries.length < data.words.length;
@@ -91,8 +90,22 @@ function pressed(id, on) {
   byId(id).setAttribute("aria-pressed", String(Boolean(on)));
 }
 
+/** The parts of the toolbar, the field of the selection that each sets, and whether there is anything to choose. */
+const TOOLBAR = {
+  "scope-group": ["scope"], "run-group": ["run", ({ data }) => data.runs.length > 1],
+  "ref-group": ["ref"], "ref-run-group": ["refRun", ({ data }) => data.runs.length > 1],
+  "layer-group": ["layer"], "cells-group": ["cells", ({ data, selection }) => !isSigned(data, selection)],
+  "range-label": ["range"], "root-label": ["root"], "each-label": ["each", ({ maps }) => maps.length > 2], "zoom-group": ["zoom"],
+};
+
+/** Shows the controls that change what a view draws, and no other; `fields` are those that it is drawn from. */
+function markToolbar(scene, fields) {
+  for (const [id, [field, offered = () => true]] of Object.entries(TOOLBAR)) byId(id).hidden = !fields.includes(field) || !offered(scene);
+  byId("colours").hidden = ["range-label", "root-label", "each-label"].every((id) => byId(id).hidden);
+}
+
 /** Writes every control from the selection; the browser's own memory of forms has no say. */
-function markControls(scene) {
+function markControls(scene, fields) {
   const { data, selection } = scene;
   for (const [id, [field]] of Object.entries(SELECTS)) byId(id).value = String(selection[field]);
   for (const [id, field] of Object.entries(CHECKS)) byId(id).checked = selection[field] === 1;
@@ -101,8 +114,7 @@ function markControls(scene) {
   pressed("read", selection.read === "column");
   pressed("thumbs", selection.thumbs);
   byId("whole").hidden = selection.zoom === "";
-  byId("each-label").hidden = scene.maps.length < 3;
-  byId("cells-group").hidden = isSigned(data, selection);
+  markToolbar(scene, fields);
   writeText(byId("cells").querySelector("[value=none]"), data.block(selection.scope).short);
   keepMenuInside();
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;

@@ -17,17 +17,21 @@ function lineShapes(scene, place, lines) {
   return shapes;
 }
 
-/** Which colour is which head, in lines of `width`. */
-function headsLegend(scene, width) {
-  const { data, selection, palette } = scene;
+/** What each colour of lines is: a head, or of numbers with signs gain and loss. */
+function lineColours({ data, selection, palette }) {
   const [, block] = headBlock(data, selection);
+  if (block.signed) return SIGNS.map(([ink, sign]) => [palette[ink], sign]);
+  return shownHeads(data, selection).map((index) => [HEAD_COLOURS[index % HEAD_COLOURS.length], block.channels[index].name]);
+}
+
+/** Which colour is what, in lines of `width`. */
+function headsLegend(scene, width) {
   const nodes = [];
   let [x, y] = [0, 9];
-  for (const index of shownHeads(data, selection)) {
-    const { name } = block.channels[index];
+  for (const [colour, name] of lineColours(scene)) {
     const wide = 15 + textWidth(name, 11);
     if (x + wide > width) [x, y] = [0, y + 15];
-    nodes.push(rectangle(x, y - 8, 10, 8, HEAD_COLOURS[index % HEAD_COLOURS.length]), text(name, x + 14, y, { "font-size": 11, fill: palette.ink }));
+    nodes.push(rectangle(x, y - 8, 10, 8, colour), text(name, x + 14, y, { "font-size": 11, fill: scene.palette.ink }));
     x += wide + 14;
   }
   return { nodes, height: y + 14 };
@@ -74,7 +78,7 @@ function headsWords(scene) {
   const named = shown.length < block.channels.length ? shown.map((index) => block.channels[index].name).join(", ") : "all heads";
   return {
     headline: headsHeadline(scene), meaning: `Each line joins a row of a head's map (left) with a column (right): ${block.meaning}.`,
-    place: `layer ${selection.layer}`, shown: `${block.title}, ${named}`, remark: "", note: headsNote(scene, headLines(scene).limit) + betweenWords(scene), exact: block.exact, method: "",
+    place: `layer ${selection.layer}`, shown: `${block.title}, ${named}`, remark: "", note: `${headsNote(scene, headLines(scene).limit)} Those of ${tokenWords(scene, ownColumn(scene))} stand out.${betweenWords(scene)}`, exact: block.exact, method: "",
     file: [`layer${selection.layer}`, `lines-${name}`.slice(0, 60), selection.heads ? `heads${selection.heads}` : "all-heads", ...(selection.between ? [`segments${selection.between}`] : [])],
   };
 }

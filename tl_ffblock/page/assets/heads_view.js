@@ -55,7 +55,7 @@ function headButtons(scene, go) {
     const on = shown.includes(index);
     const button = element("button", { type: "button", className: "head", textContent: channel.name.replace(/^head /, ""), title: `${channel.name}: click shows or hides, shift-click shows it alone` });
     button.setAttribute("aria-pressed", String(on));
-    button.style.borderBottom = `4px solid ${HEAD_COLOURS[index % HEAD_COLOURS.length]}`;
+    if (!block.signed) button.style.borderBottom = `4px solid ${HEAD_COLOURS[index % HEAD_COLOURS.length]}`;
     button.addEventListener("click", (event) => go({ heads: toggledHeads(scene, index, event.shiftKey) }));
     return button;
   });
@@ -105,7 +105,7 @@ function headLines(scene) {
   return linesKept(madeFrom(scene, headsFields(scene), 0), () => linesOf(scene));
 }
 
-/** Lines as [row, column, share of the strongest, head]; the strongest are drawn last. */
+/** Lines as [row, column, share of the strongest with its sign, head]; the strongest are drawn last. */
 function linesOf(scene) {
   const { data, selection, axes } = scene;
   const keys = headKeysOf(data, selection);
@@ -116,11 +116,11 @@ function linesOf(scene) {
   const lines = [];
   for (const [index, cells] of maps) {
     cells.forEach((value, at) => {
-      const share = Math.abs(value) / limit;
-      if (share >= LINES.faintest) lines.push([Math.floor(at / axes.nColumns), at % axes.nColumns, share, index]);
+      const share = value / limit;
+      if (Math.abs(share) >= LINES.faintest) lines.push([Math.floor(at / axes.nColumns), at % axes.nColumns, share, index]);
     });
   }
-  return { limit, lines: lines.sort((a, b) => a[2] - b[2]) };
+  return { limit, lines: lines.sort((a, b) => Math.abs(a[2]) - Math.abs(b[2])) };
 }
 
 /** What the view's drawing is made from; tokens that are selected are marks. */
@@ -128,17 +128,24 @@ function headsFields({ selection }) {
   return ["run", "layer", "heads", "between", "block", "words", "hide", ...(selection.block ? [] : ["scope"])];
 }
 
+/** The colour of lines: of a head, or where numbers have signs of gain and loss. */
+function lineInk({ data, selection, palette }) {
+  const { signed } = headBlock(data, selection)[1];
+  return ([, , share, head]) => (signed ? palette[share < 0 ? "loss" : "gain"] : HEAD_COLOURS[head % HEAD_COLOURS.length]);
+}
+
 /** Calls `draw(line, colour, opacity, width)` for every line; those of the token that is read or selected stand out, and come last. */
 function eachLine(scene, lines, target, draw) {
   const { selection, row, column } = scene;
+  const ink = lineInk(scene);
   const focus = target || (selection.read === "row" ? { row } : { column });
   const belongs = ([r, c]) => (focus.row === undefined || focus.row === r) && (focus.column === undefined || focus.column === c);
   for (const passing of [false, true]) {
     for (const line of lines) {
       if (belongs(line) !== passing) continue;
-      const colour = HEAD_COLOURS[line[3] % HEAD_COLOURS.length];
-      if (passing) draw(line, colour, Math.min(1, 0.15 + line[2]), 2);
-      else draw(line, colour, 0.3 * line[2], 1);
+      const size = Math.abs(line[2]);
+      if (passing) draw(line, ink(line), Math.min(1, 0.15 + size), 2);
+      else draw(line, ink(line), 0.3 * size, 1);
     }
   }
 }
@@ -241,6 +248,15 @@ function headsNote({ data, selection }, limit) {
   return `Width and strength of a line: ${headBlock(data, selection)[1].unit}, up to ${formatRough(limit, false)}; below ${formatPercent(LINES.faintest)} of that none is drawn.`;
 }
 
+const SIGNS = [["gain", "positive"], ["loss", "negative"]];
+
+/** Which colour is which sign, where numbers have signs. */
+function signsLegend({ data, selection, palette }) {
+  if (!headBlock(data, selection)[1].signed) return [];
+  const swatch = (ink) => { const node = element("i", { className: "swatch" }); node.style.backgroundColor = palette[ink]; return node; };
+  return [element("p", { className: "note signs" }, SIGNS.map(([ink, sign]) => element("span", {}, [swatch(ink), ` ${sign}`])))];
+}
+
 function headsView(scene, go, width) {
   const place = linesPlace(scene, width);
   const { limit, lines } = headLines(scene);
@@ -256,5 +272,5 @@ function headsView(scene, go, width) {
     now.marked.push((target) => paintLines(now, canvas, place, lines, target));
     paintLines(now, canvas, place, lines, null);
   };
-  return { nodes: [headButtons(scene, go), host, element("p", { className: "note", textContent: note })], update };
+  return { nodes: [headButtons(scene, go), ...signsLegend(scene), host, element("p", { className: "note", textContent: note })], update };
 }

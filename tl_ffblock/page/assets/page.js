@@ -7,19 +7,32 @@ const headKeysShown = (data, selection) => {
 
 /**
  * Each view: whether a page has what it needs, which maps (and tables of other blocks) have to be unpacked for it, its drawing. A drawing may be nodes
- * alone, made anew at every change; or `{ nodes, update }`, made anew where one of `fields(scene)` changed. `words` is what is said of it; of a view
- * that can be saved `figure` is its drawing for a file and `table` its numbers.
+ * alone, made anew at every change; or `{ nodes, update }`, made anew where one of `fields(scene)` changed. `controls` are the fields that the toolbar
+ * offers, because they change what is drawn. `words` is what is said of it; of a view that can be saved `figure` is its drawing for a file and
+ * `table` its numbers.
  */
 const VIEWS = [
-  { name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS, words: mapsWords, figure: mapsFigure, table: mapsTable },
-  { name: "heads", label: "Heads", there: hasHeads, keys: headKeysShown, draw: headsView, fields: headsFields, words: headsWords, figure: headsFigure, table: headsTable },
-  { name: "all", label: "All heads", there: hasHeads, keys: headKeysOf, draw: gridView, fields: gridFields, words: gridWords, figure: gridFigure, table: gridTable },
+  {
+    name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS,
+    controls: [...MAP_FIELDS, "zoom", "root"], words: mapsWords, figure: mapsFigure, table: mapsTable,
+  },
+  {
+    name: "heads", label: "Heads", there: hasHeads, keys: headKeysShown, draw: headsView, fields: headsFields, controls: ["run", "layer"],
+    words: headsWords, figure: headsFigure, table: headsTable,
+  },
+  {
+    name: "all", label: "All heads", there: hasHeads, keys: headKeysOf, draw: gridView, fields: gridFields, controls: ["run", "cells", "range", "root"],
+    words: gridWords, figure: gridFigure, table: gridTable,
+  },
   {
     name: "scores", label: "Scores (q·k)", there: (data) => scoresOf(data, 0) !== undefined, keys: () => [], tables: scoresTables, draw: scoresView, fields: scoresFields,
-    words: scoresWords, figure: scoresFigure, table: scoresTable,
+    controls: ["run", "layer"], words: scoresWords, figure: scoresFigure, table: scoresTable,
   },
-  { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView, words: memoryWords },
-  { name: "logit", label: "To a logit", there: hasLogit, keys: () => [], draw: logitView, fields: logitFields, words: logitWords, figure: logitFigure, table: logitTable },
+  { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView, controls: [], words: memoryWords },
+  {
+    name: "logit", label: "To a logit", there: hasLogit, keys: () => [], draw: logitView, fields: logitFields, controls: ["run", "layer", "range", "root", "zoom"],
+    words: logitWords, figure: logitFigure, table: logitTable,
+  },
 ];
 
 function viewNow(data, selection) {
@@ -117,7 +130,7 @@ async function drawAll() {
   workbench.scene = scene;
   measure();
   drawHeading(scene);
-  markControls(scene);
+  markControls(scene, viewNow(scene.data, scene.selection).controls);
   drawSentence(scene, workbench.go, byId("sentence"));
   const words = viewNow(scene.data, scene.selection).words(scene);
   writeText(byId("meaning"), words.meaning);
@@ -212,7 +225,14 @@ function tellSelection() {
   window.parent.postMessage({ tlFfblock: "selection", selection: { run: workbench.data.runs[run].name, scope, layer, against_run: workbench.data.runs[refRun].name, against: ref || null, query: to, key: from } }, "*");
 }
 
+/** Whether heads of these maps could be seen and are not here: of contributions by scope alone. */
+function lacksHeads(data) {
+  const blocks = Object.values(data.runs[0].blocks).filter(({ kind }) => kind === "maps");
+  return data.runs.length === 1 && !hasHeads(data) && blocks.some(({ exact, signed }) => exact && !signed);
+}
+
 function connectPage() {
+  byId("views-hint").hidden = !lacksHeads(workbench.data);
   byId("views").replaceChildren(...VIEWS.filter(({ there }) => there(workbench.data)).map(({ name, label }) => {
     const tab = element("button", { type: "button", textContent: label });
     tab.setAttribute("role", "tab");

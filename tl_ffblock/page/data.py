@@ -91,6 +91,10 @@ class PageData:
     """None where it is unknown."""
     provenance: Mapping[str, str]
     """How the numbers were made, as small print."""
+    layered: bool = True
+    """False where the one layer stands for the whole model; then the page speaks of none."""
+    statement: str = ""
+    """What is known of the numbers where there is no certificate of this kind, in a sentence."""
 
     def __post_init__(self) -> None:
         """Refuse what could not be drawn.
@@ -135,5 +139,7 @@ class PageData:
             "start": self.start.payload(),
             "certificate": asdict(self.certificate) if self.certificate else None,
             "precision": precision,
+            "layered": self.layered,
+            "statement": self.statement,
             "provenance": dict(self.provenance),
         }

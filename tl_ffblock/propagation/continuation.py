@@ -76,6 +76,7 @@ class ContinuationAttribution(ShownContinuation):
             model=self.model,
             signed=True,
             kind=f"shares of the next token's {self.reading}",
+            layered=False,
         )
 
     def to_dataframe(self) -> "pandas.DataFrame":

@@ -69,6 +69,8 @@ class AverageMaps:
     n_draws: int = N_DRAWS
     """Draws of the bootstrap over prompts."""
     seed: int = 0
+    layered: bool = True
+    """False where the one layer stands for the whole model, as of a logit's shares."""
 
     @cached_property
     def interval(self) -> MeanInterval:
@@ -93,6 +95,7 @@ class AverageMaps:
             model=self.model,
             signed=self.signed,
             kind=self.kind,
+            layered=self.layered,
         )
 
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
@@ -106,7 +109,7 @@ class AverageMaps:
         """
         if not isinstance(other, AverageMaps):
             return NotImplemented
-        for name in ("layers", "channels", "queries", "keys"):
+        for name in ("layers", "channels", "queries", "keys", "layered"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 raise InputError(
@@ -167,7 +170,7 @@ class AverageMaps:
         Args:
             path: File to write, if any.
             layer: Layer to open at, negative ones from the end; None means the first.
-            channel: Channel to open at; None means the first.
+            channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
 
         Raises:
             InputError: if layer or channel are not there, or the folder of `path` does not exist.
@@ -175,10 +178,17 @@ class AverageMaps:
         mean = self.token_maps()
         ends = {"mean": self.mean, "low": self.interval.low, "high": self.interval.high}
         runs = {name: replace(mean, values=values) for name, values in ends.items()}
-        html = page(token_maps_page(runs, layer=layer, channel=channel, labels=self.labels))
+        data = token_maps_page(runs, layer=layer, channel=channel, labels=self._page_labels())
+        statement = f"Mean of {len(self.values)} prompts; low and high are the ends of each cell's 95 % interval (bootstrap over prompts)."
+        html = page(replace(data, statement=statement))
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
+
+    def _page_labels(self) -> tuple[str, ...]:
+        """What stands at each position: its tokens, behind its name where it was given one."""
+        named = zip(self.keys, self.labels, strict=True)
+        return tuple(label if name.isdecimal() else f"{name}:{label}" for name, label in named)
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -230,6 +240,7 @@ def average(
         causal=positions is None and first.causal,
         n_draws=n_draws,
         seed=seed,
+        layered=first.layered,
     )
 
 
@@ -249,7 +260,8 @@ def _refuse_unlike(several: Sequence[TokenMaps], *, named: bool) -> None:
             f"average: the maps have {', '.join(map(str, lengths))} tokens. Align them by name, "
             'positions={"subject": [2, 3, ...], "END": -1}, or average prompts of equally many.'
         )
-    for name in ("layers", "channels", "causal") if named else ("layers", "channels", "causal", "queries"):
+    same = ("layers", "layered", "channels", "causal")
+    for name in same if named else (*same, "queries"):
         first, *others = (getattr(result, name) for result in several)
         if different := [theirs for theirs in others if theirs != first]:
             raise InputError(

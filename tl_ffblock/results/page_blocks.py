@@ -46,6 +46,8 @@ class ChannelMaps(Protocol):
     def signed(self) -> bool: ...
     @property
     def kind(self) -> str: ...
+    @property
+    def layered(self) -> bool: ...
     def reachable(self) -> Bool[Tensor, "query key"]: ...
 
 
@@ -200,7 +202,7 @@ def token_maps_block(maps: ChannelMaps) -> MapsBlock:
         unit="attention weight" if weights else maps.kind,
         meaning="how much weight the row's token gives to the column's"
         if weights
-        else f"{maps.kind} of the column's token for the row's",
+        else f"what the column's token brings to the row's ({maps.kind})",
         channels=tuple(PageChannel(name, name) for name in maps.channels),
         values=values,
         tracks=(

@@ -133,7 +133,7 @@ def token_maps_page(
     Args:
         runs: Maps by name; the page opens at the first.
         layer: Layer to open at, negative ones from the end; None means the first.
-        channel: Channel to open at; None means the first.
+        channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
         view: "maps", or of heads "heads" (lines) or "all" (every layer and head), or that of a block beside.
         segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
         labels: What stands at each position; None means the tokens.
@@ -145,7 +145,8 @@ def token_maps_page(
     maps = next(iter(runs.values()))
     if channel is not None and channel not in maps.channels:
         raise InputError(f"channel={channel!r}: these maps hold {', '.join(maps.channels)}.")
-    name = channel or maps.channels[0]
+    feed_forward = [name for name in maps.channels if name.endswith("Ff")]
+    name = channel or (feed_forward[-1] if feed_forward else maps.channels[0])
     number = maps.layers[0] if layer is None else layer_number(layer, maps.layers, "in these maps")
     shown = maps.values[maps.layers.index(number), maps.channels.index(name)]
     to, from_ = _largest_cell(shown, maps.tokens, maps.queries, maps.causal)
@@ -161,6 +162,7 @@ def token_maps_page(
         start=PageStart(number, name, to, from_, view=view),
         certificate=None,
         provenance={},
+        layered=maps.layered,
     )
 
 

@@ -52,6 +52,8 @@ class TokenMaps:
     """True where values can be negative, as in a difference."""
     kind: str = "contributions"
     """What the values are, in a reader's words: "contributions" or "attention"."""
+    layered: bool = True
+    """False where the one layer of `layers` stands for the whole model, as of a logit's shares."""
 
     def __post_init__(self) -> None:
         """Refuse labels that do not fit the numbers.
@@ -178,7 +180,7 @@ class TokenMaps:
         Args:
             path: File to write, if any.
             layer: Layer to open at, negative ones from the end; None means the first.
-            channel: Channel to open at; None means the first.
+            channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
             view: "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head).
             segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads
                 can show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`)

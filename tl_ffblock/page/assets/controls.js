@@ -92,9 +92,9 @@ function pressed(id, on) {
 
 /** The parts of the toolbar, the field of the selection that each sets, and whether there is anything to choose. */
 const TOOLBAR = {
-  "scope-group": ["scope"], "run-group": ["run", ({ data }) => data.runs.length > 1],
-  "ref-group": ["ref"], "ref-run-group": ["refRun", ({ data }) => data.runs.length > 1],
-  "layer-group": ["layer"], "cells-group": ["cells", ({ data, selection }) => !isSigned(data, selection)],
+  "scope-group": ["scope", ({ data }) => data.channels.size > 1], "run-group": ["run", ({ data }) => data.runs.length > 1],
+  "ref-group": ["ref", ({ data }) => data.channels.size > 1 || data.runs.length > 1], "ref-run-group": ["refRun", ({ data }) => data.runs.length > 1],
+  "layer-group": ["layer", ({ data }) => data.layered], "cells-group": ["cells", ({ data, selection }) => !isSigned(data, selection)],
   "range-label": ["range"], "root-label": ["root"], "each-label": ["each", ({ maps }) => maps.length > 2], "zoom-group": ["zoom"],
 };
 

@@ -50,7 +50,7 @@ function darkScheme() {
 function drawHeader(data) {
   const rows = data.queries.length < data.words.length ? `, ${data.queries.length} of them as destinations` : "";
   const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-  byId("facts").textContent = `${data.model} · ${data.heading} · ${plural(data.layers.length, "layer")} · ${plural(data.words.length, "token")}${rows}${data.causal ? " · each sees earlier tokens only" : ""}`;
+  byId("facts").textContent = `${data.model} · ${data.heading} · ${data.layered ? `${plural(data.layers.length, "layer")} · ` : ""}${plural(data.words.length, "token")}${rows}${data.causal ? " · each sees earlier tokens only" : ""}`;
   byId("certificate").textContent = certificateText(data);
   byId("drawn").textContent = `Numbers on this page are rounded, by at most ${formatRough(data.precision, true)} of themselves.`;
   byId("provenance").textContent = Object.entries(data.provenance).map(([name, value]) => `${name}: ${value}`).join(" · ");
@@ -264,6 +264,7 @@ function startPage() {
   workbench.selection = selectionOf(workbench.data, FRAMED_PAGE ? "" : location.hash);
   workbench.places = { figure: placeAt(byId("figure")), biography: placeAt(byId("biography")), overview: placeAt(byId("overview")), pairs: placeAt(byId("pair-list")) };
   document.body.classList.toggle("framed", FRAMED_PAGE);
+  document.body.classList.toggle("unlayered", !workbench.data.layered);
   drawHeader(workbench.data);
   fillControls(workbench.data);
   connectPage();

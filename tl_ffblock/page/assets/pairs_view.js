@@ -23,7 +23,7 @@ function pairLine(scene, pair, go) {
 
 function pairsView(scene, go) {
   const { pairs, total } = rankedPairs(scene, PAIR_LINES);
-  const heads = sideHeads(scene).map((name, side) => element("th", { scope: "col", textContent: scene.maps[side].role === "difference" ? "change" : isMixed(scene) ? name : scene.data.channels.get(scene.maps[side].key).name }));
+  const heads = sideHeads(scene).map((name, side) => element("th", { scope: "col", textContent: scene.maps[side].role === "difference" ? "change" : name }));
   if (scene.selection.sort === "distance") heads.unshift(element("th", { scope: "col", className: "whole", textContent: "distance" }));
   const lines = pairs.map((pair) => pairLine(scene, pair, go));
   const table = element("table", { className: "pairs" }, [

@@ -37,9 +37,13 @@ function sideName(data, run, key) {
   return [runName(data, run), data.channels.get(key).name].filter(Boolean).join(" · ");
 }
 
-/** What stands over columns of numbers, one for each map; maps of two kinds are named with their block. */
+/** What stands over columns of numbers, one for each map: what tells the maps apart. Maps of two kinds are named with their block. */
 function sideHeads(scene) {
-  return scene.maps.map((map) => (map.role === "difference" ? "difference" : isMixed(scene) ? map.key : sideName(scene.data, map.run, map.key)));
+  const { data, maps } = scene;
+  const named = maps.filter(({ role }) => role !== "difference");
+  const differ = (field) => new Set(named.map((map) => map[field])).size > 1;
+  const headOf = (map) => (differ("run") ? differ("key") ? sideName(data, map.run, map.key) : runName(data, map.run) : data.channels.get(map.key).name);
+  return maps.map((map) => (map.role === "difference" ? "difference" : isMixed(scene) ? map.key : headOf(map)));
 }
 
 /** Whether the comparison is of a step with what goes into it, in one run. */
@@ -114,10 +118,26 @@ function verb(before, after) {
   return after > before ? "raises" : after < before ? "lowers" : "leaves";
 }
 
+function capital(words) {
+  return words && words[0].toUpperCase() + words.slice(1);
+}
+
+/** "layer 3"; nothing on a page whose numbers are of the whole model. */
+function layerWords({ data, selection }) {
+  return data.layered ? `layer ${selection.layer}` : "";
+}
+
+/** Which map of several a number is of: "layer 3, mean · Atb". */
+function mapWords(scene) {
+  const { data, selection } = scene;
+  const name = data.layered || data.channels.size > 1 ? sideName(data, selection.run, selection.scope) : runName(data, selection.run);
+  return [layerWords(scene), name].filter(Boolean).join(", ");
+}
+
 function subjectOf(scene) {
   const { data, selection } = scene;
   if (selection.run !== selection.refRun) {
-    return `Layer ${selection.layer}, ${data.channels.get(selection.scope).name}: from ${data.runs[selection.refRun].name} to ${data.runs[selection.run].name}`;
+    return `${capital([layerWords(scene), data.channels.get(selection.scope).name].filter(Boolean).join(", "))}: from ${data.runs[selection.refRun].name} to ${data.runs[selection.run].name}`;
   }
   const component = COMPONENTS[data.channels.get(selection.scope).component];
   if (isOwnStep(scene) && component) return `Layer ${selection.layer}: ${component}`;
@@ -149,7 +169,8 @@ function amountWords({ selection }, to, from) {
 }
 
 /** What the cell of a single map says. */
-function singleWords({ selection }, to, from, value) {
+function singleWords({ data, selection }, to, from, value) {
+  if (!data.layered) return `${from} brings ${value} to ${to}`;
   return {
     others: `of what ${to} takes from the others, ${value} comes from ${from}`,
     row: `of all that ${to} takes, ${value} comes from ${from}`,
@@ -167,7 +188,7 @@ function headlineOf(scene) {
   const values = maps.map((map) => map.cells[index]);
   if (!axes.reaches(row, column)) return cannotSee(to, from);
   if (values.some(Number.isNaN)) return absenceOf(scene, to, from);
-  if (maps.length === 1) return `Layer ${selection.layer}, ${sideName(data, selection.run, selection.scope)}: ${singleWords(scene, to, from, show(values[0]))}.`;
+  if (maps.length === 1) return `${capital([mapWords(scene), singleWords(scene, to, from, maps[0].scale === "signed" ? formatChange(values[0], false) : show(values[0]))].filter(Boolean).join(": "))}.`;
   if (isMixed(scene)) {
     const said = maps.map((map, side) => `${map.scale === "signed" ? formatChange(values[side], false) : show(values[side])} (${data.block(map.key).title}, ${data.channels.get(map.key).name})`);
     return `Layer ${selection.layer}, what ${to} takes from ${from}: ${said.join(" and ")}.`;
@@ -197,10 +218,10 @@ function mapsWords(scene) {
   const sides = [selection.ref && sideName(data, selection.refRun, selection.ref), sideName(data, selection.run, selection.scope)];
   const named = maps.filter((map) => map.role !== "difference").map((map) => channelWords(data, map.key)).join(" and ");
   return {
-    headline: headlineOf(scene), meaning: meaningOf(scene), place: `layer ${selection.layer}`, note: markedWords(scene), exact: maps.some((map) => data.block(map.key).exact), method: "",
+    headline: headlineOf(scene), meaning: meaningOf(scene), place: layerWords(scene), note: markedWords(scene), exact: maps.some((map) => data.block(map.key).exact), method: "",
     shown: `${data.block(selection.scope).title}, ${named}`,
     remark: panelsOf(scene).includes(maps[2]) ? `${titleOf(scene, maps[2])}: ${subtitleOf(scene, maps[2])}.` : "",
-    file: [`layer${selection.layer}`, sides.filter(Boolean).join("-").slice(0, 60), selection.cells],
+    file: [layerWords(scene).replace(" ", ""), sides.filter(Boolean).join("-").slice(0, 60), selection.cells],
   };
 }
 
@@ -215,7 +236,7 @@ function captionOf({ data, selection }, words) {
   const made = [versions, method].filter(Boolean).join("; ");
   return [
     words.headline,
-    `${data.model} reading “${sentenceText(data, selection.run, 300)}”, ${words.place}: ${words.shown}. ${words.meaning}`,
+    `${data.model} reading “${sentenceText(data, selection.run, 300)}”${words.place && `, ${words.place}`}: ${words.shown}. ${words.meaning}`,
     words.remark, words.note,
     exact ? `Sums of parts equal the model's own tensors to ${formatError(data.certificate.error)}.` : "",
     made && `${made}.`,
@@ -224,7 +245,7 @@ function captionOf({ data, selection }, words) {
 
 function certificateText(data) {
   const worst = data.certificate;
-  if (!worst) return "";
+  if (!worst) return data.statement;
   const place = `${worst.scope}, layer ${worst.layer}, ${quotation(data.runs[worst.run].tokens[worst.query])} at position ${worst.query}`;
   const whose = data.block(data.start.scope).signed ? "Both results are exact" : "✓ Exact";
   return `${whose}: parts and bias sum to the model's own tensors, with a relative error of at most ${formatError(worst.error)} (${place}).`;
@@ -233,6 +254,6 @@ function certificateText(data) {
 /** The page's file names, safe everywhere; `words.file` says what is in the file. */
 function fileName({ data, selection }, words, ending) {
   const tokens = data.runs[selection.run].tokens.slice(0, 6).join("-").slice(0, 40);
-  const parts = [data.model.slice(0, 40), tokens, ...words.file];
+  const parts = [data.model.slice(0, 40), tokens, ...words.file.filter(Boolean)];
   return parts.join("_").replace(/[^A-Za-z0-9._-]+/g, "").replace(/-{2,}/g, "-") + `.${ending}`;
 }

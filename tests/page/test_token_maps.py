@@ -1,0 +1,110 @@
+"""Pages of token maps that are no single layer's, and of averages: what they name, and what they leave out."""
+
+import json
+
+import pytest
+import torch
+
+from tests.page.screen import Builder, Shower
+from tl_ffblock.errors import InputError
+from tl_ffblock.page import page
+from tl_ffblock.results.average import average
+from tl_ffblock.results.page_data import token_maps_page
+from tl_ffblock.results.token_maps import TokenMaps
+
+
+def shares(*, layered: bool = False) -> TokenMaps:
+    """Shares of the last two of four tokens; the largest goes from `b` to `d`."""
+    values = torch.tensor([[0.5, -1.0, 0.0, 0.0], [0.25, 3.0, -0.5, 0.0]])[None, None]
+    return TokenMaps(
+        values=values,
+        tokens=("a", "b", "c", "d"),
+        layers=(0,),
+        channels=("share",),
+        queries=(2, 3),
+        causal=True,
+        signed=True,
+        kind="shares of the next token's logit",
+        layered=layered,
+    )
+
+
+def test_a_page_of_the_whole_model_speaks_of_no_layer(show: Shower) -> None:
+    """Neither in the headline nor in card, facts, caption or file name; controls with one choice are not there."""
+    screen = show(html=shares().to_html())
+    screen.settle()
+    body = screen.page.locator("body").inner_text()
+    assert screen.page.locator("#headline").inner_text() == "“b” brings +3 to “d”."
+    assert "ayer" not in body
+    assert "what the column's token brings to the row's (shares of the next token's logit)" in body
+    for name in ("#where", "#scope-group", "#ref-group", "#layer-group"):
+        assert not screen.page.locator(name).is_visible()
+    screen.page.locator("#figure-mode").click()
+    screen.settle()
+    assert "”: shares of the next token's logit, share." in screen.page.locator("#caption").inner_text()
+    name, _ = screen.save("csv")
+    assert "layer" not in name and "__" not in name
+    assert not screen.problems
+
+
+def test_a_page_of_one_layer_still_names_it(show: Shower) -> None:
+    """The one layer of attention or contributions is a layer of the model."""
+    screen = show(html=shares(layered=True).to_html())
+    screen.settle()
+    assert screen.page.locator("#headline").inner_text() == "Layer 0, share: “d” takes +3 from “b”."
+    assert screen.page.locator("#layer-group").is_visible() and screen.page.locator("#where").is_visible()
+
+
+@pytest.mark.parametrize("width", [380, 1000, 1400, 2200])
+def test_without_the_overview_nothing_leaves_the_window(show: Shower, width: int) -> None:
+    """The columns of the page are one fewer."""
+    screen = show(html=shares().to_html(), width=width)
+    screen.settle()
+    assert screen.overflow() <= 0
+
+
+def test_an_average_keeps_whether_its_numbers_are_of_layers() -> None:
+    """Means of shares of logits are of no layer either; such maps have no mean with a layer's."""
+    assert not average([shares(), shares()]).token_maps().layered
+    assert average([shares(layered=True)]).token_maps().layered
+    with pytest.raises(InputError, match="different layered"):
+        average([shares(), shares(layered=True)])
+
+
+def test_an_average_names_its_rows_as_they_were_named(show: Shower, build: Builder) -> None:
+    """Names stand before the tokens; it opens behind the feed-forward and says of how many prompts it is."""
+    maps = [build(4, tokens=("a", " Mary", "b", " to")), build(4, tokens=("a", " Anna", "b", " to"))]
+    screen = show(html=average(maps, {"IO": 1, "END": -1}).to_html())
+    screen.settle()
+    assert screen.page.locator("#words-read").inner_text() == "“IO:·Mary|·Anna END:·to”"
+    assert screen.selection()["scope"] == "AtbLnFf"
+    assert "Mean of 2 prompts" in screen.page.locator("#certificate").inner_text()
+    by_position = average([build(4), build(4) * 2.0]).to_html()
+    assert '"t0"' in by_position and '"0:t0"' not in by_position
+
+
+def test_columns_of_numbers_are_named_by_what_tells_them_apart(show: Shower, build: Builder) -> None:
+    """Two runs in one scope by the runs, two scopes of one run by the scopes, and by both where both differ."""
+    maps = average([build(4), build(4) * 2.0]).token_maps()
+    screen = show(html=page(token_maps_page({"clean": maps, "patched": maps})))
+    screen.settle()
+
+    def heads() -> list[str]:
+        return screen.page.locator("#pair-list th").all_inner_texts()[1:]
+
+    screen.choose(scope="AtbLnFf", ref="AtbLnFf", run=1, ref_run=0)
+    assert heads() == ["clean", "patched", "change"]
+    screen.choose(ref_run=1, ref="AtbLn")
+    assert heads() == ["AtbLn", "AtbLnFf", "change"]
+    screen.choose(ref_run=0, ref="AtbLn")
+    assert heads() == ["clean · AtbLn", "patched · AtbLnFf", "change"]
+
+
+def test_hostile_names_are_text(show: Shower, build: Builder) -> None:
+    """A name of a position reaches the page as tokens do."""
+    name = "<img src=x onerror=\"document.title='owned'\">"
+    html = average([build(3)], {name: 0, "b": 1}).to_html()
+    screen = show(html=html)
+    screen.settle()
+    assert screen.page.locator("h1 img").count() == 0 and screen.page.title() != "owned"
+    assert json.dumps(name)[1:-1] in html or "\\u003c" in html

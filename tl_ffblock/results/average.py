@@ -175,9 +175,8 @@ class AverageMaps:
         Raises:
             InputError: if layer or channel are not there, or the folder of `path` does not exist.
         """
-        mean = self.token_maps()
         ends = {"mean": self.mean, "low": self.interval.low, "high": self.interval.high}
-        runs = {name: replace(mean, values=values) for name, values in ends.items()}
+        runs = {name: replace(self.token_maps(), values=values) for name, values in ends.items()}
         data = token_maps_page(runs, layer=layer, channel=channel, labels=self._page_labels())
         statement = f"Mean of {len(self.values)} prompts; low and high are the ends of each cell's 95 % interval (bootstrap over prompts)."
         html = page(replace(data, statement=statement))

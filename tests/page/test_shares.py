@@ -83,6 +83,21 @@ def test_the_page_shows_the_shares_and_runs_nothing_of_the_tokens(show: Shower, 
     assert len(screen.requests) == 1
 
 
+def test_one_cell_does_not_set_the_colours_of_a_long_text(show: Shower) -> None:
+    """The scale of a map of many columns ends at the 99th percentile and says so; that of a short text at the largest cell."""
+    labels = tuple(f"t{position}" for position in range(40))
+    residual = torch.ones(LAYERS + 1, 40)
+    residual[-1, -1] = 500.0
+    zeros = torch.zeros(40)
+    parts = attribution().parts
+    long = attribution(labels=labels, residual=residual, tokens=zeros, positions=zeros, token_types=zeros, parts={})
+    scale = opened(show, long.to_html()).page.locator(".share-scale")
+    assert scale.nth(1).inner_text().split() == ["−1", "+1", "(99th", "percentile;", "cells", "reach", "500)"]
+    short = attribution(parts=parts)
+    scale = opened(show, short.to_html()).page.locator(".share-scale")
+    assert float(scale.nth(1).inner_text().split("+")[1]) == pytest.approx(float(short.residual.abs().max()), rel=6e-3)
+
+
 def test_equal_tokens_are_told_apart(show: Shower) -> None:
     """By position, in the text, on axes and in tables; both axes of a map say what they count."""
     result = attribution(labels=(" John", "b", " John", "c", "d", "e"))

@@ -1,6 +1,7 @@
 /* The page of signed shares: tokens in the colour of what they bring, maps of layers, tables. It has no selection but a row and a cell. */
 
 const PIECE = { left: 46, top: 18, label: 11 };
+const LONG = 20;
 
 /** A value's colour on a scale that ends at `limit` on both sides. */
 function inkOf(palette, value, limit) {
@@ -11,8 +12,15 @@ function largestOf(values) {
   return values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
 }
 
-/** The scale of a map or a text, from loss to gain. */
-function scaleView(palette, limit) {
+/** Where the colours of a map end: of many columns at the 99th percentile, since few cells hold nearly all of a long text's share. */
+function endOf(values) {
+  const [nRows, nColumns] = [values.length, values[0].length];
+  const axes = { nRows, nColumns, own: Array(nRows).fill(-1) };
+  return limitOf(axes, Float32Array.from(values.flat()), nColumns >= LONG ? "percentile" : "all");
+}
+
+/** The scale of a map or a text, from loss to gain; `most` is the largest size, where that is beyond its end. */
+function scaleView(palette, limit, most = limit) {
   const canvas = element("canvas", { width: 121, height: 1 });
   const pen = canvas.getContext("2d");
   for (let x = 0; x < 121; x++) {
@@ -20,7 +28,8 @@ function scaleView(palette, limit) {
     pen.fillRect(x, 0, 1, 1);
   }
   canvas.setAttribute("aria-hidden", "true");
-  return element("div", { className: "share-scale" }, [`−${formatNumber(limit)}`, canvas, `+${formatNumber(limit)}`]);
+  const beyond = most > limit * 1.0001 ? [element("span", { textContent: `(99th percentile; cells reach ${formatNumber(most)})` })] : [];
+  return element("div", { className: "share-scale" }, [`−${formatNumber(limit)}`, canvas, `+${formatNumber(limit)}`, ...beyond]);
 }
 
 /** The text, each token with its share; `marked` is the position of the token that is explained, behind which nothing is. */
@@ -59,7 +68,7 @@ function everyOf(count, size) {
  * said on pointing alone. Arrow keys move the cell.
  */
 function shareMap(palette, map, width, pick) {
-  const [rows, columns, limit] = [map.rows.length, map.columns.length, largestOf(map.values.map(largest))];
+  const [rows, columns, limit] = [map.rows.length, map.columns.length, endOf(map.values)];
   const longest = Math.min(110, Math.max(...map.rows.map((name) => textWidth(name, PIECE.label))) + 8);
   const left = Math.max(PIECE.left, longest);
   const cell = Math.max(6, Math.min(34, (width - left - 8) / columns));
@@ -109,7 +118,7 @@ function shareMap(palette, map, width, pick) {
     const [r, c] = at || [rows - 1, 0];
     say(Math.min(rows - 1, Math.max(0, r + (at ? step[0] : 0))), Math.min(columns - 1, Math.max(0, c + (at ? step[1] : 0))));
   });
-  return element("div", {}, [element("div", { className: "share-map" }, [drawing]), said, scaleView(palette, limit)]);
+  return element("div", {}, [element("div", { className: "share-map" }, [drawing]), said, scaleView(palette, limit, largestOf(map.values.map(largest)))]);
 }
 
 /** Names with their shares and bars of their sizes. */

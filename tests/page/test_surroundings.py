@@ -164,3 +164,66 @@ def test_long_tokens_leave_the_axis_title_alone(build: Builder, show: Shower, n:
         screen.page.wait_for_timeout(200)
         screen.settle()
         assert screen.page.evaluate(OVERLAPS) == [[], [], []], width
+
+
+HEADS = """(host, names) => {
+    const heads = host.querySelector(names).getBoundingClientRect();
+    const shown = Array.from(host.querySelector(names).querySelectorAll("text")).filter((node) => node.textContent && !node.closest("[visibility=hidden]"));
+    const first = shown.find((node) => node.textContent === "t0").getBoundingClientRect();
+    return { top: heads.top, bottom: heads.bottom, name: [first.left + first.width / 2, first.top, first.bottom], over: document.elementFromPoint(first.left + first.width / 2, first.top + 4).closest(names) !== null };
+}"""
+"""Where the names of columns are, and whether they lie on top."""
+
+
+@pytest.mark.parametrize("width", [380, 1400])
+def test_names_of_columns_stay_while_a_map_is_scrolled(build: Builder, show: Shower, width: int) -> None:
+    """Of 130 tokens they stand at the window's top as long as cells are below; pointing at them reads a column, below them the cell that is seen."""
+    n = 130
+    screen = show(build(n, layers=(0,), scopes=("Atb",), causal=False), width=width, address="#to=129&from=0")
+    panel, box = screen.page.locator(".panel"), screen.page.locator(".panel .cells").bounding_box()
+    still = panel.evaluate(HEADS, ".heads")
+    assert still["bottom"] <= box["y"] and still["over"]
+    label = panel.locator("svg:not(.heads svg) text").get_by_text("t0", exact=True).bounding_box()
+    assert label["y"] + 2 >= still["bottom"]
+    screen.page.evaluate("y => window.scrollTo(0, y)", box["y"] + box["height"] / 2)
+    moved = panel.evaluate(HEADS, ".heads")
+    assert moved["top"] == pytest.approx(0, abs=1) and moved["over"] and moved["name"][1] >= 0
+    cells = screen.page.locator(".panel .cells").bounding_box()
+    assert cells["y"] < 0 and moved["name"][0] == pytest.approx(cells["x"], abs=15)
+    screen.page.mouse.move(cells["x"] + 1, moved["bottom"] - 3)
+    assert screen.tooltip()["tokens"] == ["t0 (position 0)"]
+    screen.page.mouse.move(cells["x"] + 1, moved["bottom"] + 6)
+    row = int((moved["bottom"] + 6 - cells["y"]) / cells["height"] * n)
+    assert screen.tooltip()["tokens"][0] == f"t{row} (position {row})"
+    screen.page.mouse.click(cells["x"] + cells["width"] / 2, moved["bottom"] - 3)
+    screen.settle()
+    assert "read=column" in screen.page.evaluate("location.hash")
+    assert screen.overflow() <= 0 and screen.problems == []
+
+
+@pytest.mark.parametrize("width", [380, 1400])
+def test_headings_of_lists_stay_while_they_are_scrolled(build: Builder, show: Shower, width: int) -> None:
+    """Of the list of pairs; of all heads the heads' numbers above and the layers' beside; of scores the query."""
+    from tests.page.test_heads import planted_heads
+    from tests.page.test_scores import made
+
+    tokens = tuple(f"t{i}" for i in range(130))
+    screen = show(build(130, layers=(0, 2), causal=True), beside=made(tokens), width=width)
+    listed = screen.page.locator("#pair-list")
+    listed.evaluate("list => { list.scrollTop = 150; }")
+    head, body = (screen.page.locator(f"#pair-list {part}").first.bounding_box() for part in ("thead th", "tbody tr"))
+    assert head["y"] == pytest.approx(listed.bounding_box()["y"], abs=1) and body["y"] < head["y"] - 50
+    screen.go("#view=scores&to=129")
+    scores = screen.page.locator(".scores")
+    screen.page.evaluate("y => window.scrollTo(0, y)", scores.bounding_box()["y"] + 700)
+    assert scores.locator(".heads").bounding_box()["y"] == pytest.approx(0, abs=1)
+    assert scores.locator(".heads text").first.text_content() == "t129 q"
+    many = show(html=planted_heads(6, 40, 24).to_html(), address="#view=all", width=width)
+    many.settle()
+    grid = many.page.locator(".grid")
+    grid.evaluate("grid => { grid.scrollTop = 9000; grid.scrollLeft = 9000; }")
+    place = grid.bounding_box()
+    assert min(grid.evaluate("grid => [grid.scrollTop, grid.scrollLeft + (innerWidth > 1000 ? 50 : 0)]")) >= 50
+    assert many.page.locator(".grid-head").nth(20).bounding_box()["y"] == pytest.approx(place["y"], abs=8)
+    assert many.page.locator(".grid-layer").nth(30).bounding_box()["x"] == pytest.approx(place["x"], abs=1)
+    assert many.overflow() <= 0 and screen.problems == [] and many.problems == []

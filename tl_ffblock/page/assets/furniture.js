@@ -64,14 +64,9 @@ function rowLabels(scene, frame) {
   return { nodes: labels.map(({ node }) => node), mark: (row) => selectedLabel(labels, row, [first, last], frame.cell.height, draw) };
 }
 
-function axisTitles(scene, frame) {
-  const style = { "font-size": 11, fill: scene.palette.grey };
-  const middle = frame.top + frame.down / 2;
+function rowsTitle(scene, frame) {
   const word = frame.down < 150 ? "← to" : "← to (destination, query)";
-  return [
-    text("from (source, key) →", frame.left, TITLE_HEIGHT + 12, style),
-    upright(word, 11, middle, { ...style, "text-anchor": "middle" }),
-  ];
+  return upright(word, 11, frame.top + frame.down / 2, { "font-size": 11, fill: scene.palette.grey, "text-anchor": "middle" });
 }
 
 function titles(scene, frame) {
@@ -83,13 +78,17 @@ function titles(scene, frame) {
   ];
 }
 
-/** Frame and name of each column beside the map. */
-function stripFrames(scene, frame) {
-  const { palette } = scene;
-  return frame.pictures.slice(1).flatMap(({ name, x }) => [
-    svg("rect", { x, y: frame.top, width: STRIP.width, height: frame.down, fill: "none", stroke: palette.line }),
-    upright(name, x + STRIP.width - 2, frame.top - 5, { "font-size": 11, fill: palette.grey }),
-  ]);
+/** The frame of each column beside the map. */
+function stripFrames({ palette }, frame) {
+  return frame.pictures.slice(1).map(({ x }) => svg("rect", { x, y: frame.top, width: STRIP.width, height: frame.down, fill: "none", stroke: palette.line }));
+}
+
+/** What stands above a map and stays in sight while it is scrolled: names of columns, of those beside it too; `frame.columns` can be marked. */
+function columnHeads(scene, frame) {
+  const style = { "font-size": 11, fill: scene.palette.grey };
+  frame.columns = columnLabels(scene, frame);
+  const beside = frame.pictures.slice(1).map(({ name, x }) => upright(name, x + STRIP.width - 2, frame.top - 5, style));
+  return [text("from (source, key) →", frame.left, TITLE_HEIGHT + 12, style), ...frame.columns.nodes, ...beside];
 }
 
 const RAMP_STOPS = 24;
@@ -158,12 +157,11 @@ function unreachable(scene, frame) {
   return runs.length ? [svg("path", { d: runs.join(""), fill: `url(#${HATCH})`, class: "unreachable" })] : [];
 }
 
-/** What stands around a map whatever its numbers: axes, frames, cells out of reach; `frame.rows` and `frame.columns` can be marked. */
+/** What stands around a map whatever its numbers, but above it: names of rows, frames, cells out of reach; `frame.rows` can be marked. */
 function surroundings(scene, frame) {
-  Object.assign(frame, { rows: rowLabels(scene, frame), columns: columnLabels(scene, frame) });
+  frame.rows = rowLabels(scene, frame);
   return [
-    ...axisTitles(scene, frame), ...frame.rows.nodes, ...frame.columns.nodes,
-    ...unreachable(scene, frame),
+    rowsTitle(scene, frame), ...frame.rows.nodes, ...unreachable(scene, frame),
     svg("rect", { x: frame.left, y: frame.top, width: frame.across, height: frame.down, fill: "none", stroke: scene.palette.line }),
     ...stripFrames(scene, frame), ...legendBar(scene, frame),
   ];
@@ -172,9 +170,4 @@ function surroundings(scene, frame) {
 /** What is said of a map and its numbers: titles and legend. */
 function statements(scene, frame) {
   return [...titles(scene, frame), ...legendWords(scene, frame)];
-}
-
-/** The labels of the selected row and column. */
-function selectedLabels(scene, frame) {
-  return [...frame.rows.mark(scene.row), ...frame.columns.mark(scene.column)];
 }

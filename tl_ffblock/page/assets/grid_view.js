@@ -54,7 +54,7 @@ function gridView(scene, go, width) {
   const lines = places.map((line) => element("div", { className: "grid-line" }, [
     element("span", { className: "grid-layer", textContent: line[0].layer }), ...line.map(({ button }) => button),
   ]));
-  const heads = element("div", { className: "grid-line" }, [
+  const heads = element("div", { className: "grid-line grid-heads" }, [
     element("span", { className: "grid-layer" }),
     ...keys.map((key) => { const node = element("span", { className: "grid-head", textContent: shortHead(data, key) }); node.style.width = `${size}px`; return node; }),
   ]);

@@ -17,12 +17,12 @@ function framesOf(scene, width) {
 
 /** A frame's panel, its canvases still empty; `frame.fill(scene)` paints numbers and says what they are. */
 function panelOf(scene, frame, go) {
-  const [said, marks] = [svg("g"), svg("g", { class: "marks" })];
+  const [said, marks, named] = [svg("g"), svg("g", { class: "marks" }), svg("g")];
   // Two drawings: what stays is painted once, what changes lies over it.
   const [still, moving] = [surroundings(scene, frame), [said, marks]].map((nodes) => svg("svg", { width: frame.width, height: frame.height, "aria-hidden": "true" }, nodes));
   const canvases = frame.pictures.map(() => element("canvas"));
   const painted = frame.pictures.map(({ name, x, width }, index) => placed(element("div", { className: name ? "beside" : "cells" }, [canvases[index]]), x, frame.top, width, frame.down));
-  const panel = placed(element("div", { className: "panel", tabIndex: 0 }, [...painted, still, moving]), frame.x, frame.y, frame.width, frame.height);
+  const panel = placed(element("div", { className: "panel", tabIndex: 0 }, [headsOf(frame, [...columnHeads(scene, frame), named]), ...painted, still, moving]), frame.x, frame.y, frame.width, frame.height);
   panel.setAttribute("role", "application");
   panel.dataset.role = frame.map.role;
   if (scene.maps.length > 1) panel.append(enlargeButton(scene, frame, go));
@@ -32,7 +32,15 @@ function panelOf(scene, frame, go) {
     said.replaceChildren(...statements(now, frame));
     panel.setAttribute("aria-label", `${titleOf(now, map)}. Arrow keys read cells, Enter selects.`);
   };
-  return Object.assign(frame, { panel, marks, fill });
+  return Object.assign(frame, { panel, marks, named, fill });
+}
+
+/** The part of a panel between its titles and its cells, which stays at the window's top while the cells are scrolled. */
+function headsOf({ top, width }, nodes) {
+  const height = top - TITLE_HEIGHT - 5; // up to where the first row's name may reach
+  const heads = element("div", { className: "heads" }, [svg("svg", { width, height, viewBox: `0 ${TITLE_HEIGHT} ${width} ${height}`, "aria-hidden": "true" }, nodes)]);
+  heads.style.marginTop = `${TITLE_HEIGHT}px`;
+  return heads;
 }
 
 function enlargeButton(scene, frame, go) {
@@ -49,7 +57,8 @@ function markFrames(scene, frames) {
   const mark = (target) => { for (const frame of frames) frame.marks.replaceChildren(...frame.selected, ...marksOf(scene, frame, target)); };
   for (const frame of frames) {
     frame.scene = scene;
-    frame.selected = selectedLabels(scene, frame);
+    frame.selected = frame.rows.mark(scene.row);
+    frame.named.replaceChildren(...frame.columns.mark(scene.column));
   }
   scene.marked.push(mark);
   mark(null);
@@ -84,7 +93,7 @@ function mapsFigure(scene, width) {
   const layout = framesOf(scene, width);
   const groups = layout.frames.map((frame) => ({
     x: frame.x, y: frame.y, pictures: frame.pictures,
-    nodes: [...surroundings(scene, frame), ...selectedLabels(scene, frame), ...statements(scene, frame), svg("g", { class: "marks" }, marksOf(scene, frame, null))],
+    nodes: [...columnHeads(scene, frame), ...surroundings(scene, frame), ...frame.rows.mark(scene.row), ...frame.columns.mark(scene.column), ...statements(scene, frame), svg("g", { class: "marks" }, marksOf(scene, frame, null))],
   }));
   return { groups, height: layout.height };
 }

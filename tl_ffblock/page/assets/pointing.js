@@ -69,7 +69,8 @@ function enablePointing(frame, go) {
   const brush = brushOf(frame, go);
   const at = (event) => {
     const box = panel.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
+    const over = event.target.closest(".heads") ? frame.top - 1 : event.clientY - box.top; // names of columns that lie over cells
+    return [event.clientX - box.left, over];
   };
   const under = (event) => targetAt(frame.scene, frame, ...at(event));
   const show = (target, x, y) => { read = target; frame.scene.hover(target); showTip(frame.scene, target, x, y); };

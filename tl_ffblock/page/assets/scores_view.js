@@ -64,7 +64,7 @@ function scoresPicture(row, cells, first, last) {
   return { cells, nColumns: row.size, window: [first, last, 0, row.size - 1], scale: "signed", limit: largest(cells), root: 0 };
 }
 
-/** What is painted, and where: the query above, keys and products below it. */
+/** What is painted, and where: the query above; keys and products below it. */
 function scoresPictures(row, place) {
   const stands = (cells, rows, x, y) => ({ picture: scoresPicture(row, cells, 0, rows - 1), x, y, width: place.strip, height: rows * place.height });
   return [
@@ -74,6 +74,15 @@ function scoresPictures(row, place) {
 
 function scoresCanvases(scene, row, place) {
   return scoresPictures(row, place).map(({ picture, x, y, width, height }) => placed(paint(picture, scene.palette, width * scene.ratio, height * scene.ratio), x, y, width, height));
+}
+
+/** Headings and the query's name. */
+function scoresHeads(scene, place) {
+  const { data, selection, palette } = scene;
+  const size = Math.min(12, Math.max(LABEL.smallest, place.height));
+  const name = fitText(data.runs[selection.run].tokens[selection.to], size, place.label - 34);
+  const style = { "font-size": size, fill: palette.ink, "text-anchor": "end", "font-weight": 700 };
+  return [text(`${name} q`, place.label - 5, SCORES.head + place.height / 2 + size * 0.35, style), ...scoresHeadings(scene, place)];
 }
 
 /** What the columns are, in as many words as there is room for. */
@@ -92,7 +101,7 @@ function scoresLabels(scene, row, place) {
   const tokens = data.runs[selection.run].tokens;
   const style = { "font-size": size, fill: palette.ink };
   const base = (key) => place.y(key) + place.height / 2 + size * 0.35;
-  const lines = tokens.flatMap((token, key) => {
+  return tokens.flatMap((token, key) => {
     const seen = !Number.isNaN(row.scores[key]);
     const bar = seen ? [rectangle(place.bar, place.y(key) + Math.min(2, place.height / 8), row.weights[key] * place.weight, place.height - Math.min(4, place.height / 4), palette.contribution)] : [];
     if (!isLabelled(key, every, selection.from)) return bar;
@@ -105,17 +114,13 @@ function scoresLabels(scene, row, place) {
       ] : []),
     ];
   });
-  const top = SCORES.head + place.height / 2 + size * 0.35;
-  return [
-    text(`${fitText(tokens[selection.to], size, place.label - 34)} q`, place.label - 5, top, { ...style, "text-anchor": "end", "font-weight": 700 }),
-    ...scoresHeadings(scene, place), ...lines,
-  ];
 }
 
 /** What lies under the pointer: a key, and in the vectors a dimension of the head. */
 function scoresTarget(row, place, event, host) {
   const box = host.getBoundingClientRect();
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+  if (event.target.closest(".heads")) return null;
   const key = Math.floor((y - place.y(0)) / place.height);
   if (key < 0 || key >= row.n) return null;
   const inside = [place.label, place.product].find((left) => x >= left && x < left + place.strip);
@@ -180,7 +185,10 @@ function scoresView(scene, go, width) {
   const place = scoresPlace(scene, row, width);
   const marks = svg("g");
   const drawing = svg("svg", { width, height: place.y(row.n) + 8 }, [...scoresLabels(scene, row, place), marks]);
-  const host = element("div", { className: "scores" }, [...scoresCanvases(scene, row, place), drawing]);
+  const [query, ...pictures] = scoresCanvases(scene, row, place);
+  const heads = element("div", { className: "heads" }, [query, svg("svg", { width, height: place.y(0) }, scoresHeads(scene, place))]);
+  drawing.style.marginTop = `${-place.y(0)}px`;
+  const host = element("div", { className: "scores" }, [heads, ...pictures, drawing]);
   host.setAttribute("role", "img");
   host.setAttribute("aria-label", "Scores of the selected token's query with every key; the numbers stand beside them.");
   connectScores(host, scene, row, place, go);
@@ -193,7 +201,7 @@ function scoresFigure(scene, width) {
   const row = scoresRow(scene);
   if (!row) return null;
   const place = scoresPlace(scene, row, width);
-  const nodes = [...scoresLabels(scene, row, place), scoresMark(scene, place, width)];
+  const nodes = [...scoresHeads(scene, place), ...scoresLabels(scene, row, place), scoresMark(scene, place, width)];
   return { groups: [{ x: 0, y: 0, pictures: scoresPictures(row, place), nodes }], height: place.y(row.n) + 8 };
 }
 

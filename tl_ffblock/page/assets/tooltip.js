@@ -37,13 +37,15 @@ function tipLine(label, content) {
 }
 
 function tipContent(scene, target) {
-  const { axes, maps } = scene;
+  const { axes } = scene;
   const labels = labelsOf(scene);
-  const lines = [tipLine("to", tokenAt(labels[axes.own[target.row]], axes.rows[target.row].position))];
-  if (target.strip) return [...lines, stripNumbers(scene, target)];
-  lines.push(tipLine("from", tokenAt(labels[target.column], axes.columns[target.column].position)));
-  if (!axes.reaches(target.row, target.column)) return [...lines, element("div", { textContent: "Not reachable: this model looks at earlier tokens only." })];
-  return [...lines, cellNumbers(scene, target)];
+  const to = () => tipLine("to", tokenAt(labels[axes.own[target.row]], axes.rows[target.row].position));
+  const from = () => tipLine("from", tokenAt(labels[target.column], axes.columns[target.column].position));
+  if (target.strip) return [to(), stripNumbers(scene, target)];
+  if (target.row === undefined) return [from()];
+  if (target.column === undefined) return [to()];
+  if (!axes.reaches(target.row, target.column)) return [to(), from(), element("div", { textContent: "Not reachable: this model looks at earlier tokens only." })];
+  return [to(), from(), cellNumbers(scene, target)];
 }
 
 function placeTip(tip, x, y) {
@@ -54,7 +56,7 @@ function placeTip(tip, x, y) {
 
 function showTip(scene, target, x, y) {
   const tip = byId("tooltip");
-  tip.hidden = !target || (target.column === undefined && !target.strip);
+  tip.hidden = !target;
   if (tip.hidden) return;
   tip.replaceChildren(...tipContent(scene, target));
   placeTip(tip, x, y);

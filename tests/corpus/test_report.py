@@ -79,13 +79,14 @@ def test_examples_say_how_many_of_their_tokens_were_masked(
 def test_every_figure_has_its_caption(
     family: str, config_of: Callable[..., Config], loaded: Callable[[str], Any]
 ) -> None:
-    """Below each figure stand words about it and not the name of its file, and no two figures have the same."""
+    """Below each figure stand words about it, how far its numbers are known among them, and no two figures have the same."""
     names = "contextualization,amplification,bypass,outliers,memories"
     finished = run_studies(names, config_of(family=family, limit=4), model=loaded(family))
     page = html.unescape(finished.outputs.report.read_text(encoding="utf-8"))
     captions = re.findall(r'<figcaption>(.*?) \(<a href="figures/(.*?)\.svg">', page)
     assert {name for _, name in captions} == {path.stem for path in finished.outputs.figures}
     assert all(caption != name and caption.endswith(".") for caption, name in captions)
+    assert all("standard error" in caption for caption, _ in captions)  # drawn, or why there is none
     assert len({caption for caption, _ in captions}) == len(captions) == (11 if family == "bert" else 14)
 
 
@@ -212,3 +213,4 @@ def test_a_signature_is_text_and_not_mathematics(
     path.write_text("the cat sat on the mat .\n")
     page = run_studies("bypass", config_of(data=str(path)), model=loaded("bert")).outputs.report.read_text("utf-8")
     assert "a$_b$ &lt;i&gt;.txt · " in page
+    assert "1 sequence (of one text: no standard error)" in re.sub(r"\s*<[^>]+>\s*", " ", page)

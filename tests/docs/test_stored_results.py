@@ -1,10 +1,16 @@
 """What docs/results keeps of a corpus run, of a run of three dimensions by hand."""
 
+import io
 from pathlib import Path
 
+import matplotlib as mpl
+import numpy as np
 import pandas as pd
+from PIL import Image
 
+from docs.results import figures
 from docs.results.stored import store
+from tl_ffblock.results.figures import STYLE, sign
 
 
 def test_a_run_is_rounded_cut_and_its_largest_dimensions_are_found(tmp_path: Path) -> None:
@@ -29,3 +35,22 @@ def test_a_run_is_rounded_cut_and_its_largest_dimensions_are_found(tmp_path: Pat
     assert list(largest["dimension"]) == [1, 3, 0]
     assert list(largest["gain_rank"]) == [1, 3, 2]
     assert list(largest["over_median"]) == [2.6667, 1.3333, 0.66667]
+
+
+def test_stored_pictures_are_what_studies_draw_now() -> None:
+    """From the tables beside it, each kind of figure comes out as it is stored, but for a font's rendering."""
+    drawn = set()
+    for each in figures.redrawn():
+        for name, figure in each.study.figures(each.tables).items():
+            stored, kind = each.folder / f"{each.prefix}{name}.png", (each.prefix, name)
+            if kind in drawn or not stored.is_file():
+                continue
+            drawn.add(kind)
+            sign(figure, each.signature)
+            picture = io.BytesIO()
+            with mpl.rc_context(STYLE):
+                figure.savefig(picture, format="png")
+            now, then = (np.asarray(Image.open(file).convert("L"), dtype=float) for file in (picture, stored))
+            assert now.shape == then.shape and (np.abs(now - then) > 64).mean() < 0.01, stored
+    assert {prefix for prefix, _ in drawn} == {"", "amplification_", "bypass_", "attribution-methods_", "cost_"}
+    assert len(drawn) == 11

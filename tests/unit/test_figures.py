@@ -1,13 +1,16 @@
 """Figures of studies: what is written in them can be read."""
 
 import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
 
-from tl_ffblock.results.figures import Spread, layer_panels
+from tl_ffblock.results.figures import Spread, layer_lines, layer_panels
 
 
 def test_a_long_title_of_a_panel_stays_in_the_picture() -> None:
     """Every title lies within the figure and above its own panel, however long it is."""
-    spread = Spread(np.linspace(0.1, 0.2, 6), np.full(6, 0.05), 20)
+    spread = Spread(np.linspace(0.1, 0.2, 6), np.full(6, 0.01), np.full(6, 0.05))
     figure = layer_panels(
         {"all": spread, "some": spread, "a title longer than " * 3 + "its panel": spread}, ylabel="change"
     )
@@ -17,3 +20,37 @@ def test_a_long_title_of_a_panel_stays_in_the_picture() -> None:
         title = panel.title.get_window_extent()
         assert title.x0 >= 0 and title.x1 <= figure.bbox.x1 and title.y1 <= figure.bbox.y1
         assert all(not title.overlaps(side.title.get_window_extent()) for side in panels if side is not panel)
+
+
+def test_errors_and_deviations_are_drawn_where_they_are_known() -> None:
+    """A thick line is as long as two standard errors, a thin one as two deviations; one sample has neither."""
+    rows = pd.DataFrame({"value": [2.0, 3.0, 4.0], "deviation": [0.4, 0.8, np.nan], "sequences": [16, 4, 1]})
+    spread = Spread.of(rows, "value")
+    for figure in (layer_lines({"one": spread}, ylabel=""), layer_panels({"one": spread}, ylabel="")):
+        lengths = {}
+        for drawn in figure.axes[0].collections:
+            ends = np.array([segment[:, 1] for segment in drawn.get_segments() if len(segment)])
+            lengths[float(drawn.get_linewidth()[0])] = np.diff(ends).ravel()
+        thin, thick = (lengths[width] for width in sorted(lengths))
+        np.testing.assert_allclose(thick[:2], [0.2, 0.8])
+        np.testing.assert_allclose(thin[:2], [0.8, 1.6])
+        assert not np.isfinite(thick[2:]).any() and not np.isfinite(thin[2:]).any()
+
+
+def test_the_error_of_a_share_is_that_of_its_yes_and_no() -> None:
+    """Counted one by one, ones and zeros have the same mean and the same standard error; nothing counted has none."""
+    samples = np.array([1.0] * 3 + [0.0] * 9)
+    rows = pd.DataFrame({"share": [samples.mean(), np.nan], "n": [len(samples), 0]})
+    spread = Spread.of_shares(rows, "share", count="n")
+    assert spread.error[0] == pytest.approx(samples.std() / np.sqrt(len(samples)))
+    assert np.isnan(spread.error[1]) and spread.deviation is None
+
+
+def test_the_error_of_a_rank_correlation_is_its_scatter() -> None:
+    """Over many draws of related pairs, rho scatters as its stated error says, to a tenth."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(1500, 60))
+    y = 0.4 * x + random.normal(size=x.shape)
+    rho = np.array([spearmanr(*pair)[0] for pair in zip(x, y, strict=True)])
+    spread = Spread.of_rank_correlations(pd.DataFrame({"rho": [rho.mean()], "n": [60]}), "rho", count="n")
+    assert spread.error[0] == pytest.approx(rho.std(), rel=0.1)

@@ -1,9 +1,9 @@
 """Figures for people: column width, labelled axes, colours that colour-blind readers tell apart.
 
-Colours are those of Okabe and Ito (2008, "Color Universal Design"); bars also differ by hatching.
+Colours are those of Okabe and Ito (2008, "Color Universal Design"); lines also differ by their marks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -19,16 +19,11 @@ if TYPE_CHECKING:
 COLUMN = 3.4
 """Inches of one column of a paper."""
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "||||", "----", "++++")
 MARKERS = "osD^vP*X"
-BARS_IN_ONE_COLUMN = 48
-"""Bars of a figure beyond which it takes two columns."""
 LOG_SPREAD = 20
 """A logarithmic axis is for values that differ by more than this factor."""
 PANEL_TITLE = 30
 """Letters in a line above a small panel; longer titles take a second line instead of leaving the picture."""
-LABELLED_LAYERS = 20
-"""Layers beyond which every other one has its number."""
 STYLE: dict[str, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -40,7 +35,6 @@ STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.6,
-    "hatch.linewidth": 0.5,
     "svg.hashsalt": "tl_ffblock",
     "svg.fonttype": "none",
     "figure.dpi": 100,
@@ -62,66 +56,33 @@ def axes(
         return figure, figure.subplots(rows, columns, **options)
 
 
-def layer_bars(
-    bars: Mapping[str, Shaped[np.ndarray, " layer"]],
-    *,
-    ylabel: str,
-    stacked: bool = False,
-    xticks: Sequence[str] = (),
-    among: Sequence[str] = (),
-) -> "Figure":
-    """Groups of bars, one group a layer; bars too thin for a hatch have their colour alone.
-
-    Args:
-        bars: Heights by label.
-        ylabel: What a height is, with its unit.
-        stacked: Whether the bars of a group stand on one another and not side by side.
-        xticks: Names of the groups; empty means layer numbers.
-        among: All labels of a series of figures: one looks the same in each, whichever of the others are there.
-    """
-    n_layers = len(next(iter(bars.values())))
-    many = n_layers * len(bars) > BARS_IN_ONE_COLUMN
-    figure, ax = axes(width=2 * COLUMN if many else COLUMN)
-    width = 0.8 if stacked else 0.84 / len(bars)
-    at = np.arange(n_layers)
-    bottom = np.zeros(n_layers)
-    for i, (label, values) in enumerate(bars.items()):
-        shift = 0 if stacked else (i - (len(bars) - 1) / 2) * width
-        heights = np.nan_to_num(values)
-        style = (among.index(label) if among else i) % len(COLOURS)
-        look = dict(color=COLOURS[style], hatch=HATCHES[style] if stacked or not many else None)
-        bottoms = bottom if stacked else 0
-        ax.bar(at + shift, heights, width, bottom=bottoms, label=label, edgecolor="white", linewidth=0, **look)
-        bottom = bottom + heights
-    ax.set_xticks(at, xticks or [str(layer) for layer in at])
-    ax.margins(x=0.02)
-    if n_layers > LABELLED_LAYERS and not xticks:
-        ax.set_xticks(at[::2], [str(layer) for layer in at[::2]])
-    ax.set_xlabel("" if xticks else "layer")
-    ax.set_ylabel(ylabel)
-    _legend(figure, ax, len(bars))
-    return figure
-
-
 @dataclass(frozen=True)
 class Spread:
-    """Means of samples, with what is known of their scatter."""
+    """Means of samples, with what is known of how far they are known and how they scatter."""
 
-    mean: Float[np.ndarray, " layer"]
-    deviation: Float[np.ndarray, " layer"]
-    """Standard deviation of the samples."""
-    count: int
-    """Samples."""
+    mean: Float[np.ndarray, " point"]
+    error: Float[np.ndarray, " point"]
+    """The standard error of the mean; NaN where one sample says nothing of it."""
+    deviation: Float[np.ndarray, " point"] | None = None
+    """Standard deviation of the samples; None for samples of yes and no, whose mean says it."""
 
     @classmethod
-    def of(cls, rows: "pd.DataFrame", mean: str) -> "Spread":
-        """Read the column `mean` of a table with a row a layer, its `deviation` (0 where there was one sample) and `sequences`."""
-        return cls(rows[mean].to_numpy(), rows["deviation"].fillna(0).to_numpy(), int(rows["sequences"].max()))
+    def of(cls, rows: "pd.DataFrame", mean: str, *, deviation: str = "deviation", count: str = "sequences") -> "Spread":
+        """Read columns of a table with a row a point: means, standard deviations of the samples, how many there were."""
+        samples, scatter = rows[count].to_numpy(dtype=float), rows[deviation].to_numpy(dtype=float)
+        return cls(rows[mean].to_numpy(dtype=float), scatter / np.sqrt(np.maximum(samples, 1)), scatter)
 
-    @property
-    def error(self) -> Float[np.ndarray, " layer"]:
-        """The standard error of the mean."""
-        return self.deviation / np.sqrt(max(self.count, 1))
+    @classmethod
+    def of_shares(cls, rows: "pd.DataFrame", share: str, *, count: str) -> "Spread":
+        """Read shares of a number of independent things: their error is `sqrt(p (1 - p) / n)`."""
+        shares, things = rows[share].to_numpy(dtype=float), rows[count].to_numpy(dtype=float)
+        return cls(shares, np.sqrt(shares * (1 - shares) / np.where(things > 0, things, np.nan)))
+
+    @classmethod
+    def of_rank_correlations(cls, rows: "pd.DataFrame", rho: str, *, count: str) -> "Spread":
+        """Read Spearman's rho over a number of pairs: the error of its Fisher z is `1.03 / sqrt(n - 3)` (Fieller et al. 1957)."""
+        values, pairs = rows[rho].to_numpy(dtype=float), rows[count].to_numpy(dtype=float)
+        return cls(values, (1 - values**2) * 1.03 / np.sqrt(np.where(pairs > 3, pairs - 3, np.nan)))
 
 
 def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3) -> "Figure":
@@ -147,13 +108,9 @@ def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3)
         panel.set_visible(False)
     for panel, (title, spread) in zip(grid.flat, panels.items(), strict=False):
         layers = np.arange(len(spread.mean))
-        panel.vlines(
-            layers,
-            np.maximum(spread.mean - spread.deviation, 0),
-            spread.mean + spread.deviation,
-            color=COLOURS[6],
-            linewidth=0.6,
-        )
+        if spread.deviation is not None:
+            ends = np.maximum(spread.mean - spread.deviation, 0), spread.mean + spread.deviation
+            panel.vlines(layers, *ends, color=COLOURS[6], linewidth=0.6)
         panel.errorbar(
             layers, spread.mean, spread.error, color=COLOURS[0], marker="o", markersize=2.2, linewidth=0.8, elinewidth=2
         )
@@ -170,21 +127,21 @@ def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3)
 
 def sign(figure: "Figure", text: str) -> None:
     """Write below a figure what it is of, so that it can be read apart from its page."""
-    figure.supxlabel(text, x=0.01, ha="left", fontsize=5.5, color="#5b6672", wrap=True, parse_math=False)
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=6, color="#5b6672", wrap=True, parse_math=False)
 
 
 def layer_lines(
-    lines: Mapping[str, Shaped[np.ndarray, " point"]],
+    lines: Mapping[str, Spread | Shaped[np.ndarray, " point"]],
     *,
     ylabel: str,
     log: bool = False,
     xlabel: str = "layer",
     x: Mapping[str, Any] | None = None,
-    deviations: Mapping[str, Float[np.ndarray, " point"]] | None = None,
 ) -> "Figure":
     """One line a quantity over layers; earlier lines are thicker and show below those that cover them.
 
-    A logarithmic axis starts where the values do, any other at zero where no value is negative: a ratio can be read off.
+    Standard errors are thick, standard deviations thin and without effect on the axis. A logarithmic axis starts where the
+    values do, any other at zero where no value is negative: a ratio can be read off.
 
     Args:
         lines: Heights by label.
@@ -192,23 +149,25 @@ def layer_lines(
         log: Whether the axis is logarithmic where the values differ by much.
         xlabel: What lies along the lines.
         x: Where the points of each label lie; None means at layer numbers.
-        deviations: Standard deviations by label, drawn as thin lines; they do not stretch the axis.
     """
     figure, ax = axes()
-    for i, (label, values) in enumerate(lines.items()):
-        at = np.arange(len(values)) if x is None else x[label]
+    means = {label: line.mean if isinstance(line, Spread) else line for label, line in lines.items()}
+    for i, (label, line) in enumerate(lines.items()):
+        at = np.arange(len(means[label])) if x is None else x[label]
         over = len(lines) - 1 - i
-        size = dict(markersize=3 + 0.7 * over, linewidth=1 + 0.4 * over)
-        ax.plot(at, values, color=COLOURS[i % 8], marker=MARKERS[i % 8], label=label, **size)
-    lowest = min(float(np.nanmin(values)) if np.isfinite(values).any() else 0.0 for values in lines.values())
-    if log and _spread(lines) > LOG_SPREAD:
+        size = dict(markersize=3 + 0.7 * over, linewidth=1 + 0.4 * over, elinewidth=2.4 + 0.4 * over)
+        error = line.error if isinstance(line, Spread) else None
+        ax.errorbar(at, means[label], error, color=COLOURS[i % 8], marker=MARKERS[i % 8], label=label, **size)
+    lowest = min(float(np.nanmin(values)) if np.isfinite(values).any() else 0.0 for values in means.values())
+    if log and _spread(means) > LOG_SPREAD:
         ax.set_yscale("log")
     elif lowest >= 0:
         ax.set_ylim(bottom=0)
     limits = ax.get_ylim()
-    for i, (label, spread) in enumerate((deviations or {}).items()):
-        at = np.arange(len(spread)) + 0.12 * i
-        ax.vlines(at, lines[label] - spread, lines[label] + spread, color=COLOURS[i % 8], linewidth=0.5)
+    for i, (label, line) in enumerate(lines.items()):
+        if isinstance(line, Spread) and line.deviation is not None:
+            at = (np.arange(len(line.mean)) if x is None else x[label]) + (0.12 * i if x is None else 0)
+            ax.vlines(at, line.mean - line.deviation, line.mean + line.deviation, color=COLOURS[i % 8], linewidth=0.5)
     ax.set_ylim(limits)
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)

@@ -7,6 +7,7 @@
 """
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -35,16 +36,26 @@ _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 _LEFT_OUT = ("metadata", "style")
 
 
-def inline_figure(svg: Path, label: str) -> str:
+@dataclass(frozen=True)
+class Drawing:
+    """A figure inside a page."""
+
+    svg: str
+    """The element."""
+    width: int
+    """Pixels that it takes where there is room."""
+
+
+def inline_figure(svg: Path, label: str) -> Drawing:
     """Make of an SVG file of Matplotlib an element of a page; `label` is its text for those who do not see it."""
     root = ElementTree.fromstring(svg.read_bytes())
     names = _referred(root)
     _clear(root, names, svg.stem)
     inches = float(root.attrib["width"].removesuffix("pt")) / 72
     width = round(inches * PIXELS_OF_AN_INCH)
-    style = f"width: {width}px; min-width: {round(LEAST_SCALE * width)}px"
+    style = f"min-width: {round(LEAST_SCALE * width)}px"
     root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img", "aria-label": label, "style": style}
-    return ElementTree.tostring(root, encoding="unicode")
+    return Drawing(ElementTree.tostring(root, encoding="unicode"), width)
 
 
 def _referred(root: ElementTree.Element) -> set[str]:

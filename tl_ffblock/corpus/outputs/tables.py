@@ -53,7 +53,7 @@ def write_outputs(worker: Worker, shards: Shards, store: Store) -> Outputs:
         own_tables = study.tables(measured)
         tables |= {f"{study.name}_{name}": table for name, table in own_tables.items()}
         for name, figure in study.figures(own_tables).items():
-            sign(figure, _signature(worker, summary))
+            sign(figure, signature(worker.facts.name, worker.config.data, summary))
             figures[f"{study.name}_{name}"] = figure
     writers = {kind: writer for study in worker.studies for kind, writer in study.pages.items()}
     with store.lock("tables"), _explained(store.folder):
@@ -122,11 +122,12 @@ def _summary(shards: Shards, stored: Sequence[StoredShard]) -> dict[str, Any]:
     }
 
 
-def _signature(worker: Worker, summary: Mapping[str, Any]) -> str:
-    """Model, data and sample of a figure."""
+def signature(model: str, data: str, summary: Mapping[str, Any]) -> str:
+    """What a figure is of: model, file of the data, and how much of it the run's summary says was read."""
+    alone = summary["sequences"] == 1
+    texts = "1 sequence (of one text: no standard error)" if alone else f"{summary['sequences']} sequences"
     masked = f", {summary['masked']} masked" if summary["masked"] else ""
-    sample = f"{summary['sequences']} sequences, {summary['tokens']} tokens{masked}"
-    return f"{worker.facts.name} · {Path(worker.config.data).name} · {sample}"
+    return f"{model} · {Path(data).name} · {texts}, {summary['tokens']} tokens{masked}"
 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:

@@ -87,8 +87,10 @@ class Heads(Study):
     title = "What heads attend to, and what the feed-forward makes of it"
     packages = ("sklearn",)
     captions: ClassVar[Mapping[str, str]] = {
-        "shares": "Mean share of attention on each target, over the heads of a layer.",
-        "plane": "Attention's heads by what they mostly do; close heads attend alike, the axes mean nothing.",
+        "shares": "Mean share of attention on each target, over the heads of a layer, with standard errors (thick) and standard "
+        "deviations (thin) over its heads.",
+        "plane": "Attention's heads by what they mostly do; close heads attend alike, the axes mean nothing. Every head is there once: "
+        "a picture of their distances, without standard errors.",
     }
     options: HeadsOptions
 
@@ -144,8 +146,13 @@ class Heads(Study):
 
     def figures(self, tables: Tables) -> Figures:
         statistics = tables["statistics"]
-        by_layer = statistics[statistics["map"] == ATTENTION].groupby("layer")[list(DRAWN)].mean()
-        lines = {name: by_layer[name].to_numpy() for name in DRAWN if by_layer[name].notna().any()}
+        layers = statistics[statistics["map"] == ATTENTION].groupby("layer")[list(DRAWN)]
+        mean, deviation, heads = layers.mean(), layers.std(), layers.count()
+        lines = {
+            name: draw.Spread(*(part[name].to_numpy() for part in (mean, deviation / np.sqrt(heads), deviation)))
+            for name in DRAWN
+            if mean[name].notna().any()
+        }
         return {"shares": draw.layer_lines(lines, ylabel="mean share of attention"), "plane": _plane_figure(tables)}
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:

@@ -51,6 +51,8 @@ from tl_ffblock.experiments.geva.tabulated import RANDOM, TriggerShard
 from tl_ffblock.memories.best import BestPositions
 from tl_ffblock.results import figures as draw
 
+_ERRORS = "with the standard errors of shares"
+
 
 @dataclass(frozen=True)
 class MemoriesOptions:
@@ -80,9 +82,9 @@ class MemoriesStudy(Study):
     title = "Feed-forward neurons as keys and values"
     reads_head = True
     captions: ClassVar[Mapping[str, str]] = {
-        "agreement": "Share of memories whose first trigger is followed by their value's top token.",
-        "ngrams": "Share of memories of which at least three triggers end alike, in so many tokens.",
-        "refinement": "Whose top token a layer's output has, and how often the residual's is the model's already.",
+        "agreement": f"Share of memories whose first trigger is followed by their value's top token, {_ERRORS}.",
+        "ngrams": f"Share of memories of which at least three triggers end alike, in so many tokens, {_ERRORS}.",
+        "refinement": f"Whose top token a layer's output has, and how often the residual's is the model's already, {_ERRORS}.",
     }
     options: MemoriesOptions
 
@@ -153,11 +155,11 @@ class MemoriesStudy(Study):
     def figures(self, tables: Tables) -> Figures:
         figures = {"ngrams": draw.layer_lines(tabulated.ngram_lines(tables["ngrams"]), ylabel="share of memories")}
         if "agreement" in tables:
-            lines = tabulated.agreement_lines(tables["agreement"])
-            figures["agreement"] = draw.layer_lines(lines, ylabel="share of memories")
+            agreement = tabulated.agreement_lines(tables["agreement"])
+            figures["agreement"] = draw.layer_lines(agreement, ylabel="share of memories")
         if "refinement" in tables:
-            lines = tabulated.refinement_lines(tables["refinement"])
-            figures["refinement"] = draw.layer_lines(lines, ylabel="share of positions")
+            refinement = tabulated.refinement_lines(tables["refinement"])
+            figures["refinement"] = draw.layer_lines(refinement, ylabel="share of positions")
         return figures
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from tl_ffblock.experiments.geva.measured import READINGS, RULES, SIGNS
 from tl_ffblock.memories.best import BestPositions
 from tl_ffblock.memories.composition import OUTCOMES
 from tl_ffblock.memories.values import agreeing, chance_agreement
+from tl_ffblock.results.figures import Spread
 from tl_ffblock.results.tokens import visible
 
 RANDOM = "random"
@@ -234,23 +235,30 @@ def refinement_table(moments: Moments) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def ngram_lines(ngrams: pd.DataFrame) -> dict[str, np.ndarray]:
+def ngram_lines(ngrams: pd.DataFrame) -> dict[str, Spread]:
     """Lines of the figure: by layer, for each length of ending."""
     positive = ngrams.query("sign == 'positive'")
-    return {f"{n} token{'s' * (n > 1)}": positive.query("n == @n")["shared"].to_numpy() for n in ENDINGS}
+    return {
+        f"{n} token{'s' * (n > 1)}": Spread.of_shares(positive.query("n == @n"), "shared", count="memories")
+        for n in ENDINGS
+    }
 
 
-def agreement_lines(agreement: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Lines of the figure: both readings, and chance."""
+def agreement_lines(agreement: pd.DataFrame) -> dict[str, Spread | np.ndarray]:
+    """Lines of the figure: both readings, and chance, which is computed and not counted."""
     positive = agreement.query("sign == 'positive'")
-    lines = {reading: positive.query("reading == @reading")["first"].to_numpy() for reading in READINGS}
+    lines: dict[str, Spread | np.ndarray] = {
+        reading: Spread.of_shares(positive.query("reading == @reading"), "first", count="memories")
+        for reading in READINGS
+    }
     return lines | {"chance": positive.query("reading == 'final_norm'")["chance"].to_numpy()}
 
 
-def refinement_lines(refinement: pd.DataFrame) -> dict[str, np.ndarray]:
+def refinement_lines(refinement: pd.DataFrame) -> dict[str, Spread]:
     """Lines of the figure: outcomes, and the residual's top token being the model's."""
     table = refinement.query("reading == 'final_norm'")
-    return {"residual is final": table["final"].to_numpy()} | {name: table[name].to_numpy() for name in OUTCOMES}
+    names = {"residual is final": "final"} | {name: name for name in OUTCOMES}
+    return {label: Spread.of_shares(table, name, count="positions") for label, name in names.items()}
 
 
 def _share(part: np.integer, whole: np.integer) -> float:

@@ -19,7 +19,7 @@ model cannot reach.
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -37,6 +37,9 @@ from tl_ffblock.experiments.kobayashi.pmi import UNITS, Incidence, Text, sentenc
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.measures import amplification
 from tl_ffblock.results.tokens import visible
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SENTENCE_ENDS = (".", "!", "?")
 
@@ -124,8 +127,10 @@ class Amplification(Study):
 
     name = "amplification"
     captions: ClassVar[Mapping[str, str]] = {
-        "shares": "Kinds of the most amplified pairs by layer, beside those of all pairs and of all pairs met side by side.",
-        "pmi": "Rank correlation of mean FF-amp with pointwise mutual information.",
+        "shares": "Share of each kind among the most amplified pairs of a layer, with the standard error of as many pairs drawn "
+        "at random; lines across: all pairs, and pairs met side by side. The rest is of no kind.",
+        "pmi": "Rank correlation of mean FF-amp with pointwise mutual information, with the standard error of independent pairs, "
+        "often smaller than the marks.",
     }
     title = "Token pairs that the feed-forward amplifies"
     options: AmplificationOptions
@@ -178,23 +183,14 @@ class Amplification(Study):
         }
 
     def figures(self, tables: Tables) -> Figures:
-        shares = self._usual(tables)
-        wide = shares.pivot(index="pairs", columns="category", values="share").loc[list(dict.fromkeys(shares["pairs"]))]
-        shown = [name for name in CATEGORIES if name != CATEGORIES[2] or wide[name].any()]
-        many = self.facts.n_layers > 12
-        ticks = [name.removeprefix("layer ").replace("adjacent ", "\nadjacent\n") for name in wide.index]
-        ticks = ["" if many and tick.isdigit() and int(tick) % 3 else tick for tick in ticks]
-        bars = {name: wide[name].to_numpy() for name in shown}
-        ylabel = "share of pairs"
-        figure = draw.layer_bars(bars, ylabel=ylabel, stacked=True, xticks=ticks, among=CATEGORIES)
-        for tick in figure.axes[0].get_xticklabels():
-            tick.set_rotation(90 if many and "random" in tick.get_text() else 0)
-        figure.axes[0].set_xlabel(f"top {self.options.top_pairs} of a layer, and all pairs")
         pmi = tables["pmi"].query(f"occurrences == {OCCURRENCES[0]}")
-        lines = {str(unit): group["spearman"].to_numpy() for unit, group in pmi.groupby("unit", sort=False)}
+        lines = {
+            str(unit): draw.Spread.of_rank_correlations(group, "spearman", count="pairs")
+            for unit, group in pmi.groupby("unit", sort=False)
+        }
         correlation = draw.layer_lines(lines, ylabel="Spearman of FF-amp with PMI")
         correlation.axes[0].axhline(0, color="black", linewidth=0.5)
-        return {"shares": figure, "pmi": correlation}
+        return {"shares": _share_panels(self._usual(tables)), "pmi": correlation}
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:
         shares = self._usual(tables).query("category != 'other'")
@@ -268,6 +264,24 @@ class Amplification(Study):
             ends = np.cumsum(lengths)
             for end, length, document in zip(ends, lengths, documents, strict=True):
                 yield Text(tokens[end - length : end], int(document), numbers[end - length : end])
+
+
+def _share_panels(shares: pd.DataFrame) -> "Figure":
+    """A panel a kind that is met; the shares of all pairs, and of those met side by side, as lines across."""
+    kinds = dict(iter(shares.groupby("category", sort=False)))
+    met = [name for name in CATEGORIES[:-1] if kinds[name]["share"].any()] or [CATEGORIES[-1]]
+    layers = {name: kinds[name][kinds[name]["pairs"].str.startswith("layer ")] for name in met}
+    panels = {name: draw.Spread.of_shares(rows, "share", count="number") for name, rows in layers.items()}
+    figure = draw.layer_panels(panels, ylabel="share of pairs", columns=2 if len(met) == 4 else 3)
+    lines = {"random": ("all pairs", "-"), "adjacent random": ("pairs met side by side", "--")}
+    for panel, name in zip(figure.axes, met, strict=False):
+        of_all = kinds[name].set_index("pairs")["share"]
+        for pairs, (label, style) in lines.items():
+            panel.axhline(of_all[pairs], color=draw.COLOURS[5], linewidth=0.8, linestyle=style, label=label)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    drawn = {label: handle for handle, label in zip(handles, labels, strict=True) if label in dict(lines.values())}
+    figure.legend(drawn.values(), drawn.keys(), loc="outside upper center", ncols=2, fontsize=6.5, frameon=False)
+    return figure
 
 
 def _shares_of_kinds(

@@ -38,6 +38,9 @@ from tl_ffblock.results.ranks import rank_change, shares, spearman
 Method: TypeAlias = Literal["ig", "captum", "shapley", "sampling", "kernel"]
 METHODS: tuple[Method, ...] = ("ig", "captum", "shapley", "sampling", "kernel")
 REFERENCES = ("ig", "shapley")
+_SCATTER = "with standard errors (thick) and standard deviations over sequences (thin)"
+DRAWN = ("map_rho", "change")
+"""Agreements of the figures."""
 AGREEMENTS = ("map_rho", "amplification_rho", "largest_difference", "change", "completeness")
 
 
@@ -75,9 +78,9 @@ class AttributionMethods(MomentsStudy):
     name = "attribution-methods"
     title = "Integrated Gradients against Shapley values"
     captions: ClassVar[Mapping[str, str]] = {
-        "agreement": "Rank correlation of each method's maps with those of Integrated Gradients.",
-        "change": "Change of the map by the feed-forward, by method.",
-        "time": "Seconds a layer, by method.",
+        "agreement": f"Rank correlation of each method's maps with those of Integrated Gradients, {_SCATTER}.",
+        "change": f"Change of the map by the feed-forward, by method, {_SCATTER}.",
+        "time": "Seconds a layer, by method: mean, least and most of the layers.",
     }
     packages = ("shap",)
     options: AttributionOptions
@@ -100,12 +103,16 @@ class AttributionMethods(MomentsStudy):
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         agreement, seconds = self.moments(shards, "agreement"), self.moments(shards, "seconds")
+        counted = [AGREEMENTS.index(name) for name in DRAWN]
         rows = []
         for r, reference in enumerate(REFERENCES):
             for i, method in enumerate(METHODS):
                 for layer in range(self.facts.n_layers):
                     values = dict(zip(AGREEMENTS, agreement.value[layer, r, i].tolist(), strict=True))
-                    rows.append(dict(reference=reference, method=method, layer=layer, **values))
+                    scatter = dict(zip(DRAWN, agreement.deviation[layer, r, i, counted].tolist(), strict=True))
+                    values |= {f"{name}_deviation": value for name, value in scatter.items()}
+                    sequences = int(agreement.count[layer, r, i].max())
+                    rows.append(dict(reference=reference, method=method, layer=layer, **values, sequences=sequences))
         times = [
             dict(method=method, layer=layer, seconds=seconds.value[layer, i], sequences=int(seconds.count[layer, i]))
             for i, method in enumerate(METHODS)
@@ -116,18 +123,25 @@ class AttributionMethods(MomentsStudy):
     def figures(self, tables: Tables) -> Figures:
         to_ig = tables["agreement"].query("reference == 'ig'")
         methods = dict(iter(to_ig.groupby("method", sort=False)))
-        rho = {m: group["map_rho"].to_numpy() for m, group in methods.items() if m != "ig"}
-        change = {m: group["change"].to_numpy() for m, group in methods.items()}
-        seconds = tables["time"].groupby("method", sort=False)["seconds"].mean()
+        rho, change = (
+            {str(m): draw.Spread.of(group, name, deviation=f"{name}_deviation") for m, group in methods.items()}
+            for name in DRAWN
+        )
+        del rho["ig"]
+        seconds = tables["time"].groupby("method", sort=False)["seconds"].agg(["mean", "min", "max"])
+        sides = [seconds["mean"] - seconds["min"], seconds["max"] - seconds["mean"]]
         figure, ax = draw.axes(height=1.6)
-        ax.plot(seconds.to_numpy(), list(seconds.index), color=draw.COLOURS[0], marker="o", linestyle="none")
+        look = dict(color=draw.COLOURS[0], marker="o", linestyle="none", elinewidth=0.8)
+        ax.errorbar(seconds["mean"].to_numpy(), list(seconds.index), xerr=sides, **look)
         ax.set_xscale("log")
         ax.grid(axis="y", linewidth=0.4)
         ax.invert_yaxis()
         ax.set_xlabel(f"seconds a layer, {self.options.short_tokens} tokens")
+        agreement = draw.layer_lines(rho, ylabel="Spearman of maps with IG")
+        agreement.axes[0].set_ylim(min(line.mean.min() for line in rho.values()) - 0.02, 1.005)
         return {
-            "agreement": draw.layer_lines(rho, ylabel="Spearman of maps with IG"),
-            "change": draw.layer_lines(change, ylabel="change by FF, 1 − ρ"),
+            "agreement": agreement,
+            "change": draw.layer_panels(change, ylabel="change by FF, 1 − ρ"),
             "time": figure,
         }
 

@@ -23,6 +23,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import feed_step, feed_sum
 from tl_ffblock.results import figures as draw
 
+_SCATTER = "with standard errors (thick) and standard deviations over tokens (thin)"
 TOKENS = ("all", "not special", "first", "special last", "special in between")
 
 
@@ -32,8 +33,8 @@ class Bypass(MomentsStudy):
     name = "bypass"
     title = "The feed-forward's output beside its bypass"
     captions: ClassVar[Mapping[str, str]] = {
-        "norms": "Mean norm of the feed-forward's output and of the bypass, all tokens, with standard deviations.",
-        "norms_not_special": "The same at tokens of text.",
+        "norms": f"Mean norm of the feed-forward's output and of the bypass, all tokens: {_SCATTER}.",
+        "norms_not_special": f"The same at tokens of text: {_SCATTER}.",
     }
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
@@ -75,13 +76,13 @@ class Bypass(MomentsStudy):
         figures: Figures = {}
         for tokens in TOKENS[:2]:
             table = tables["norms"][tables["norms"]["tokens"] == tokens]
-            lines = {"FF output": table["branch"].to_numpy(), "bypass": table["bypass"].to_numpy()}
-            spreads = {"FF output": table["branch_deviation"], "bypass": table["bypass_deviation"]}
+            lines = {
+                label: draw.Spread.of(table, name, deviation=f"{name}_deviation", count="count")
+                for label, name in (("FF output", "branch"), ("bypass", "bypass"))
+            }
             suffix = "" if tokens == "all" else "_not_special"
             note = "" if tokens == "all" else ", text tokens"
-            figures[f"norms{suffix}"] = draw.layer_lines(
-                lines, ylabel=f"mean norm{note}", log=True, deviations={k: v.to_numpy() for k, v in spreads.items()}
-            )
+            figures[f"norms{suffix}"] = draw.layer_lines(lines, ylabel=f"mean norm{note}", log=True)
         return figures
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:

@@ -51,7 +51,9 @@ class Cost(MomentsStudy):
 
     name = "cost"
     title = "Time and memory by length"
-    captions: ClassVar[Mapping[str, str]] = {"time": "Seconds by length of the input."}
+    captions: ClassVar[Mapping[str, str]] = {
+        "time": "Seconds by length of the input, with standard errors (thick) and standard deviations over sequences (thin)."
+    }
     options: CostOptions
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
@@ -83,10 +85,12 @@ class Cost(MomentsStudy):
         for row, length in enumerate(self.options.lengths):
             pairs = length * (length + 1) / 2 if self.facts.causal else length**2
             values = dict(zip(TIMED, seconds.value[row].tolist(), strict=True))
+            scatter = zip(TIMED, seconds.deviation[row].tolist(), strict=True)
             rows.append(
                 dict(
                     tokens=length,
                     **values,
+                    **{f"{name}_deviation": value for name, value in scatter},
                     per_pair=values["maps"] / (pairs * self.facts.n_layers),
                     peak_mb=memory.value[row],
                     sequences=int(seconds.count[row, 1]),
@@ -109,13 +113,15 @@ class Cost(MomentsStudy):
     def figures(self, tables: Tables) -> Figures:
         table = tables["time"]
         labels = {"forward": "model alone", "maps": "maps, exact", "captum": "maps, captum"}
-        known = {label: table[["tokens", timed]].dropna() for timed, label in labels.items()}
-        known = {label: rows for label, rows in known.items() if len(rows)}
-        lines = {label: rows.iloc[:, 1].to_numpy() for label, rows in known.items()}
-        x = {label: rows["tokens"].to_numpy() for label, rows in known.items()}
+        known = {timed: table.dropna(subset=timed) for timed in labels}
+        known = {timed: rows for timed, rows in known.items() if len(rows)}
+        lines = {labels[t]: draw.Spread.of(rows, t, deviation=f"{t}_deviation") for t, rows in known.items()}
+        x = {labels[timed]: rows["tokens"].to_numpy() for timed, rows in known.items()}
         figure = draw.layer_lines(lines, ylabel="seconds", xlabel="tokens", x=x)
+        means = np.concatenate([line.mean for line in lines.values()])
         figure.axes[0].set_xscale("log", base=2)
         figure.axes[0].set_yscale("log")
+        figure.axes[0].set_ylim(means.min() / 1.5, means.max() * 1.5)
         return {"time": figure}
 
 

@@ -65,9 +65,11 @@ class Outliers(MomentsStudy):
     name = "outliers"
     title = "Outlier dimensions and the gain of the next norm"
     captions: ClassVar[Mapping[str, str]] = {
-        "correlation": "Over the dimensions of a layer: correlation of the feed-forward's mean size with the next norm's gain.",
-        "scatter": "The dimensions of the two extreme layers.",
-        "ignored": "Change of the map by the feed-forward without some dimensions, and with all.",
+        "correlation": "Over all dimensions of a layer: correlation of the feed-forward's mean size with the next norm's gain. "
+        "They are no sample of dimensions, so there is no standard error.",
+        "scatter": "All dimensions of the two extreme layers: means over tokens with standard errors, mostly within the dots.",
+        "ignored": "Change of the map by the feed-forward without some dimensions, and with all: mean, standard error (thick) "
+        "and standard deviation (thin).",
     }
     options: OutliersOptions
 
@@ -110,6 +112,8 @@ class Outliers(MomentsStudy):
                 gain=gain[layer],
                 input=sides["input"].mean[layer],
                 output=sides["output"].mean[layer],
+                output_deviation=sides["output"].deviation[layer],
+                tokens=sides["output"].count[layer],
             )
             dimensions.append(pd.DataFrame(columns))
         tables = {"correlation": pd.DataFrame(rows), "dimensions": pd.concat(dimensions, ignore_index=True)}
@@ -141,7 +145,7 @@ class Outliers(MomentsStudy):
             return ()
         return (
             f"Where the feed-forward's output is large the next norm's gain is small in {int((rho < 0).sum())} of {len(rho)} "
-            f"layers: Spearman from {rho.min():+.2f} (layer {rho.idxmin()}) to {rho.max():+.2f} (layer {rho.idxmax()}).",
+            f"layers: Spearman from {_signed(rho.min())} (layer {rho.idxmin()}) to {_signed(rho.max())} (layer {rho.idxmax()}).",
         )
 
     def overview(self, tables: Tables) -> Tables:
@@ -211,6 +215,10 @@ class Outliers(MomentsStudy):
         return by_gain[:0], smallest, largest, torch.as_tensor(random)
 
 
+def _signed(rho: float) -> str:
+    return f"{rho:+.2f}".replace("-", "−")
+
+
 def _without(squares: Tensor, left_out: Tensor) -> Tensor:
     keep = torch.ones(squares.shape[-1], dtype=torch.bool, device=squares.device)
     keep[left_out.to(squares.device)] = False
@@ -224,9 +232,11 @@ def _scatter(dimensions: pd.DataFrame, correlation: pd.DataFrame) -> "Figure":
     figure, panels = draw.axes(columns=2, width=2 * draw.COLUMN, height=2.3, sharey=False)
     for ax, layer in zip(panels, layers, strict=True):
         rows = dimensions.query("layer == @layer")
-        ax.scatter(rows["gain"], rows["output"], s=5, color=draw.COLOURS[0], alpha=0.6, linewidths=0)
+        size = draw.Spread.of(rows, "output", deviation="output_deviation", count="tokens")
+        look = dict(color=draw.COLOURS[0], alpha=0.6, linestyle="none", elinewidth=0.6)
+        ax.errorbar(rows["gain"], size.mean, size.error, marker="o", markersize=2.2, markeredgewidth=0, **look)
         ax.set_yscale("log")
-        ax.set_title(f"layer {layer}: Spearman {output[layer]:.2f}", fontsize=8)
+        ax.set_title(f"layer {layer}: Spearman {_signed(output[layer])}", fontsize=8)
         ax.set_xlabel("gain of the next norm")
         ax.set_ylabel("mean |FF output|, by dimension")
     return figure

@@ -9,7 +9,7 @@ import pytest
 
 from tests.page.screen import Shower
 from tl_ffblock.errors import InputError
-from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, graph_page
+from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, graph_page, iframe
 
 pytestmark = pytest.mark.browser
 EVIL = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>"
@@ -203,3 +203,20 @@ def test_pages_of_models_open(ffb: ModuleType, model_of: Any, tokens_of: Any, sh
     routes.settle()
     assert "routes to logit" in routes.page.title()
     assert screen.problems == routes.problems == []
+
+
+def test_a_notebook_frame_is_as_high_as_the_graph(show: Shower) -> None:
+    """Opened far below what is seen, as in a long notebook, the frame has the page's height once it is reached, and follows it."""
+    view = iframe(graph_page(drawn()), height=300)
+    screen = show(html=f"<!doctype html><body><div style='height: 4000px'></div>{view._repr_html_()}", width=900)
+    frame, outer = screen.page.frame_locator("iframe"), screen.page.locator("iframe")
+    frame.locator("body[data-state=drawn]").wait_for()
+    assert outer.bounding_box()["height"] >= 300
+    for click in (None, "[data-node='2']"):
+        if click:
+            frame.locator(click).click()
+        outer.scroll_into_view_if_needed()
+        screen.page.wait_for_timeout(400)
+        needed = frame.locator("body").evaluate("body => body.scrollHeight")
+        assert needed > 320
+        assert outer.bounding_box()["height"] == pytest.approx(needed, abs=6)

@@ -21,7 +21,12 @@ function drawPicture() {
   drawLegend();
   mark();
   document.body.dataset.state = "drawn";
-  if (FRAMED) window.parent.postMessage({ tlFfblock: "height", height: Math.ceil(document.body.scrollHeight) + 2 }, "*");
+}
+
+/** To the notebook, whenever the page has another height; a frame that is not laid out yet has none. */
+function tellHeight() {
+  const height = document.body.scrollHeight;
+  if (height) window.parent.postMessage({ tlFfblock: "height", height: Math.ceil(height) + 2 }, "*");
 }
 
 function drawLegend() {
@@ -163,6 +168,7 @@ function startGraph() {
   setAmount(board.data.shown);
   connect();
   drawPicture();
+  if (FRAMED) new ResizeObserver(tellHeight).observe(document.body);
 }
 
 startGraph();

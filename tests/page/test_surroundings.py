@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -46,20 +47,54 @@ def test_a_map_alone_is_no_higher_than_the_window(build: Builder, show: Shower, 
     assert screen.page.locator(".panel").count() == 3
 
 
-def test_paper_holds_the_difference_and_the_colours(build: Builder, show: Shower) -> None:
-    """Printed on A4 portrait every map is within the sheet; colours are printed; a dark screen prints on white."""
-    screen = show(build(40), width=1400, context={"color_scheme": "dark"})
+PAPER = 900
+"""Pixels that a printed page is drawn wide; A4 portrait between margins of 12 mm shrinks them to 0.78 of their size."""
+
+
+@pytest.mark.parametrize("n", [9, 41, 130])
+def test_paper_holds_the_difference_and_the_colours(build: Builder, show: Shower, n: int) -> None:
+    """On A4 portrait all three maps are on the first of two sheets, nothing is cut, colours are printed, and a dark screen prints on white."""
+    screen = show(build(n, layers=range(12)), width=1400, context={"color_scheme": "dark"})
     assert screen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 25, 31)"
-    paper = screen.page.pdf(format="A4")
-    assert paper[:5] == b"%PDF-" and len(paper) > 20_000
-    screen.page.set_viewport_size({"width": 720, "height": 1000})
+    paper = screen.page.pdf(format="A4", prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type /Page\b", paper)) == 2
+    screen.settle()
+    screen.page.set_viewport_size({"width": PAPER, "height": 1000})
     screen.page.emulate_media(media="print")
     screen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert max(box[2] for box in screen.page.evaluate(BOXES)) <= 720 and len(screen.page.evaluate(BOXES)) == 3
+    boxes = screen.page.evaluate(BOXES)
+    sheet = PAPER * (297 - 24) / (210 - 24)
+    assert len(boxes) == 3 and all(box[0] >= 0 and box[2] <= PAPER and box[3] <= sheet for box in boxes)
+    assert boxes[0][1] == boxes[2][1] and screen.overflow() <= 0
+    canvas = screen.page.locator(".panel[data-role=difference] .cells canvas")
+    assert canvas.evaluate("canvas => [canvas.width, canvas.height]") == [n, n]
+    assert screen.page.locator("#biography svg").evaluate("drawing => drawing.clientWidth") <= PAPER
     assert screen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert screen.page.evaluate("getComputedStyle(document.querySelector('.chip')).printColorAdjust") == "exact"
     assert screen.page.locator(".toolbar").is_hidden() and screen.page.locator("#headline").is_visible()
-    assert screen.problems == []
+    assert screen.page.locator("button:visible").evaluate_all("all => all.every((one) => one.className === 'plain')")
+    screen.page.emulate_media(media="screen")
+    screen.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert screen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 25, 31)"
+    assert screen.page.locator(".toolbar").is_visible() and screen.problems == []
+
+
+def test_all_heads_are_on_paper(show: Shower) -> None:
+    """Small maps, which the screen paints a few at a time, are all there before the browser prints."""
+    from tests.page.test_heads import planted_heads
+
+    screen = show(html=planted_heads(40, 12, 12).to_html(), address="#view=all")
+    screen.settle()
+    screen.page.emulate_media(media="print")
+    painted = "window.dispatchEvent(new Event('beforeprint')); document.querySelectorAll('.grid-cell canvas').length"
+    assert screen.page.evaluate(painted) == 144 and screen.problems == []
+    screen.page.emulate_media(media="screen")
+    screen.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    screen.go("#view=heads&heads=2.5")
+    screen.page.emulate_media(media="print")
+    shown = screen.page.locator("button.head:visible")
+    assert shown.all_inner_texts() == ["2", "5"]  # what each colour is
+    assert screen.page.locator("select:visible").count() == 0
 
 
 def test_the_page_never_says_dark(build: Builder, show: Shower) -> None:

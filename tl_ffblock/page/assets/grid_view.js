@@ -59,7 +59,7 @@ function gridView(scene, go, width) {
     ...keys.map((key) => { const node = element("span", { className: "grid-head", textContent: shortHead(data, key) }); node.style.width = `${size}px`; return node; }),
   ]);
   const cells = places.flat();
-  inPieces(cells.map(({ layer, key, button }) => () => button.append(smallMap(scene, layer, key, size, size))), () => heads.isConnected);
+  inPieces(scene, cells.map(({ layer, key, button }) => () => button.append(smallMap(scene, layer, key, size, size))), () => heads.isConnected);
   const update = (now) => {
     for (const { button, key, layer } of cells) button.classList.toggle("current", layer === now.selection.layer && key === now.selection.scope);
   };

@@ -61,7 +61,7 @@ function headButtons(scene, go) {
   });
   const everyone = element("button", { type: "button", textContent: "all" });
   everyone.addEventListener("click", () => go({ heads: "" }));
-  return element("div", { className: "toggles" }, [blockChoice(scene, go), element("span", { className: "note", textContent: "heads" }), ...buttons, everyone, ...betweenChoice(scene, go)]);
+  return element("div", { className: "toggles head-choice" }, [blockChoice(scene, go), element("span", { className: "note", textContent: "heads" }), ...buttons, everyone, ...betweenChoice(scene, go)]);
 }
 
 /** The list of pairs of segments between which lines can be; of a text without segments none. */

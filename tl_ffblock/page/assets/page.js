@@ -41,10 +41,13 @@ function viewNow(data, selection) {
 
 const FRAMED_PAGE = window.parent !== window;
 
-const workbench = { data: null, selection: null, scene: null, places: null, width: 0, overview: 0, lying: false, pending: false, figureOfMap: null };
+const workbench = { data: null, selection: null, scene: null, places: null, width: 0, overview: 0, lying: false, pending: false, figureOfMap: null, paper: false };
+
+/* On paper canvases have so many pixels for one of the page. */
+const PAPER_RATIO = 4;
 
 function darkScheme() {
-  return window.matchMedia("(prefers-color-scheme: dark)").matches && !window.matchMedia("print").matches;
+  return window.matchMedia("(prefers-color-scheme: dark)").matches && !workbench.paper;
 }
 
 function drawHeader(data) {
@@ -85,14 +88,15 @@ const LOW_WINDOW = 500;
 
 /** Pixels that a map shown alone may be high; 0 where any height will do: frames are as high as what is in them. */
 function windowRoom(selection) {
-  return selection.panel && !FRAMED_PAGE ? Math.max(LOW_WINDOW, window.innerHeight) - AIR : 0;
+  return selection.panel && !FRAMED_PAGE && !workbench.paper ? Math.max(LOW_WINDOW, window.innerHeight) - AIR : 0;
 }
 
 function sceneNow() {
   const { data, selection } = workbench;
   const scene = sceneOf(data, selection);
   scene.palette = workbench.palette;
-  scene.ratio = Math.min(3, window.devicePixelRatio || 1);
+  scene.paper = scene.inLine = workbench.paper;
+  scene.ratio = scene.paper ? PAPER_RATIO : Math.min(3, window.devicePixelRatio || 1);
   scene.windowRoom = windowRoom(selection);
   scene.marked = [];
   scene.hover = (target) => { for (const mark of scene.marked) mark(target); };
@@ -124,9 +128,8 @@ function afterFrame() {
   });
 }
 
-/** Draws everything: the sentence and the maps at once, what stands beside them when these are in sight. */
-async function drawAll() {
-  const scene = sceneNow();
+/** Draws the sentence and the view; what stands beside them comes later. */
+function drawFirst(scene) {
   workbench.scene = scene;
   measure();
   drawHeading(scene);
@@ -138,11 +141,30 @@ async function drawAll() {
   drawView(scene);
   performance.mark("picture");
   document.body.dataset.state = "picture";
-  await afterFrame();
-  if (workbench.scene !== scene) return;
+}
+
+function drawRest(scene) {
   drawBesides(scene);
   document.body.dataset.state = "drawn";
   tellHeight();
+}
+
+/** Draws everything: the sentence and the maps at once, what stands beside them when these are in sight. */
+async function drawAll() {
+  const scene = sceneNow();
+  drawFirst(scene);
+  await afterFrame();
+  if (workbench.scene === scene) drawRest(scene);
+}
+
+/** Draws everything for paper, or for the screen again, before the browser goes on. */
+function drawPaper(paper) {
+  workbench.paper = paper;
+  document.body.classList.toggle("paper", paper);
+  recolour();
+  const scene = sceneNow();
+  drawFirst(scene);
+  drawRest(scene);
 }
 
 /** Whether the places beside the maps are in sight: in a frame they are not until asked for. */
@@ -231,6 +253,10 @@ function lacksHeads(data) {
   return data.runs.length === 1 && !hasHeads(data) && blocks.some(({ exact, signed }) => exact && !signed);
 }
 
+function recolour() {
+  workbench.palette = paletteOf(darkScheme() ? "dark" : "light");
+}
+
 function connectPage() {
   byId("views-hint").hidden = !lacksHeads(workbench.data);
   byId("views").replaceChildren(...VIEWS.filter(({ there }) => there(workbench.data)).map(({ name, label }) => {
@@ -253,10 +279,10 @@ function connectPage() {
     wide = window.innerWidth;
     schedule();
   }).observe(byId("figure"));
-  const recolour = () => { workbench.palette = paletteOf(darkScheme() ? "dark" : "light"); };
   recolour();
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { recolour(); schedule(); });
-  for (const name of ["beforeprint", "afterprint"]) window.addEventListener(name, () => { recolour(); drawAll(); });
+  window.addEventListener("beforeprint", () => drawPaper(true));
+  window.addEventListener("afterprint", () => drawPaper(false));
 }
 
 function startPage() {

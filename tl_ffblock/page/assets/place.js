@@ -32,8 +32,9 @@ function madeFrom(scene, fields, width) {
   return JSON.stringify([width, scene.ratio, scene.palette.name, ...fields.map((field) => scene.selection[field])]);
 }
 
-/** Runs jobs a few at a time, so that nothing waits for them, as long as `wanted()`. */
-function inPieces(jobs, wanted) {
+/** Runs jobs a few at a time, so that nothing waits for them, as long as `wanted()`; for paper all at once. */
+function inPieces({ paper }, jobs, wanted) {
+  if (paper) { for (const job of jobs) job(); return; }
   const left = [...jobs];
   const step = () => {
     const until = performance.now() + 12;

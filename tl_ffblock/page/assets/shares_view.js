@@ -183,11 +183,11 @@ function startShares() {
   let drawn = 0;
   const draw = () => {
     drawn = byId("view").clientWidth;
-    drawShares(data, 0, paletteOf(dark.matches && !window.matchMedia("print").matches ? "dark" : "light"));
+    drawShares(data, 0, paletteOf(dark.matches && !document.body.classList.contains("paper") ? "dark" : "light"));
   };
   draw();
   dark.addEventListener("change", draw);
-  for (const name of ["beforeprint", "afterprint"]) window.addEventListener(name, draw);
+  for (const name of ["beforeprint", "afterprint"]) window.addEventListener(name, () => { document.body.classList.toggle("paper", name === "beforeprint"); draw(); });
   new ResizeObserver(() => { if (byId("view").clientWidth !== drawn) draw(); }).observe(byId("view"));
 }
 

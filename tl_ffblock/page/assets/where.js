@@ -84,7 +84,7 @@ async function fillThumbnails(scene, host, every, grid) {
     picture.style.pointerEvents = "none";
     host.append(picture);
   }));
-  inPieces(jobs, () => host.isConnected);
+  inPieces(scene, jobs, () => host.isConnected);
 }
 
 function chooseByKey(scene, columns, go, event) {

@@ -61,7 +61,7 @@ def test_the_page_shows_the_shares_and_runs_nothing_of_the_tokens(show: Shower, 
     """Every token is text with its own share; a head says its largest edges; nothing is requested, nothing is too wide."""
     result = attribution()
     screen = opened(show, result.to_html(), width)
-    chips = screen.page.locator(".share-token")
+    chips = screen.page.locator(".shared .chip")
     assert chips.locator("bdi").all_inner_texts() == [visible(token) for token in HOSTILE]
     shown = [number(text) for text in chips.locator("span").all_inner_texts()]
     assert shown == pytest.approx(result.tokens.tolist(), rel=6e-3)
@@ -102,7 +102,7 @@ def test_equal_tokens_are_told_apart(show: Shower) -> None:
     """By position, in the text, on axes and in tables; both axes of a map say what they count."""
     result = attribution(labels=(" John", "b", " John", "c", "d", "e"))
     screen = opened(show, result.to_html())
-    names = screen.page.locator(".share-token bdi").all_inner_texts()
+    names = screen.page.locator(".shared .chip bdi").all_inner_texts()
     assert names == ["·John (0)", "b", "·John (2)", "c", "d", "e"]
     drawn = screen.page.locator(".share-map svg").first.locator("text").all_text_contents()
     assert {"·John (2)", "layer ↓", "position →"} <= set(drawn)
@@ -118,12 +118,12 @@ def test_a_row_of_a_continuation_colours_the_text(show: Shower) -> None:
     zeros, values = torch.zeros(4), shares.sum(dim=1)
     result = ContinuationAttribution(HOSTILE, 2, "logit", "path", values, values, shares, zeros, zeros, zeros)
     screen = opened(show, result.to_html())
-    marked = screen.page.locator(".share-token.marked bdi")
+    marked = screen.page.locator(".shared .chip[aria-current=true] bdi")
     assert marked.inner_text() == visible(HOSTILE[2])
     picture = screen.page.locator(".share-map svg image").bounding_box()
     screen.page.mouse.click(picture["x"] + 5, picture["y"] + 2.5 * picture["height"] / 4)
     assert marked.inner_text() == visible(HOSTILE[4])
-    numbers = screen.page.locator(".share-token span").all_inner_texts()
+    numbers = screen.page.locator(".shared .chip span").all_inner_texts()
     assert [number(text) for text in numbers[:4]] == [5, 6, 7, 8]
     assert [text.strip() for text in numbers[4:]] == ["", ""]
     assert screen.problems == []
@@ -139,3 +139,26 @@ def test_a_page_is_a_file_and_a_cell(ffb: ModuleType, tmp_path: Path) -> None:
     assert "iframe" in plain.show()._repr_html_()
     with pytest.raises(ffb.errors.InputError):
         plain.to_html(tmp_path / "nowhere" / "page.html")
+
+
+def test_names_of_layers_stay_while_a_map_is_scrolled(show: Shower) -> None:
+    """Of 130 tokens on a phone the map goes beyond the window; the layers' names stay at its left edge, and pointing at them reads no cell."""
+    labels = tuple(f"t{position}" for position in range(130))
+    zeros = torch.zeros(130)
+    residual = torch.randn(LAYERS + 1, 130, generator=torch.Generator().manual_seed(0))
+    result = attribution(labels=labels, residual=residual, tokens=zeros, positions=zeros, token_types=zeros, parts={})
+    screen = opened(show, result.to_html(), 380)
+    host = screen.page.locator(".share-map").first
+    host.scroll_into_view_if_needed()
+    left = host.bounding_box()["x"]
+    host.evaluate("host => { host.scrollLeft = 300; }")
+    screen.page.wait_for_timeout(100)
+    names = host.locator(".share-names")
+    box = names.locator("rect").bounding_box()
+    assert box["x"] == pytest.approx(left, abs=1)
+    assert names.locator("text").all_text_contents() == ["0", "1", "2", "end", "layer ↓"]
+    screen.page.mouse.move(box["x"] + 20, box["y"] + 30)
+    assert screen.page.locator(".share-said").first.inner_text().startswith("Point at a cell")
+    screen.page.mouse.move(box["x"] + box["width"] + 20, box["y"] + 30)
+    assert screen.page.locator(".share-said").first.inner_text().startswith("layer 0 · position t")
+    assert screen.overflow() <= 0 and screen.problems == []

@@ -16,7 +16,7 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.page.document import asset, document, script_of
 from tl_ffblock.page.numbers import rounded
 
-SHARES_SCRIPTS = ("numbers", "shares", "colours", "svg", "shares_view")
+SHARES_SCRIPTS = ("numbers", "shares", "colours", "svg", "cells", "shares_view")
 """In the order in which they stand on the page."""
 DIGITS = 4
 """Significant digits of the numbers that are sent."""

@@ -25,6 +25,8 @@ class PageBlocks(Protocol):
 
 Companion = ChannelMaps | PageBlock | PageBlocks
 """Further maps, an attribution, or a block with a view of its own, such as a memory's card."""
+Beside = Companion | Sequence[Companion]
+"""What a caller may put beside maps: one thing or several."""
 
 
 @runtime_checkable
@@ -41,9 +43,7 @@ class MapsOfText(Protocol):
     def model(self) -> str: ...
 
 
-def with_companions(
-    run: PageRun, maps: MapsOfText, beside: Sequence[Companion], text: PageText, first: Sequence[str]
-) -> PageRun:
+def with_companions(run: PageRun, maps: MapsOfText, beside: Beside, text: PageText, first: Sequence[str]) -> PageRun:
     """A run with further blocks, each under a name of its own.
 
     Args:
@@ -57,7 +57,8 @@ def with_companions(
         InputError: if something is of another text, model, or other layers.
     """
     blocks = dict(run.blocks)
-    for further in beside:
+    several = (beside,) if isinstance(beside, ChannelMaps | PageBlock | PageBlocks) else tuple(beside)
+    for further in several:
         name = further.kind if further.kind not in blocks else f"{further.kind} {len(blocks)}"
         if isinstance(further, ChannelMaps):
             _refuse_other_text(maps, further)

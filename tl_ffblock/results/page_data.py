@@ -12,7 +12,7 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.scopes import Order, Step
 from tl_ffblock.page import PageBlock, PageCertificate, PageData, PageRun, PageStart, PageText, PageTrack, View
-from tl_ffblock.results.companions import Companion, with_companions
+from tl_ffblock.results.companions import Beside, with_companions
 from tl_ffblock.results.page_blocks import (
     Changes,
     ChannelMaps,
@@ -72,7 +72,7 @@ def page_data(
     compare: tuple[str, str] | None = None,
     view: View = "maps",
     segments: Mapping[str, int] | None = None,
-    beside: Sequence[Companion] = (),
+    beside: Beside = (),
 ) -> PageData:
     """Labels, measures and numbers of one run or several, and where their page opens.
 

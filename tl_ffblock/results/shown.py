@@ -3,24 +3,37 @@
 import importlib.util
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
-from tl_ffblock.page import PageBlock, PageData, PageView, View, component_page, iframe, page
-from tl_ffblock.results.companions import Companion, PageBlocks
+from tl_ffblock.page import PageData, PageView, View, component_page, iframe, page
+from tl_ffblock.results.companions import Beside
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.map_figure import map_figure
-from tl_ffblock.results.page_blocks import ChannelMaps, steps_of
+from tl_ffblock.results.page_blocks import steps_of
 from tl_ffblock.results.page_data import Result, page_data
 from tl_ffblock.results.tokens import visible
+from tl_ffblock.signatures import spelled_out
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Beside = Companion | Sequence[Companion]
+
+class PageOptions(TypedDict, total=False):
+    """Where a page of maps opens, and what stands beside them."""
+
+    layer: int | None
+    scope: str | None
+    query: int | str | None
+    view: View
+    segments: Mapping[str, int] | None
+    beside: Beside
+
+
+_OPENING = {"layer": None, "scope": None, "query": None, "view": "maps", "segments": None, "beside": ()}
 
 
 class ShownMaps:
@@ -31,17 +44,8 @@ class ShownMaps:
     (`figure`) makes a still picture that other figures can stand beside.
     """
 
-    def to_html(
-        self: Result,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        layer: int | None = None,
-        scope: str | None = None,
-        query: int | str | None = None,
-        view: View = "maps",
-        segments: Mapping[str, int] | None = None,
-        beside: Beside = (),
-    ) -> str:
+    @spelled_out(PageOptions, _OPENING)
+    def to_html(self: Result, path: str | os.PathLike[str] | None = None, **options: Unpack[PageOptions]) -> str:
         """One self-contained page of the run; written to `path` when given.
 
         Args:
@@ -62,56 +66,30 @@ class ShownMaps:
                 folder of `path` does not exist.
             ModuleNotFoundError: if CircuitsVis is not installed and the text is short enough for it.
         """
-        data = page_data(
-            {"run": self},
-            layer=layer,
-            scope=scope,
-            query=query,
-            view=view,
-            segments=segments,
-            beside=_listed(beside),
-        )
-        html = page(data, circuitsvis=True)
+        html = page(page_data({"run": self}, **options), circuitsvis=True)
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
 
-    def show(
-        self: Result,
-        *,
-        layer: int | None = None,
-        scope: str | None = None,
-        query: int | str | None = None,
-        view: View = "maps",
-        segments: Mapping[str, int] | None = None,
-        beside: Beside = (),
-        height: int = 820,
-    ) -> PageView:
+    @spelled_out(PageOptions, _OPENING)
+    def show(self: Result, *, height: int = 820, **options: Unpack[PageOptions]) -> PageView:
         """The page in a notebook cell, inside a frame of its own; options as in `to_html`, CircuitsVis left out.
 
         Where Matplotlib is installed a still picture of the opening view lies beside it, for readers without frames.
 
         Args:
+            height: Pixels of the frame until the page says how high it is, and where notebooks run no scripts.
             layer: As in `to_html`.
             scope: As in `to_html`.
             query: As in `to_html`.
             view: As in `to_html`.
             segments: As in `to_html`.
             beside: As in `to_html`.
-            height: Pixels of the frame until the page says how high it is, and where notebooks run no scripts.
 
         Raises:
             InputError: as `to_html`, and if `height` is not positive.
         """
-        data = page_data(
-            {"run": self},
-            layer=layer,
-            scope=scope,
-            query=query,
-            view=view,
-            segments=segments,
-            beside=_listed(beside),
-        )
+        data = page_data({"run": self}, **options)
         return iframe(page(data), height=height, still=_still(self, data))
 
     def to_circuitsvis(
@@ -188,7 +166,3 @@ def _still(maps: Result, data: PageData) -> bytes | None:
     picture = io.BytesIO()
     map_figure(maps, data.start.layer, data.start.scope, steps[data.start.scope][1], None).savefig(picture, dpi=110)
     return picture.getvalue()
-
-
-def _listed(beside: Beside) -> tuple[Companion, ...]:
-    return (beside,) if isinstance(beside, ChannelMaps | PageBlock | PageBlocks) else tuple(beside)

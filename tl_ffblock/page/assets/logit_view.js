@@ -194,10 +194,8 @@ function logitTokens(scene, block, go, current) {
   const labels = labelsOf(scene);
   const chips = Array.from(shares, (share, column) => {
     const number = Number.isNaN(share) ? "–" : formatChange(share, false);
-    const chip = element("li", { className: "chip", title: `${labels[column]} · position ${scene.axes.columns[column].position}: ${number}${logitUnit(block)}` }, [
-      element("bdi", { textContent: labels[column] }), element("span", { textContent: number }),
-    ]);
-    colourChip(chip, Number.isNaN(share) || limit === 0 ? null : shadeOf(scene.palette, share, limit, "signed", scene.selection.root), null);
+    const title = `${labels[column]} · position ${scene.axes.columns[column].position}: ${number}${logitUnit(block)}`;
+    const chip = shareChip(labels[column], number, title, Number.isNaN(share) || limit === 0 ? null : shadeOf(scene.palette, share, limit, "signed", scene.selection.root));
     chip.classList.toggle("later", Number.isNaN(share));
     chip.addEventListener("click", () => go(logitTokenChange(current(), column)));
     return chip;

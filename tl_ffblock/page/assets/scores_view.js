@@ -170,7 +170,7 @@ function scoresMark(scene, place, width) {
 
 /** What the numbers are, and how exact. */
 function scoresLaw(row) {
-  return `A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.block.scale)}. ✓ The softmax of these scores is the model's own pattern, to ${formatError(row.block.error)}.`;
+  return `A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.block.scale)}. ✓ The softmax of these scores is the model's own pattern, ${row.block.error ? `to ${formatError(row.block.error)}` : "digit for digit"}.`;
 }
 
 /** Why there is nothing to draw: the layers that the page has scores of. */

@@ -8,10 +8,6 @@ function inkOf(palette, value, limit) {
   return shadeOf(palette, value, limit, "signed");
 }
 
-function largestOf(values) {
-  return values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-}
-
 /** Where the colours of a map end: of many columns at the 99th percentile, since few cells hold nearly all of a long text's share. */
 function endOf(values) {
   const [nRows, nColumns] = [values.length, values[0].length];
@@ -34,28 +30,21 @@ function scaleView(palette, limit, most = limit) {
 
 /** The text, each token with its share; `marked` is the position of the token that is explained, behind which nothing is. */
 function tokensView(palette, tokens, shares, marked) {
-  const limit = largestOf(shares);
+  const limit = largest(shares);
   const chips = tokens.map((token, position) => {
-    const colour = inkOf(palette, shares[position], limit);
     const number = marked < 0 || position < marked ? formatChange(shares[position]) : "\u00a0";
-    const chip = element("li", { className: position === marked ? "share-token marked" : "share-token", title: `position ${position}` }, [
-      element("bdi", { textContent: token }), element("span", { textContent: number }),
-    ]);
-    chip.style.background = colour.hex;
-    chip.style.color = colour.readable;
+    const chip = shareChip(token, number, `position ${position}`, inkOf(palette, shares[position], limit));
+    if (position === marked) chip.setAttribute("aria-current", "true");
     return chip;
   });
-  return element("div", {}, [element("ol", { className: "share-tokens" }, chips), scaleView(palette, limit)]);
+  return element("div", {}, [element("ol", { className: "tokens shared" }, chips), scaleView(palette, limit)]);
 }
 
-/** One pixel a cell, as an image that is drawn large. */
+/** A map's cells, one pixel each, as an image that is drawn large. */
 function pictureOf(palette, values, limit) {
   const [rows, columns] = [values.length, values[0].length];
-  const canvas = element("canvas", { width: columns, height: rows });
-  const image = canvas.getContext("2d").createImageData(columns, rows);
-  values.forEach((row, r) => row.forEach((value, c) => image.data.set([...inkOf(palette, value, limit).rgb, 255], 4 * (r * columns + c))));
-  canvas.getContext("2d").putImageData(image, 0, 0);
-  return canvas.toDataURL();
+  const picture = { cells: Float32Array.from(values.flat()), nColumns: columns, window: [0, rows - 1, 0, columns - 1], scale: "signed", limit, root: 0 };
+  return paint(picture, palette, columns, rows).toDataURL();
 }
 
 /** Which of many labels have room: every first, second, fifth, tenth ... */
@@ -85,15 +74,17 @@ function shareMap(palette, map, width, pick) {
   ]);
   drawing.setAttribute("aria-label", `${map.title}; arrow keys choose a cell`);
   const label = (content, attributes) => text(content, 0, 0, { "font-size": PIECE.label, fill: palette.grey, ...attributes });
+  const names = svg("g", { class: "share-names" }, [rectangle(0, 0, left - 1, PIECE.top + h + below, palette.paper)]);
   for (let r = 0; r < rows; r += everyOf(rows, tall)) {
-    drawing.append(label(fitText(map.rows[r], PIECE.label, left - 8), { x: left - 5, y: PIECE.top + (r + 0.5) * tall + 4, "text-anchor": "end" }));
+    names.append(label(fitText(map.rows[r], PIECE.label, left - 8), { x: left - 5, y: PIECE.top + (r + 0.5) * tall + 4, "text-anchor": "end" }));
   }
   for (let c = 0; c < columns; c += everyOf(columns, cell)) {
     const [x, y] = [left + (c + 0.5) * cell + (lying ? 0 : 4), PIECE.top + h + (lying ? 14 : 6)];
     const turned = lying ? { "text-anchor": "middle" } : { transform: `rotate(-90 ${x} ${y})`, "text-anchor": "end" };
     drawing.append(label(lying ? map.columns[c] : fitText(map.columns[c], PIECE.label, below - 12), { x, y, ...turned }));
   }
-  drawing.append(label(`${map.row} ↓`, { x: left - 5, y: 11, "text-anchor": "end" }), label(`${map.column} →`, { x: left, y: 11 }));
+  names.append(label(`${map.row} ↓`, { x: left - 5, y: 11, "text-anchor": "end" }));
+  drawing.append(label(`${map.column} →`, { x: left, y: 11 }), names);
   const said = element("p", { className: "share-said", textContent: "Point at a cell, or move to one with the arrow keys." });
   said.setAttribute("role", "status");
   let at = null;
@@ -104,6 +95,7 @@ function shareMap(palette, map, width, pick) {
     for (const [name, share] of map.details[`${r},${c}`] || []) said.append(" · ", element("bdi", { textContent: name }), ` ${formatChange(share)}`);
   };
   const cellOf = (event) => {
+    if (event.target.closest(".share-names")) return null;
     const box = drawing.getBoundingClientRect();
     const [c, r] = [Math.floor((event.clientX - box.left - left) / cell), Math.floor((event.clientY - box.top - PIECE.top) / tall)];
     return r >= 0 && c >= 0 && r < rows && c < columns ? [r, c] : null;
@@ -118,12 +110,14 @@ function shareMap(palette, map, width, pick) {
     const [r, c] = at || [rows - 1, 0];
     say(Math.min(rows - 1, Math.max(0, r + (at ? step[0] : 0))), Math.min(columns - 1, Math.max(0, c + (at ? step[1] : 0))));
   });
-  return element("div", {}, [element("div", { className: "share-map" }, [drawing]), said, scaleView(palette, limit, largestOf(map.values.map(largest)))]);
+  const host = element("div", { className: "share-map" }, [drawing]);
+  host.addEventListener("scroll", () => names.setAttribute("transform", `translate(${host.scrollLeft})`)); // names of rows stay in sight
+  return element("div", {}, [host, said, scaleView(palette, limit, largest(map.values.map(largest)))]);
 }
 
 /** Names with their shares and bars of their sizes. */
 function shareTable(palette, { title, entries }) {
-  const limit = largestOf(entries.map(([, share]) => share));
+  const limit = largest(entries.map(([, share]) => share));
   const lines = entries.map(([name, share]) => {
     const bar = element("span", { className: "share-bar" });
     bar.style.width = `${limit ? Math.round(60 * Math.abs(share) / limit) : 0}px`;

@@ -40,6 +40,13 @@ function colourChip(chip, ground, stripe) {
   chip.style.boxShadow = stripe ? `inset 0 -4px ${stripe.hex}` : "";
 }
 
+/** A token on the ground of its share, the number below it. */
+function shareChip(label, number, title, ground) {
+  const chip = element("li", { className: "chip", title }, [element("bdi", { textContent: label }), element("span", { textContent: number })]);
+  colourChip(chip, ground, null);
+  return chip;
+}
+
 function byId(id) {
   return document.getElementById(id);
 }

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from tests.experiments.hand_made import CONFIG, facts
+from tl_ffblock.experiments.clark.probes import Probes, ProbesOptions
 from tl_ffblock.experiments.kobayashi.amplification import Amplification, AmplificationOptions
 from tl_ffblock.experiments.kobayashi.bypass import Bypass
 from tl_ffblock.experiments.kobayashi.contextualization import Contextualization
@@ -101,3 +102,19 @@ def test_changes_are_told_of_the_feed_forward_and_the_norm_behind_it() -> None:
         "The norm behind it changes the mixing most in layer 0: 0.750, next in layer 2 (0.000); in the median layer 0.375.",
         "Seen from AtbLn, of the change by the feed-forward is left in the median layer: 50% after +RES, 60% after +LN.",
     )
+
+
+def test_probes_are_told_by_their_best() -> None:
+    """The best probe that reads maps, and the best that reads none, each with its name; of no documents there is no best."""
+    study = Probes(CONFIG, facts("pre_ln", causal=True), ProbesOptions())
+    rows = [
+        ("maps", "attention", 0.3),
+        ("maps and words", "Atb", 0.52),
+        ("best offset", "", 0.31),
+        ("distance", "", 0.2),
+    ]
+    table = pd.DataFrame(rows, columns=["probe", "maps", "attachment"])
+    assert study.sentences({"attachment": table}) == (
+        "Words that are given their head: by maps at most 52% (maps and words: Atb), without any at most 31% (best offset).",
+    )
+    assert "nothing to train on" in study.sentences({"attachment": table[:0]})[0]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import struct
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
@@ -250,3 +251,25 @@ def test_runs_stand_beside_each_other_on_one_scale(build: Builder, show: Shower)
     assert [number(text) for text in tip["numbers"]["norm"]] == pytest.approx([58.25, 11.75, -46.5], **SHOWN)
     assert tip["tokens"] == ["c3→a3 (position 3)", "c1→a1 (position 1)"]
     assert screen.problems == [] and len(screen.requests) == 1
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("width", [380, 1400])
+def test_a_text_of_two_tokens(causal: bool, width: int, build: Builder, show: Shower) -> None:
+    """The smallest text has its maps, painted as it has cells, and its headline is true; nothing is wider than the window."""
+    maps = build(2, layers=(0, 1, 2), causal=causal)
+    screen = show(maps, width=width)
+    assert screen.overflow() <= 0 and screen.problems == []
+    shown = screen.selection()
+    headline = screen.page.locator("#headline").inner_text()
+    told = re.fullmatch(r"“t(\d)” gives itself (\S+\s%); this share is not among those of the others\.", headline)
+    assert told is not None, headline
+    row = maps[shown["scope"], int(shown["layer"])][int(told[1])]
+    assert number(told[2]) == pytest.approx(100 * float(row[int(told[1])] / row.sum()), **SHOWN)
+    for role in ("before", "after"):  # each row has one other token, which brings all that the others bring
+        assert close(screen.colour(role, 1, 0, (2, 2)), DARKEST["contribution"])
+        assert close(screen.colour(role, 0, 1, (2, 2)), DARKEST["contribution"]) is not causal
+    assert screen.hover("after", 1, 0, (2, 2))["tokens"] == ["t1 (position 1)", "t0 (position 0)"]
+    screen.page.locator(".chip").nth(1).click()
+    screen.settle()
+    assert screen.overflow() <= 0

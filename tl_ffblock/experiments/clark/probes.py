@@ -161,10 +161,14 @@ class Probes(Study):
         table = tables["attachment"]
         if table.empty:
             return ("Fewer than two documents: nothing to train on and to ask.",)
-        shares = [
-            f"{row.probe}{f' ({row.maps})' if row.maps else ''} {row.attachment:.0%}" for row in table.itertuples()
+        by_maps = table["maps"].fillna("") != ""
+        sides = [("by maps", table[by_maps]), ("without any", table[~by_maps])]
+        told = [
+            f"{where} at most {best.attachment:.0%} ({best.probe}{f': {best.maps}' if best.maps else ''})"
+            for where, rows in sides
+            for best in list(rows.nlargest(1, "attachment").itertuples())
         ]
-        return (f"Words that are given their head: {', '.join(shares)}.",)
+        return (f"Words that are given their head: {', '.join(told)}.",)
 
 
 class _Corpus:

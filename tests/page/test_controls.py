@@ -83,6 +83,22 @@ def test_what_is_offered_changes_what_is_drawn(
     assert screen.problems == []
 
 
+def test_scales_that_end_alike_are_offered_once(with_heads: Callable[..., ContributionMaps], show: Shower) -> None:
+    """In the view of a target no cell is a row's own: one of the two largest values is offered there, both in maps."""
+    screen = show(with_heads(), beside=attribution(TOKENS))
+    ends = "Array.from(document.querySelectorAll('#range option:not([hidden])'), (end) => end.textContent)"
+    three = ["99th percentile", "largest of another token", "largest of all"]
+    for address, expected in (
+        ("#view=logit", [three[0], three[2]]),
+        ("#view=logit&range=all", [three[0], three[2]]),
+        ("#range=all", three),
+    ):
+        screen.go(address)
+        assert screen.page.evaluate(ends) == expected
+        assert screen.page.evaluate("document.querySelector('#range').selectedOptions[0].textContent") == three[2]
+    assert screen.problems == []
+
+
 def test_a_page_without_heads_says_how_to_have_them(
     build: Builder, with_heads: Callable[..., ContributionMaps], show: Shower
 ) -> None:

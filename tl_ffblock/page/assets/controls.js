@@ -104,8 +104,16 @@ function markToolbar(scene, fields) {
   byId("colours").hidden = ["range-label", "root-label", "each-label"].every((id) => byId(id).hidden);
 }
 
+/** Of maps without cells of a row's own, the largest of another token is the largest of all: one of the two is offered. */
+function markRanges({ selection }, withoutOwn) {
+  const [another, all] = ["off-diagonal", "all"].map((range) => byId("range").querySelector(`[value=${range}]`));
+  writeText(another, withoutOwn ? RANGE_WORDS.all : RANGE_WORDS["off-diagonal"]);
+  another.hidden = withoutOwn && selection.range === "all";
+  all.hidden = withoutOwn && selection.range !== "all";
+}
+
 /** Writes every control from the selection; the browser's own memory of forms has no say. */
-function markControls(scene, fields) {
+function markControls(scene, { controls, withoutOwn = false }) {
   const { data, selection } = scene;
   for (const [id, [field]] of Object.entries(SELECTS)) byId(id).value = String(selection[field]);
   for (const [id, field] of Object.entries(CHECKS)) byId(id).checked = selection[field] === 1;
@@ -114,7 +122,8 @@ function markControls(scene, fields) {
   pressed("read", selection.read === "column");
   pressed("thumbs", selection.thumbs);
   byId("whole").hidden = selection.zoom === "";
-  markToolbar(scene, fields);
+  markToolbar(scene, controls);
+  markRanges(scene, withoutOwn);
   writeText(byId("cells").querySelector("[value=none]"), data.block(selection.scope).short);
   keepMenuInside();
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;

@@ -85,7 +85,9 @@ function markFigureMaps(bench) {
   const words = (role) => (role === "" ? "all maps" : titleOf(scene, scene.maps.find((map) => map.role === role)));
   byId("figure-maps").replaceChildren(...roles.map((role) => option(role, words(role))));
   byId("figure-maps").value = panel;
-  byId("figure-maps-label").hidden = roles.length < 2 || bench.view().name !== "maps";
+  const ofMaps = bench.view().name === "maps";
+  byId("figure-maps-label").hidden = roles.length < 2 || !ofMaps;
+  writeText(byId("figure-size").querySelector("[value=column]"), ofMaps ? "one column (3.4 in), one map" : "one column (3.4 in)");
 }
 
 /** Writes the caption, and lets the buttons be pressed that the view has an answer to. */

@@ -8,7 +8,7 @@ const headKeysShown = (data, selection) => {
 /**
  * Each view: whether a page has what it needs, which maps (and tables of other blocks) have to be unpacked for it, its drawing. A drawing may be nodes
  * alone, made anew at every change; or `{ nodes, update }`, made anew where one of `fields(scene)` changed. `controls` are the fields that the toolbar
- * offers, because they change what is drawn. `words` is what is said of it; of a view that can be saved `figure` is its drawing for a file and
+ * offers, because they change what is drawn; `withoutOwn` says that no cell is a row's own. `words` is what is said of it; of a view that can be saved `figure` is its drawing for a file and
  * `table` its numbers.
  */
 const VIEWS = [
@@ -30,7 +30,7 @@ const VIEWS = [
   },
   { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView, controls: [], words: memoryWords },
   {
-    name: "logit", label: "To a logit", there: hasLogit, keys: () => [], draw: logitView, fields: logitFields, controls: ["run", "layer", "range", "root", "zoom"],
+    name: "logit", label: "To a logit", there: hasLogit, keys: () => [], draw: logitView, fields: logitFields, controls: ["run", "layer", "range", "root", "zoom"], withoutOwn: true,
     words: logitWords, figure: logitFigure, table: logitTable,
   },
 ];
@@ -133,7 +133,7 @@ function drawFirst(scene) {
   workbench.scene = scene;
   measure();
   drawHeading(scene);
-  markControls(scene, viewNow(scene.data, scene.selection).controls);
+  markControls(scene, viewNow(scene.data, scene.selection));
   drawSentence(scene, workbench.go, byId("sentence"));
   const words = viewNow(scene.data, scene.selection).words(scene);
   writeText(byId("meaning"), words.meaning);

@@ -2,11 +2,13 @@
 
 1. SmolLM2-135M (or `--model`), one thread, prompts of 16, 128 and 512 tokens: rounds of forward pass and `ffb.attribute`
    by turns, in CPU seconds of the process; the ratio is that of the medians.
-2. Memory of a model of GPT-2-small size: the growth of the largest resident size in a process of its own for each length
+2. The same with layers that run again in the backward pass (`--twice`), one round.
+3. Memory of a model of GPT-2-small size: the growth of the largest resident size in a process of its own for each length
    and way, beside what a training step's forward pass leaves for its backward pass (its activations) and the whole step,
-   with the gradients of the parameters.
+   with the gradients of the parameters. Tensors of a MB and more are given back to the system as soon as they are free
+   (`--malloc` leaves that to the C library), so that this is what tensors take.
 
-    python benchmarks/propagation.py [--json FILE] [--repeats 5] [--model smollm2] [--sizes 16 128] [--memory 128 512 1024]
+    python benchmarks/propagation.py [--json FILE] [--repeats 5] [--model smollm2] [--sizes 16 128] [--twice 1024] [--memory 128 512 1024]
 
 `--json` keeps the rows of other sizes that the file has.
 """
@@ -83,18 +85,38 @@ def measure(model: Any, length: int, repeats: int) -> dict[str, Any]:
     }
 
 
+def twice(model: Any, length: int) -> dict[str, Any]:
+    """What it costs to run layers again."""
+    import tl_ffblock as ffb
+
+    tokens = prompt(model, length)
+    forward = seconds(torch.no_grad()(lambda: model(tokens)))
+    costs = {
+        name: seconds(lambda asked=asked: ffb.attribute(model, tokens[0], target, of=(), checkpoint=asked)) / forward
+        for name, asked in (("kept", False), ("run again", True))
+    }
+    return {"tokens": length, "forward_s": forward, "passes": costs}
+
+
 def largest_size() -> float:
     """The largest resident size of this process so far, in MB."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
 
 
-def growth(work: Callable[[], Any]) -> float:
+_MMAP_THRESHOLD = -3
+"""Of mallopt: from how many bytes on memory comes from the system at once, and goes back at once."""
+
+
+def growth(work: Callable[[], Any], as_it_is: bool) -> float:
     """By how many MB a call makes a process of its own grow at most."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        libc = ctypes.CDLL("libc.so.6")
+        libc.malloc_trim(0)
+        if not as_it_is:
+            libc.mallopt(_MMAP_THRESHOLD, 2**20)
         Path("/proc/self/clear_refs").write_text("5")  # forget the largest size so far
         before = largest_size()
         kept = work()
@@ -106,7 +128,7 @@ def growth(work: Callable[[], Any]) -> float:
     return float(os.read(reader, 100))
 
 
-def memory(lengths: list[int]) -> list[dict[str, Any]]:
+def memory(lengths: list[int], as_it_is: bool) -> list[dict[str, Any]]:
     """Peaks by length of the prompt."""
     from speed import GPT2, build
 
@@ -121,10 +143,13 @@ def memory(lengths: list[int]) -> list[dict[str, Any]]:
         works: dict[str, Callable[[], Any]] = {
             "activations": lambda: target(model(tokens)).sum(),
             "training step": lambda: target(model(tokens)).sum().backward(),
-            "tokens": lambda: ffb.attribute(model, tokens[0], target, of=()),
-            "all": lambda: ffb.attribute(model, tokens[0], target),
         }
-        rows.append({"tokens": length, **{f"{name}_mb": growth(work) for name, work in works.items()}})
+        for name, of in (("tokens", ()), ("all", ("heads", "edges", "neurons"))):
+            for asked, ending in ((False, ""), (True, ", run again")):
+                works[name + ending] = lambda of=of, asked=asked: ffb.attribute(
+                    model, tokens[0], target, of=of, checkpoint=asked
+                )
+        rows.append({"tokens": length, **{f"{name}_mb": growth(work, as_it_is) for name, work in works.items()}})
         print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
@@ -136,18 +161,25 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--twice", type=int, nargs="*", default=())
     parser.add_argument("--memory", type=int, nargs="*", default=())
+    parser.add_argument("--malloc", action="store_true", help="memory as the C library gives it back")
     options = parser.parse_args()
-    model = load(options.model) if options.sizes else None
+    model = load(options.model) if options.sizes or options.twice else None
     timed = []
     for length in options.sizes:
         timed.append(measure(model, length, options.repeats))
         print(timed[-1], file=sys.stderr, flush=True)
-    peaks = memory(options.memory) if options.memory else []
+    again = [twice(model, length) for length in options.twice]
+    peaks = memory(options.memory, options.malloc) if options.memory else []
+    of_memory = "memory as malloc gives it back" if options.malloc else "memory"
     if options.json:
-        report = {"model": options.model, "machine": f"{platform.machine()}, {torch.get_num_threads()} thread"}
+        report: dict[str, Any] = {
+            "model": options.model,
+            "machine": f"{platform.machine()}, {torch.get_num_threads()} thread",
+        }
         stored = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
-        for name, rows in (("rows", timed), ("memory", peaks)):
+        for name, rows in (("rows", timed), ("run again", again), (of_memory, peaks)):
             by_size = {row["tokens"]: row for row in [*stored.get(name, ()), *rows]}
             report[name] = [by_size[size] for size in sorted(by_size)]
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -88,9 +88,9 @@ def attribution() -> str:
         (str(row["tokens"]), f"{row['forward_s']:.2f}", *(f"{row['passes'][way]:.1f}" for way in ways))
         for row in stored["rows"]
     ]
-    peaks = ("activations", "training step", "tokens", "all")
+    peaks = ("activations", "training step", "tokens", "tokens, run again", "all", "all, run again")
     of_memory = [(str(row["tokens"]), *(f"{row[f'{name}_mb']:.0f}" for name in peaks)) for row in stored["memory"]]
-    head = ("length", "a training step's activations, MB", "the whole step", "tokens", "all")
+    head = ("length", "a training step's activations, MB", "the whole step", *peaks[2:])
     return f"{table(('length', 'forward pass, CPU s', *ways), cells)}\n\n{table(head, of_memory)}"
 
 

@@ -9,7 +9,7 @@ tokens.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.batching import Batch
+from tl_ffblock.bridge.checkpoints import forgetful_layers
 from tl_ffblock.bridge.ends import bias_of_unembedding, unembedding_bias, with_secant
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import forward
@@ -57,6 +58,8 @@ class Traced:
     batch: Batch
     tape: Tape
     logits: Float[Tensor, "batch pos d_vocab"]
+    twice: bool = False
+    """Whether layers kept their inputs alone, and run again in the backward pass."""
 
     def backward(self, tensor: Tensor, gradient: Tensor, *, again: bool = False) -> Backward:
         """One backward pass.
@@ -72,21 +75,28 @@ class Traced:
         asked = self.tape.keeps - {"value", "pattern", "norms"}
         wanted = {key: held for key, held in self.tape.kept.items() if key[0] in asked}
         leaves = [*self.tape.dials.values(), *wanted.values()]
-        found = torch.autograd.grad(
-            tensor,
-            leaves,
-            gradient.to(tensor),
-            retain_graph=again,
-            allow_unused=True,
-            is_grads_batched=gradient.ndim > tensor.ndim,
-            materialize_grads=True,
-        )
+        with self._rules_again() if self.twice else nullcontext():
+            found = torch.autograd.grad(
+                tensor,
+                leaves,
+                gradient.to(tensor),
+                retain_graph=again,
+                allow_unused=True,
+                is_grads_batched=gradient.ndim > tensor.ndim,
+                materialize_grads=True,
+            )
         number = len(self.tape.dials)
         dials = dict(zip(self.tape.dials, found[:number], strict=True))
         place = unembedding_bias(self.model)
         if short is not None and place in dials:
             dials[place] = bias
         return Backward(dials, dict(zip(wanted, found[number:], strict=True)))
+
+    @contextmanager
+    def _rules_again(self) -> Iterator[None]:
+        """Local rules for layers that run again; what they write is known from the first time."""
+        with _constant_weights(self.model), local_slopes(self.model, self.rules, Tape(self.tape.size)):
+            yield
 
     def _from_unembedding(self, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """What goes into the unembedding, the derivative by that, and the share of the unembedding's bias.
@@ -121,7 +131,7 @@ class Traced:
         return x, by_x, share
 
 
-def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced:
+def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str], *, twice: bool = False) -> Traced:
     """Run a batch under the run's hooks with local rules.
 
     Args:
@@ -129,13 +139,14 @@ def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced
         batch: Some of its sequences.
         rules: Which slopes are replaced.
         keeps: Tensors inside layers that are wanted: see `Tape.keeps`.
+        twice: Whether layers keep their inputs alone, and run again in the backward pass.
 
     Raises:
         InputError: if the logits hold NaN or infinity.
         UnsupportedModelError: if the model has no logits.
     """
     with with_gradients(), run.hooks(), _constant_weights(run.model):
-        traced = _traced(run.model, batch, rules, keeps)
+        traced = _traced(run.model, batch, rules, keeps, twice=twice)
     logits = traced.logits.detach()
     # A sum is NaN or infinite if a summand is, and is read in one go; half precision would overflow.
     if not bool(logits.sum(dtype=torch.promote_types(logits.dtype, torch.float32)).isfinite()):
@@ -239,11 +250,12 @@ def _refuse_other_gradients(model: Model) -> None:
         raise InputError(f"{model.name} was made in torch.inference_mode(), so it has no derivatives: load it outside.")
 
 
-def _traced(model: Model, batch: Batch, rules: Rules, keeps: frozenset[str]) -> Traced:
+def _traced(model: Model, batch: Batch, rules: Rules, keeps: frozenset[str], *, twice: bool = False) -> Traced:
     size = (batch.tokens.shape[0], batch.tokens.shape[1])
     tape = Tape(size, keeps)
-    with local_slopes(model, rules, tape):
+    with local_slopes(model, rules, tape), forgetful_layers(model) if twice else nullcontext():
         logits = forward(model, batch, gradients=True)
     if not isinstance(logits, Tensor) or ("logits", END) not in tape.kept:
         raise UnsupportedModelError(f"{model.name} ({model.family.name}) gives no logits of tokens.")
-    return Traced(model, rules, batch, tape, with_secant(tape, logits) if rules.feed_forward else logits)
+    onward = with_secant(tape, logits) if rules.feed_forward else logits
+    return Traced(model, rules, batch, tape, onward, twice)

@@ -108,10 +108,16 @@ class Activation:
         return total
 
     def _derivative(self, s: Tensor) -> Tensor:
-        with torch.inference_mode(False), torch.enable_grad():
+        # What is kept for this derivative is no part of a run whose layers forget what they keep (bridge/checkpoints.py).
+        as_it_is = torch.autograd.graph.saved_tensors_hooks(_itself, _itself)
+        with torch.inference_mode(False), torch.enable_grad(), as_it_is:
             at = s.detach().clone().requires_grad_()
             (slope,) = torch.autograd.grad(self.function(at).sum(), at)
         return slope
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack, get_args, overload
 from jaxtyping import Integer, Shaped
 from torch import Tensor
 
+from tl_ffblock.bridge.checkpoints import layers_run_twice
 from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.slopes import RULES, RuleName, Rules
 from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, trace, with_gradients
@@ -51,6 +52,7 @@ def attribute(
     *,
     rules: RuleName = "path",
     of: Sequence[Part] | Part = USUAL,
+    checkpoint: bool | None = None,
     **options: Unpack[AttributeOptions],
 ) -> Attribution: ...
 @overload
@@ -61,6 +63,7 @@ def attribute(
     *,
     rules: RuleName = "path",
     of: Sequence[Part] | Part = USUAL,
+    checkpoint: bool | None = None,
     **options: Unpack[AttributeOptions],
 ) -> list[Attribution]: ...
 @overload
@@ -71,6 +74,7 @@ def attribute(
     *,
     rules: RuleName = "path",
     of: Sequence[Part] | Part = USUAL,
+    checkpoint: bool | None = None,
     **options: Unpack[AttributeOptions],
 ) -> Any: ...
 @spelled_out(AttributeOptions, _DEFAULTS)
@@ -81,6 +85,7 @@ def attribute(
     *,
     rules: RuleName = "path",
     of: Sequence[Part] | Part = USUAL,
+    checkpoint: bool | None = None,
     **options: Unpack[AttributeOptions],
 ) -> Attribution | list[Attribution]:
     """Which tokens, heads, neurons and biases made a logit: the target shared out through all layers, signed, in its units.
@@ -102,6 +107,9 @@ def attribute(
         of: Parts beside tokens, residual stream and biases: "heads" [layer head pos], "edges" [layer head query key],
             "neurons" [pos d_mlp] of each layer, and "maps", the layer maps of `contribution_maps` with a sign: what every
             contribution carries to the target (`rules="path"`; one more forward pass and a walk through each layer a scope), and "graph", for `Attribution.graph`.
+        checkpoint: Whether layers keep their inputs alone and run again in the backward pass, which takes a forward pass more
+            and much less memory; the numbers are the same to the bit. None means beyond 1024 tokens, where no hook of yours
+            would see a tensor twice.
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
         token_type_ids: The segment of each token, for BERT.
         fwd_hooks: Hooks for this run, as in `run_with_hooks`.
@@ -128,7 +136,7 @@ def attribute(
     batches = list(batches_to_trace(run))
     with Progress(run.model.name, len(batches), "batch") as progress, with_gradients():
         for batch in batches:
-            traced = trace(run, batch, chosen, keeps)
+            traced = trace(run, batch, chosen, keeps, twice=layers_run_twice(run, batch, checkpoint))
             begin = seeds(run, traced, target)
             back = traced.backward(begin.tensor, begin.gradient)
             shares = Shares(run, traced, back, begin, parts)

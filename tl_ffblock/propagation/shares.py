@@ -102,9 +102,16 @@ class Shares:
             of_layers = [(kept["z", layer].detach() * self.back.kept["z", layer]).sum(dim=-1) for layer in layers]
             yield "heads", torch.stack([self._cut(shares, index).T for shares in of_layers])
         if "edges" in self.of:
-            yield "edges", _stacked(len(layers), map(self._of_sequence(index).edges, layers))
+            yield "edges", _stacked(len(layers), (self._edges(layer, index) for layer in layers))
         if "graph" in self.of:
             yield from self._of_sequence(index).flows(layers[: self.seeds.layer])
+
+    def _edges(self, layer: int, index: int) -> Float[Tensor, "head query key"]:
+        """Those of a layer, in whose place its pattern is forgotten: both grow with the square of the text."""
+        edges = self._of_sequence(index).edges(layer)
+        if "graph" not in self.of and index + 1 == len(self.traced.batch.numbers):
+            del self.traced.tape.kept["pattern", layer]
+        return edges
 
     def by_stream(self, index: int) -> Float[Tensor, "boundary pos d_model"]:
         """One sequence's derivatives of the target by the residual stream; to be had with "maps"."""

@@ -172,13 +172,14 @@ def _luminance(rgb: np.ndarray) -> np.ndarray:
 
 @pytest.mark.browser
 def test_print_is_light_and_whole(opened: Callable[..., Any]) -> None:
-    """On paper the dark scheme is left, and no figure is wider than the page."""
-    page = opened(width=680, color_scheme="dark")
+    """On paper the dark scheme is left, and no figure or table is wider than the page, were it as narrow as A6."""
+    page = opened(width=397, color_scheme="dark")
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(document.querySelector('figure svg text')).fill") == "rgb(23, 32, 42)"
-    widths = page.locator("figure svg").evaluate_all("all => all.map(svg => svg.getBoundingClientRect().right)")
-    assert max(widths) <= 680
+    right = "all => Math.max(...all.map(node => node.getBoundingClientRect().right))"
+    assert page.locator("figure svg").evaluate_all(right) <= 397
+    assert page.locator("details[open] table").evaluate_all(right) <= 397
 
 
 def test_colours_are_the_workbenchs(finished: CorpusRun) -> None:

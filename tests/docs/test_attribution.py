@@ -49,6 +49,6 @@ def test_what_is_said_of_costs_is_what_was_measured() -> None:
 
 
 def times(measured: dict[str, Any], name: str) -> str:
-    """How often the activations something takes, from the least to the most of all lengths."""
-    factors = [row[f"{name}_mb"] / row["activations_mb"] for row in measured["memory"]]
-    return f"{min(factors):.1f} to {max(factors):.1f}"
+    """How often the activations something takes, from the least to the most of all lengths where these differ."""
+    factors = sorted(row[f"{name}_mb"] / row["activations_mb"] for row in measured["memory"])
+    return " to ".join(dict.fromkeys(f"{factor:.1f}" for factor in (factors[0], factors[-1])))

@@ -3,18 +3,6 @@
  * part is drawn ([first row, last row, first column, last column]), and how colours are scaled.
  */
 
-function mapPicture(scene, map) {
-  return { cells: map.cells, nColumns: scene.axes.nColumns, window: scene.window, scale: map.scale, limit: map.limit, root: scene.selection.root };
-}
-
-/** A thin column beside the map, one number per row: shares on the scale of shares, norms on their own. */
-function stripPicture(scene, map, name) {
-  const signed = map.scale === "signed";
-  const [first, last] = scene.window;
-  const limit = name === "own" && !signed ? 1 : largest(map.columns[name]);
-  return { cells: map.columns[name], nColumns: 1, window: [first, last, 0, 0], scale: signed ? "signed" : "bias", limit, root: 0 };
-}
-
 /**
  * A picture on a canvas of one pixel a cell, which the browser enlarges (CSS `image-rendering`), or of `width` x `height`
  * where the screen has fewer pixels than there are cells: then the strongest cell in every pixel.
@@ -38,26 +26,9 @@ function paint(picture, palette, width, height, canvas = element("canvas")) {
   return canvas;
 }
 
-/** What a frame is painted with, and where: the map, then its strips. */
-function picturesOf(scene, frame) {
-  const strips = scene.strips.filter((name) => frame.map.columns[name]);
-  const stands = { y: frame.top, height: frame.down };
-  const map = { name: "", picture: mapPicture(scene, frame.map), x: frame.left, width: frame.across, ...stands };
-  return [map, ...strips.map((name, order) => ({
-    name, picture: stripPicture(scene, frame.map, name), width: STRIP.width, ...stands,
-    x: frame.left + frame.across + STRIP.gap + order * (STRIP.width + STRIP.gap),
-  }))];
-}
-
 function placed(node, x, y, width, height) {
   Object.assign(node.style, { position: "absolute", left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` });
   return node;
-}
-
-/** A small picture of a map at another layer or channel, `width` x `height` on the screen. */
-function smallMap(scene, layer, key, width, height) {
-  const alone = aloneAt(scene, layer, key);
-  return paint(mapPicture(alone, alone.map), scene.palette, width * scene.ratio, height * scene.ratio);
 }
 
 /** One canvas for pictures that are copied at once. */

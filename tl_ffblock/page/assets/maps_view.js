@@ -3,6 +3,35 @@
 /** What its frames are made from. Other numbers are painted into them as long as they fit; what is selected are marks. */
 const MAPS_VIEW_FIELDS = ["run", "refRun", "words", "panel", "zoom", "root"];
 
+function mapPicture(scene, map) {
+  return { cells: map.cells, nColumns: scene.axes.nColumns, window: scene.window, scale: map.scale, limit: map.limit, root: scene.selection.root };
+}
+
+/** A thin column beside the map, one number per row: shares on the scale of shares, norms on their own. */
+function stripPicture(scene, map, name) {
+  const signed = map.scale === "signed";
+  const [first, last] = scene.window;
+  const limit = name === "own" && !signed ? 1 : largest(map.columns[name]);
+  return { cells: map.columns[name], nColumns: 1, window: [first, last, 0, 0], scale: signed ? "signed" : "bias", limit, root: 0 };
+}
+
+/** What a frame is painted with, and where: the map, then its strips. */
+function picturesOf(scene, frame) {
+  const strips = scene.strips.filter((name) => frame.map.columns[name]);
+  const stands = { y: frame.top, height: frame.down };
+  const map = { name: "", picture: mapPicture(scene, frame.map), x: frame.left, width: frame.across, ...stands };
+  return [map, ...strips.map((name, order) => ({
+    name, picture: stripPicture(scene, frame.map, name), width: STRIP.width, ...stands,
+    x: frame.left + frame.across + STRIP.gap + order * (STRIP.width + STRIP.gap),
+  }))];
+}
+
+/** A small picture of a map at another layer or channel, `width` x `height` on the screen. */
+function smallMap(scene, layer, key, width, height) {
+  const alone = aloneAt(scene, layer, key);
+  return paint(mapPicture(alone, alone.map), scene.palette, width * scene.ratio, height * scene.ratio);
+}
+
 /** Where everything stands and what stands along the axes; maps of the same shape share their frames. */
 function shapeOf(frames) {
   return JSON.stringify(frames.map(({ map, pictures, cell, top, left, across, width, x, y, height }) =>

@@ -1,4 +1,4 @@
-"""Small numbers as people read them: `1.3e−7`, the same in pages, reports, tables, summaries and at a terminal.
+"""Numbers as people read them: `1.3e−7`, `−0.31`, the same in pages, reports, tables, summaries and at a terminal.
 
 Messages of errors keep Python's own form (`1.3e-07`): a tolerance that they name can be copied into a call.
 """
@@ -10,3 +10,8 @@ def scientific(value: float, digits: int = 2) -> str:
         return "0"
     mantissa, mark, exponent = f"{value:.{digits - 1}e}".partition("e")
     return (f"{mantissa}e{int(exponent):+d}" if mark else mantissa).replace("-", "−")
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """Write a number with its sign and so many digits after the point: `+0.25`, `−0.31`."""
+    return f"{value:+.{digits}f}".replace("-", "−")

@@ -124,3 +124,5 @@ def test_the_rules_were_the_best_on_blimp() -> None:
     assert set(order[:2]) == {"hidden at once, path", "tokens of path + hidden at once of patching"}
     ahead = rows.query("candidate == 'hidden at once, path' and target == 'most probable'")
     assert ahead["difference low"].item() > 0
+    page = (RESULTS / "faithfulness.md").read_text(encoding="utf-8")
+    assert f"What BLiMP promised for the most probable token ({ahead['difference'].item():+.2f})" in page

@@ -23,6 +23,24 @@ def test_the_page_holds_the_measured_tables(script: ModuleType) -> None:
     assert page.split(script.START)[1].split(script.END)[0].strip() == script.markdown(results)
 
 
+def test_what_is_said_of_the_scatter_of_pages_is_stored() -> None:
+    """The three runs of the sentence are docs/page_scatter.json, and the last of them is the table's."""
+    docs = ROOT / "docs"
+    runs = json.loads((docs / "page_scatter.json").read_text())
+    table = json.loads((docs / "page.json").read_text())["pages"]
+    assert {"repeats": 5, **next(row for row in table if (row["tokens"], row["layers"]) == (128, 30))} == runs[-1]
+    page = " ".join((docs / "speed.md").read_text().split())
+    words = {
+        "layer": "for another layer",
+        "step": "for another step",
+        "token": "for another token",
+        "first": "for the first picture",
+    }
+    for name, ending in words.items():
+        first, second, third = (f"{run[f'{name}_ms']:.0f}" for run in runs)
+        assert f"{first}, {second} and {third} ms {ending}" in page
+
+
 def test_every_method_computes_the_same_shares(script: ModuleType) -> None:
     """What is timed is the same work: captum's attributions of the benchmark are the closed form's."""
     import torch

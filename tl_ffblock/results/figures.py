@@ -85,6 +85,15 @@ class Spread:
         return cls(values, (1 - values**2) * 1.03 / np.sqrt(np.where(pairs > 3, pairs - 3, np.nan)))
 
 
+def scatter_words(samples: str) -> str:
+    """What of a `Spread` the figures below draw, and how, for captions."""
+    return f"with standard errors (thick) and standard deviations over {samples} (thin)"
+
+
+SCATTER_OF_MEAN = "mean, standard error (thick) and standard deviation (thin)"
+"""The same where a caption names the samples elsewhere."""
+
+
 def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3) -> "Figure":
     """One small panel a quantity, all on one scale: means with their standard errors, and a thin line for the spread.
 

@@ -38,7 +38,7 @@ from tl_ffblock.results.ranks import rank_change, shares, spearman
 Method: TypeAlias = Literal["ig", "captum", "shapley", "sampling", "kernel"]
 METHODS: tuple[Method, ...] = ("ig", "captum", "shapley", "sampling", "kernel")
 REFERENCES = ("ig", "shapley")
-_SCATTER = "with standard errors (thick) and standard deviations over sequences (thin)"
+_SCATTER = draw.scatter_words("sequences")
 DRAWN = ("map_rho", "change")
 """Agreements of the figures."""
 AGREEMENTS = ("map_rho", "amplification_rho", "largest_difference", "change", "completeness")

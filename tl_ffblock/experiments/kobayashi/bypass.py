@@ -23,7 +23,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import feed_step, feed_sum
 from tl_ffblock.results import figures as draw
 
-_SCATTER = "with standard errors (thick) and standard deviations over tokens (thin)"
+_SCATTER = draw.scatter_words("tokens")
 TOKENS = ("all", "not special", "first", "special last", "special in between")
 
 

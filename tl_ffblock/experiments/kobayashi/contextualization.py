@@ -22,9 +22,8 @@ from tl_ffblock.layer.scopes import STEPS, Step
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.measures import Cells, contextualization_change
 
-_SCATTER = "mean, standard error (thick) and standard deviation (thin)"
-_CHANGES = f"Change of the map by each component alone: {_SCATTER}"
-_CUMULATIVE = f"What is left of the feed-forward's change after the residual and the next norm: {_SCATTER}"
+_CHANGES = f"Change of the map by each component alone: {draw.SCATTER_OF_MEAN}"
+_CUMULATIVE = f"What is left of the feed-forward's change after the residual and the next norm: {draw.SCATTER_OF_MEAN}"
 _REACHABLE = "over reachable cells"
 _ALL = "over all cells, structural zeros included"
 

@@ -52,7 +52,7 @@ class Cost(MomentsStudy):
     name = "cost"
     title = "Time and memory by length"
     captions: ClassVar[Mapping[str, str]] = {
-        "time": "Seconds by length of the input, with standard errors (thick) and standard deviations over sequences (thin)."
+        "time": f"Seconds by length of the input, {draw.scatter_words('sequences')}."
     }
     options: CostOptions
 

@@ -30,6 +30,7 @@ from tl_ffblock.layer.records import LayerRecord, Norm
 from tl_ffblock.layer.scopes import PROGRAMS, Normalise, feed_step
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import decompose_record
+from tl_ffblock.numerals import signed
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change
 
@@ -68,8 +69,8 @@ class Outliers(MomentsStudy):
         "correlation": "Over all dimensions of a layer: correlation of the feed-forward's mean size with the next norm's gain. "
         "They are no sample of dimensions, so there is no standard error.",
         "scatter": "All dimensions of the two extreme layers: means over tokens with standard errors, mostly within the dots.",
-        "ignored": "Change of the map by the feed-forward without some dimensions, and with all: mean, standard error (thick) "
-        "and standard deviation (thin).",
+        "ignored": "Change of the map by the feed-forward without some dimensions, and with all: "
+        f"{draw.SCATTER_OF_MEAN}.",
     }
     options: OutliersOptions
 
@@ -145,7 +146,7 @@ class Outliers(MomentsStudy):
             return ()
         return (
             f"Where the feed-forward's output is large the next norm's gain is small in {int((rho < 0).sum())} of {len(rho)} "
-            f"layers: Spearman from {_signed(rho.min())} (layer {rho.idxmin()}) to {_signed(rho.max())} (layer {rho.idxmax()}).",
+            f"layers: Spearman from {signed(rho.min())} (layer {rho.idxmin()}) to {signed(rho.max())} (layer {rho.idxmax()}).",
         )
 
     def overview(self, tables: Tables) -> Tables:
@@ -215,10 +216,6 @@ class Outliers(MomentsStudy):
         return by_gain[:0], smallest, largest, torch.as_tensor(random)
 
 
-def _signed(rho: float) -> str:
-    return f"{rho:+.2f}".replace("-", "−")
-
-
 def _without(squares: Tensor, left_out: Tensor) -> Tensor:
     keep = torch.ones(squares.shape[-1], dtype=torch.bool, device=squares.device)
     keep[left_out.to(squares.device)] = False
@@ -236,7 +233,7 @@ def _scatter(dimensions: pd.DataFrame, correlation: pd.DataFrame) -> "Figure":
         look = dict(color=draw.COLOURS[0], alpha=0.6, linestyle="none", elinewidth=0.6)
         ax.errorbar(rows["gain"], size.mean, size.error, marker="o", markersize=2.2, markeredgewidth=0, **look)
         ax.set_yscale("log")
-        ax.set_title(f"layer {layer}: Spearman {_signed(output[layer])}", fontsize=8)
+        ax.set_title(f"layer {layer}: Spearman {signed(output[layer])}", fontsize=8)
         ax.set_xlabel("gain of the next norm")
         ax.set_ylabel("mean |FF output|, by dimension")
     return figure

@@ -68,7 +68,7 @@ function* mapsLines(scene) {
 
 function mapsTable(scene) {
   const { axes, maps, selection, asShare } = scene;
-  const names = scene.maps.map((map) => (map.role === "difference" ? "difference" : isMixed(scene) ? map.key : sideName(scene.data, map.run, map.key)));
+  const names = namesOfMaps(scene, ({ run, key }) => sideName(scene.data, run, key));
   const suffix = { others: "share_of_others", row: "share_of_row", column: "share_of_column" }[selection.cells];
   const head = ["layer", "part", ...CELL_HEAD, ...names, ...(asShare ? names.map((name) => `${name}_${suffix}`) : [])];
   return { head, lines: () => mapsLines(scene), count: axes.nRows * axes.nColumns };

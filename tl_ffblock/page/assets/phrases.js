@@ -37,13 +37,17 @@ function sideName(data, run, key) {
   return [runName(data, run), data.channels.get(key).name].filter(Boolean).join(" · ");
 }
 
-/** What stands over columns of numbers, one for each map: what tells the maps apart. Maps of two kinds are named with their block. */
+/** A name for each map: of the difference, of maps of two kinds with their block, of others by `naming`. */
+function namesOfMaps(scene, naming) {
+  return scene.maps.map((map) => (map.role === "difference" ? "difference" : isMixed(scene) ? map.key : naming(map)));
+}
+
+/** What stands over columns of numbers, one for each map: what tells the maps apart. */
 function sideHeads(scene) {
   const { data, maps } = scene;
   const named = maps.filter(({ role }) => role !== "difference");
   const differ = (field) => new Set(named.map((map) => map[field])).size > 1;
-  const headOf = (map) => (differ("run") ? differ("key") ? sideName(data, map.run, map.key) : runName(data, map.run) : data.channels.get(map.key).name);
-  return maps.map((map) => (map.role === "difference" ? "difference" : isMixed(scene) ? map.key : headOf(map)));
+  return namesOfMaps(scene, ({ run, key }) => (differ("run") ? differ("key") ? sideName(data, run, key) : runName(data, run) : data.channels.get(key).name));
 }
 
 /** Whether the comparison is of a step with what goes into it, in one run. */

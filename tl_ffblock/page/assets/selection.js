@@ -14,7 +14,6 @@ const HEADS_FORM = /^[\d.]{0,400}$/;
 const BETWEEN_FORM = /^\d-\d$/;
 const ZOOM_FORM = /^\d{1,5}-\d{1,5},\d{1,5}-\d{1,5}$/;
 const VIEW_NAMES = ["maps", "heads", "all", "scores", "memories", "logit"];
-const MANY_TOKENS = 20;
 
 function isPosition(data, value) {
   return Number.isInteger(value) && value >= 0 && value < data.words.length;

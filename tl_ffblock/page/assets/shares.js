@@ -81,6 +81,9 @@ function sortedAt(numbers, place) {
   return numbers[place];
 }
 
+/** From so many tokens on scales end at the 99th percentile unless the reader chooses otherwise: few cells hold most of a long text. */
+const MANY_TOKENS = 20;
+
 /** Where a colour scale ends: at the 99th percentile, at the largest cell of another token (where there is one), or at the largest of all. */
 function limitOf(axes, cells, range) {
   const away = sizesOf(axes, cells, range === "all");

@@ -1,7 +1,6 @@
 /* The page of signed shares: tokens in the colour of what they bring, maps of layers, tables. It has no selection but a row and a cell. */
 
 const PIECE = { left: 46, top: 18, label: 11 };
-const LONG = 20;
 
 /** A value's colour on a scale that ends at `limit` on both sides. */
 function inkOf(palette, value, limit) {
@@ -12,7 +11,7 @@ function inkOf(palette, value, limit) {
 function endOf(values) {
   const [nRows, nColumns] = [values.length, values[0].length];
   const axes = { nRows, nColumns, own: Array(nRows).fill(-1) };
-  return limitOf(axes, Float32Array.from(values.flat()), nColumns >= LONG ? "percentile" : "all");
+  return limitOf(axes, Float32Array.from(values.flat()), nColumns >= MANY_TOKENS ? "percentile" : "all");
 }
 
 /** The scale of a map or a text, from loss to gain; `most` is the largest size, where that is beyond its end. */

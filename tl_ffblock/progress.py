@@ -22,6 +22,7 @@ class Progress:
 
     A `passing` bar appears on a terminal when the call takes long, goes away at its end, and is nothing in a
     pipe. A `lasting` one is there from the start and stays; where standard error is no terminal, it gets lines.
+    With `TQDM_DISABLE=1` in the environment, as tqdm reads it, there is neither.
     """
 
     def __init__(self, name: str, total: int, unit: str, *, done: int = 0, kind: Kind = "passing") -> None:
@@ -36,8 +37,8 @@ class Progress:
         """
         self.done = done
         self._name, self._total, self._unit = name, total, unit
-        terminal = sys.stderr.isatty()
-        self._logs = kind == "lasting" and not terminal
+        terminal, silenced = sys.stderr.isatty(), bool(os.environ.get("TQDM_DISABLE"))
+        self._logs = kind == "lasting" and not terminal and not silenced
         self._next_line = time.monotonic() + SECONDS_BETWEEN_LINES
         empty = terminal and 0 in os.get_terminal_size(sys.stderr.fileno())
         self._bar = tqdm(
@@ -45,7 +46,7 @@ class Progress:
             initial=done,
             desc=name,
             unit=f" {unit}s",
-            disable=not terminal,
+            disable=silenced or not terminal,
             leave=kind == "lasting",
             delay=0 if kind == "lasting" else SECONDS_BEFORE_PASSING_BAR,
             smoothing=0.1,

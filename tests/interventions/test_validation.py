@@ -256,7 +256,9 @@ def test_the_result_is_labelled_and_repeats(ffb: ModuleType, model_of: Models, f
     own = cells[cells["prompt"] == 0].iloc[0]
     query, key = int(own["query"]), int(own["key"])
     assert float(maps["Attn", int(own["layer"])][query, key]) == pytest.approx(own["map Attn"], rel=1e-4)
-    first.figure().savefig(tmp_path / "figure.png")
+    figure = first.figure()
+    assert f"{first.model} · {len(first.tokens)} prompts · " in figure.get_supxlabel()
+    figure.savefig(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
     other = ffb.causal_validation(
         model, prompts_of(family), metric_of(model), plan=SamplePlan(n_cells=4, seed=1), scope="Attn"

@@ -309,6 +309,19 @@ def test_the_headline_states_the_cell(build: Builder) -> None:
     assert line[2] == "tiny_he-is-a-king_layer1_AtbLn-AtbLnFf_others.svg"
 
 
+@pytest.mark.parametrize(
+    ("n", "causal", "cells"), [(1, True, "row"), (2, True, "row"), (2, False, "row"), (3, True, "others")]
+)
+def test_a_page_opens_at_a_share_that_says_something(build: Builder, n: int, causal: bool, cells: str) -> None:
+    """Where no row has two others each is all of them: the page opens at shares of the row, at a cell that changed."""
+    opening = run(
+        "const scene = await scened({}); return [scene.selection.cells, scene.maps.at(-1).cells[scene.row * scene.axes.nColumns + scene.column]];",
+        payload=payload(build(n, causal=causal), layer=1, scope="AtbLnFf"),
+    )
+    assert opening[0] == cells
+    assert n == 1 or abs(opening[1]) > 1e-3
+
+
 def test_the_headline_says_of_a_share_that_it_is_one(build: Builder) -> None:
     """Norms rise while a share falls: only of norms is it said that a token takes more; of shares, in what they are shares."""
     maps = build(3, tokens=("he", "is", "king"), causal=False)

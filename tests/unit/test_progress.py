@@ -91,3 +91,18 @@ def test_a_pipe_sees_nothing_of_what_passes(capsys: pytest.CaptureFixture[str]) 
     with Progress("gpt2", 3, "layer") as progress:
         progress.step(3)
     assert capsys.readouterr().err == ""
+
+
+def test_tqdm_s_variable_silences_bars_and_lines(
+    on_a_terminal: Shown, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`TQDM_DISABLE=1`: nothing on a terminal and nothing in a log."""
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+
+    def work() -> None:
+        with Progress("bypass", 10, "sequence", kind="lasting") as progress:
+            progress.step(10)
+
+    work()
+    assert capsys.readouterr().err == ""
+    assert on_a_terminal(work) == ""

@@ -42,9 +42,12 @@ def draw(result: "CausalValidation", cells: "CellChoice") -> "Figure":
     done = "removed" if result.corrupted is None else "exchanged"
     for spare in panels[len(result.effects) :]:
         spare.set_visible(False)
+    correlated = 0
     for panel, effect in zip(panels, result.effects, strict=False):
         for row, predictor in enumerate(result.predictors):
-            value, low, high = result.correlation(effect, predictor, cells=cells).mean()
+            correlation = result.correlation(effect, predictor, cells=cells)
+            correlated = max(correlated, int(correlation.counts.sum()))
+            value, low, high = correlation.mean()
             colour = COLOUR_OF[_kind(predictor, effect)]
             panel.plot([low, high], [row, row], color=colour, linewidth=2)
             panel.plot(value, row, "o", color=colour)
@@ -55,7 +58,11 @@ def draw(result: "CausalValidation", cells: "CellChoice") -> "Figure":
     panels[0].invert_yaxis()
     marks = [Line2D([], [], marker="o", linewidth=2, color=colour, label=kind) for kind, colour in COLOUR_OF.items()]
     figure.legend(handles=marks, loc="outside upper center", ncols=len(marks), fontsize=7, frameon=False)
-    figure.supxlabel(f"Spearman's rho with |change of {result.metric}|, mean over layers ({cells} cells)", fontsize=8)
+    figure.supxlabel(
+        f"Spearman's rho with |change of {result.metric}|, mean over layers; 95 % intervals over prompts\n"
+        f"{result.model} · {len(result.tokens)} prompts · {correlated} {cells} cells at most a panel",
+        fontsize=8,
+    )
     return figure
 
 

@@ -210,11 +210,16 @@ def _start_cell(
     before: Float[Tensor, "query key"] | None,
     query: int | str | None,
 ) -> tuple[int, int]:
-    """Positions of the cell whose share of the others changed most, in the row asked for if any."""
-    others = others_of(maps.reachable(), maps.queries)
+    """Positions of the cell whose share of the others changed most, in the row asked for if any.
+
+    Where no row has two others, as with two tokens of a causal model, it is the share of all that the row takes.
+    """
+    reachable = maps.reachable()
+    others = others_of(reachable, maps.queries)
     changes = after.cpu().double().where(others, 0.0)
     if not maps.signed and before is not None:
-        changes = shares_of_others(after, others) - shares_of_others(before, others)
+        counted = others if int(others.sum(dim=-1).max()) > 1 else reachable
+        changes = shares_of_others(after, counted) - shares_of_others(before, counted)
     return _largest_cell(changes, maps.tokens, maps.queries, maps.causal, _row_of(maps, query))
 
 

@@ -104,6 +104,8 @@ function rampGradient(scene, { scale }) {
   return svg("linearGradient", { id: `ramp-${gradients++}` }, stops);
 }
 
+const LEGEND_TICK = 11;
+
 /** Where the bar of a map's colours stands. */
 function legendPlace({ left, top, down, width }) {
   return { x: left, y: top + down + 10, width: Math.min(190, width - left - 26), height: 10 };
@@ -121,6 +123,7 @@ function legendWords(scene, frame) {
   return [...legendTicks(scene, frame), ...remarks];
 }
 
+/** Numbers below the bar: that of its middle only where it stands clear of those of the ends. */
 function legendTicks(scene, frame) {
   const { map } = frame;
   const { x, y, width } = legendPlace(frame);
@@ -129,9 +132,12 @@ function legendTicks(scene, frame) {
   const sign = (value) => (from < 0 && value > 0 ? "+" : "");
   const tick = (share, anchor, prefix = "") => {
     const value = from + share * (map.limit - from);
-    return text(prefix + sign(value) + formatRough(value, scene.asShare), x + share * width, y + 22, { "font-size": 11, "text-anchor": anchor, fill: scene.palette.ink });
+    return { words: prefix + sign(value) + formatRough(value, scene.asShare), share, anchor };
   };
-  return [tick(0, "start", clipped && from < 0 ? "≤ " : ""), tick(0.5, "middle"), tick(1, "end", clipped ? "≥ " : "")];
+  const [first, middle, last] = [tick(0, "start", clipped && from < 0 ? "≤ " : ""), tick(0.5, "middle"), tick(1, "end", clipped ? "≥ " : "")];
+  const halfTaken = textWidth(middle.words, LEGEND_TICK) / 2 + Math.max(...[first, last].map(({ words }) => textWidth(words, LEGEND_TICK))) + 4;
+  const fitting = halfTaken > width / 2 ? [first, last] : [first, middle, last];
+  return fitting.map(({ words, share, anchor }) => text(words, x + share * width, y + 22, { "font-size": LEGEND_TICK, "text-anchor": anchor, fill: scene.palette.ink }));
 }
 
 const HATCH = "not-reachable";

@@ -59,12 +59,23 @@ function usualRef(data, scope, run, refRun) {
   return run !== refRun ? scope : data.channels.get(scope).before || "";
 }
 
+/** From how many others a row takes at most. */
+function mostOthers(data) {
+  return data.causal ? Math.max(...data.queries) : data.words.length - 1;
+}
+
+/** What cells are shown as when the page opens: as the block says, but for shares of others where no row has two. */
+function openingCells(data, block) {
+  if (block.signed) return "none";
+  return block.cells === "others" && mostOthers(data) < 2 ? "row" : block.cells;
+}
+
 /** Where the page opens. */
 function openingSelection(data) {
   const { scope, layer, to, from, run, refRun, view } = data.start;
   return {
     run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads: "", between: "", block: "",
-    cells: data.block(scope).signed ? "none" : data.words.length > 1 ? data.block(scope).cells : "row",
+    cells: openingCells(data, data.block(scope)),
     range: data.words.length >= MANY_TOKENS ? "percentile" : "off-diagonal",
     root: 0, each: 0, words: 0, hide: "", panel: "", zoom: "", sort: "change", pairs: "all", mass: 100, find: "", thumbs: 0,
   };

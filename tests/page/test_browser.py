@@ -262,13 +262,21 @@ def test_a_text_of_two_tokens(causal: bool, width: int, build: Builder, show: Sh
     assert screen.overflow() <= 0 and screen.problems == []
     shown = screen.selection()
     headline = screen.page.locator("#headline").inner_text()
-    told = re.fullmatch(r"“t(\d)” gives itself (\S+\s%); this share is not among those of the others\.", headline)
+    told = re.fullmatch(
+        r"Layer (\d): the feed-forward block (raises|lowers) the share of “t(\d)” in all that “t(\d)” takes: (\S+)\s% → (\S+)\s%\.",
+        headline,
+    )
     assert told is not None, headline
-    row = maps[shown["scope"], int(shown["layer"])][int(told[1])]
-    assert number(told[2]) == pytest.approx(100 * float(row[int(told[1])] / row.sum()), **SHOWN)
-    for role in ("before", "after"):  # each row has one other token, which brings all that the others bring
-        assert close(screen.colour(role, 1, 0, (2, 2)), DARKEST["contribution"])
-        assert close(screen.colour(role, 0, 1, (2, 2)), DARKEST["contribution"]) is not causal
+    layer, verb, from_, to, *numbers = told.groups()
+    assert layer == shown["layer"] and from_ != to and (not causal or to == "1")
+    maps_of_layer = {"before": maps["AtbLn", int(layer)], "after": maps[shown["scope"], int(layer)]}
+    shares = {role: 100 * cells / cells.sum(dim=-1, keepdim=True) for role, cells in maps_of_layer.items()}
+    sent = [float(cells[int(to), int(from_)]) for cells in shares.values()]
+    assert [number(written) for written in numbers] == pytest.approx(sent, **SHOWN)
+    assert verb == ("raises" if sent[1] > sent[0] else "lowers")
+    others = {(role, i, 1 - i): float(cells[i, 1 - i]) for role, cells in shares.items() for i in (1, 0)}
+    largest = max(others, key=others.__getitem__)
+    assert close(screen.colour(*largest, (2, 2)), DARKEST["contribution"])
     assert screen.hover("after", 1, 0, (2, 2))["tokens"] == ["t1 (position 1)", "t0 (position 0)"]
     screen.page.locator(".chip").nth(1).click()
     screen.settle()

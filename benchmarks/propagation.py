@@ -174,11 +174,11 @@ def main() -> None:
     peaks = memory(options.memory, options.malloc) if options.memory else []
     of_memory = "memory as malloc gives it back" if options.malloc else "memory"
     if options.json:
-        report: dict[str, Any] = {
+        stored = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
+        report: dict[str, Any] = stored | {
             "model": options.model,
             "machine": f"{platform.machine()}, {torch.get_num_threads()} thread",
         }
-        stored = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
         for name, rows in (("rows", timed), ("run again", again), (of_memory, peaks)):
             by_size = {row["tokens"]: row for row in [*stored.get(name, ()), *rows]}
             report[name] = [by_size[size] for size in sorted(by_size)]

@@ -1,6 +1,7 @@
 """The page of a layered graph: what it shows, hides and saves, in a browser that has no network."""
 
 import dataclasses
+import itertools
 import json
 from types import ModuleType
 from typing import Any
@@ -220,3 +221,33 @@ def test_a_notebook_frame_is_as_high_as_the_graph(show: Shower) -> None:
         needed = frame.locator("body").evaluate("body => body.scrollHeight")
         assert needed > 320
         assert outer.bounding_box()["height"] == pytest.approx(needed, abs=6)
+
+
+def test_paper_holds_a_wide_graph_in_strips(show: Shower) -> None:
+    """Every node and every edge between neighbouring columns is whole in one of the strips, none is wider than a sheet; the screen gets its picture back."""
+    columns = 30
+    chain = drawn(
+        columns=tuple(f"layer {n}" for n in range(columns)),
+        nodes=tuple(node(n, n % 2, f"n{n}", 1.0) for n in range(columns)),
+        edges=tuple(edge(n, n + 1, 1.0, always=True) for n in range(columns - 1)),
+    )
+    screen = opened(show, chain)
+    assert screen.page.locator("#graph svg").count() == 1
+    screen.page.emulate_media(media="print")
+    screen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    strips = screen.page.locator("#graph svg")
+    held = strips.evaluate_all(
+        """strips => strips.map((strip) => {
+            const window = strip.getBoundingClientRect();
+            const inside = ({ left, right, top, bottom }) => left >= window.left && right <= window.right && top >= window.top && bottom <= window.bottom;
+            return [...strip.querySelectorAll("[data-node]")].filter((node) => inside(node.getBoundingClientRect())).map((node) => Number(node.dataset.node));
+        })"""
+    )
+    assert len(held) > 2
+    assert {(n, n + 1) for n in range(columns - 1)} <= {pair for of in held for pair in itertools.pairwise(of)}
+    assert all(
+        width <= 900 for width in strips.evaluate_all("strips => strips.map((strip) => strip.viewBox.baseVal.width)")
+    )
+    screen.page.emulate_media(media="screen")
+    screen.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert screen.page.locator("#graph svg").count() == 1 and screen.problems == []

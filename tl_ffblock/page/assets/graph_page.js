@@ -1,10 +1,10 @@
 /* A graph's page: one set of data, a target, an amount, a chosen node; the picture and the card drawn from them. */
 
 const FRAMED = window.parent !== window;
-const board = { data: null, target: 0, amount: 0, inks: "share", chosen: null, order: [], scene: null, picture: null };
+const board = { data: null, target: 0, amount: 0, inks: "share", chosen: null, order: [], scene: null, picture: null, paper: false };
 
 function darkNow() {
-  return window.matchMedia("(prefers-color-scheme: dark)").matches && !window.matchMedia("print").matches;
+  return window.matchMedia("(prefers-color-scheme: dark)").matches && !board.paper;
 }
 
 function sceneOfBoard(theme) {
@@ -16,7 +16,7 @@ function sceneOfBoard(theme) {
 function drawPicture() {
   board.scene = sceneOfBoard(darkNow() ? "dark" : "light");
   board.picture = graphView(board.scene);
-  byId("graph").replaceChildren(board.picture);
+  byId("graph").replaceChildren(...(board.paper ? paperStrips(board.picture, board.scene.layout) : [board.picture]));
   byId("shown").textContent = shownText(board.data, board.scene.shown, board.order, board.amount);
   drawLegend();
   mark();
@@ -157,7 +157,7 @@ function connect() {
     else if (event.key.startsWith("Arrow")) { event.preventDefault(); moveBy(event.key); }
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawPicture);
-  for (const name of ["beforeprint", "afterprint"]) window.addEventListener(name, drawPicture);
+  for (const name of ["beforeprint", "afterprint"]) window.addEventListener(name, () => { board.paper = name === "beforeprint"; drawPicture(); });
 }
 
 function startGraph() {

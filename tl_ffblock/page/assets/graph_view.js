@@ -76,6 +76,29 @@ function graphView(scene) {
   ]);
 }
 
+/* Pixels of a strip on paper, which a sheet in portrait shrinks to three quarters. */
+const STRIP = 900;
+
+/**
+ * The picture on paper: strips of as many columns as a sheet holds, below each other. Each begins with the column that the
+ * one before ended with, so that every edge between neighbours is whole in one of them, and ends below its lowest card.
+ */
+function paperStrips(picture, { columns, places, width, size }) {
+  if (width <= STRIP) return [picture];
+  const step = size.width + size.apart;
+  const held = Math.floor((STRIP - 2 * size.left + size.apart) / step);
+  const firsts = columns.map((_, number) => number).filter((number) => number % (held - 1) === 0 && number + 1 < columns.length);
+  return firsts.map((first) => {
+    const strip = picture.cloneNode(true);
+    const left = columns[first].x - size.left;
+    const across = Math.min(held, columns.length - first) * step - size.apart + 2 * size.left;
+    const lowest = Math.max(...[...places.values()].filter(({ x }) => x >= left && x < left + across).map(({ y }) => y));
+    const height = lowest + size.height + size.lane;
+    for (const [name, value] of Object.entries({ viewBox: `${left} 0 ${across} ${height}`, width: across, height })) strip.setAttribute(name, value);
+    return strip;
+  });
+}
+
 /** Marks a node with all that enters and leaves it; null lets go. */
 function light(picture, data, index) {
   picture.classList.toggle("lit", index !== null);

@@ -72,6 +72,19 @@ def test_a_graph_is_held_to_its_attributions_tolerance(ffb: ModuleType, model_of
         dataclasses.replace(exact, bias_shares=shifted).graph()
 
 
+def test_a_graph_there_is_where_there_is_an_attribution(ffb: ModuleType, difference: Any) -> None:
+    """Of a target that nearly cancels, too: misses are relative to all shares, as the certificate's at the same boundary.
+
+    Hugging Face's RMSNorm is float32 in a float64 model, and the flow behind the last layer a thousandth of the shares.
+    """
+    result = ffb.attribute(tiny.bridge("qwen2", 28, torch.float64), tiny.tokens("qwen2", 4, 28), difference, of="graph")
+    assert abs(result.value) < 1e-2 * result.total_size()
+    assert 1e-9 < float(result.certificate.boundaries.max()) < 1e-7
+    graph = result.graph(1.0)
+    inner = np.array([node[0] not in ("token", "target") for node in graph.nodes])
+    assert np.abs(graph.imbalance()[inner]).max() < 1e-9 * result.total_size()
+
+
 def test_graphs_that_cannot_be_are_refused(ffb: ModuleType, model_of: Models, difference: Any) -> None:
     """Other rules, nothing asked for, nothing kept."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)

@@ -167,6 +167,12 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
         entering = self.tokens.sum() + self.positions.sum() + self.token_types.sum()
         return float(entering + self.bias_shares.sum()) + sum(self.edits.values())
 
+    def total_size(self) -> float:
+        """The sum of the sizes of all shares: beside what flows at a place, what errors there are relative to."""
+        entering = self.tokens + self.positions + self.token_types
+        sizes = entering.abs().sum() + self.bias_shares.sum(dim=1).abs().sum()
+        return float(sizes) + sum(map(abs, self.edits.values()))
+
     def boundary_errors(self, last: int) -> Float[Tensor, " boundary"]:
         """At the embeddings, at every layer's input and at the end: what misses the target, over the sum of sizes.
 
@@ -177,7 +183,7 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
         biases = self.bias_shares.sum(dim=1)
         entering = torch.stack([self.tokens + self.positions + self.token_types, *self.residual])
         errors = entering.new_zeros(len(entering))
-        everything = entering[0].abs().sum() + biases.abs().sum() + sum(map(abs, self.edits.values()))
+        everything = self.total_size()
         for row, flowing in enumerate(entering[: last + 2]):
             later = layers >= row - 1
             edits = sum(share for name, share in self.edits.items() if self.edit_layers[name] >= row - 1)

@@ -74,8 +74,10 @@ class Flows:
     """HookPoints that users' hooks edited, by the same layer."""
     target: float
     labels: tuple[str, ...]
+    size: float
+    """Of all shares together: a target that nearly cancels makes the flows near it small, and not their rounding."""
     rtol: float
-    """How well named biases must be met, of the sum of all flows there."""
+    """How well named biases must be met, of the sizes of all flows there and all shares, as at boundaries (`Certificate`)."""
 
     @property
     def n_layers(self) -> int:
@@ -139,7 +141,7 @@ class Flows:
         )  # fmt: skip
 
     def _hold(self, layer: int, laws: Mapping[str, tuple[Tensor, Tensor | float]], *flowing: Tensor) -> None:
-        size = max(sum(float(flow.abs().sum()) for flow in flowing), 1e-300)
+        size = max(self.size + sum(float(flow.abs().sum()) for flow in flowing), 1e-300)
         for what, (brought, named) in laws.items():
             error = float((brought - named).abs().max()) / size
             if not error <= self.rtol:
@@ -147,7 +149,7 @@ class Flows:
                 edits = f" Your hooks edit {', '.join(self.edits[layer])}." if self.edits.get(layer) else ""
                 raise CompletenessError(
                     f"graph{where}: what {what} brings itself misses the named biases by {error:.1e} of "
-                    f"the flows there (tolerance {self.rtol:.0e}).{edits} Edits inside a layer that add something have no node of their own; "
+                    f"the flows there and all shares (tolerance {self.rtol:.0e}).{edits} Edits inside a layer that add something have no node of their own; "
                     "those of the residual stream at a layer's input or output have."
                 )
 
@@ -186,5 +188,6 @@ def flows_of(result: "Attribution", rtol: float) -> Flows:
         edits=edits,
         target=result.first_order,
         labels=result.labels,
+        size=result.total_size(),
         rtol=rtol,
     )

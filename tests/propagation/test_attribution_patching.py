@@ -112,8 +112,11 @@ def test_bad_pairs_are_refused(ffb: ModuleType, model_of: Models, difference: An
         ffb.attribution_patching(model, tokens, tokens, difference, steps=0)
     with pytest.raises(ffb.errors.InputError, match=r"steps=1\.5: expected a whole number"):
         ffb.attribution_patching(model, tokens, tokens, difference, steps=1.5)
-    with pytest.raises(ffb.errors.InputError, match="clean holds 2 prompts"):
-        ffb.attribution_patching(model, torch.stack([tokens, tokens]), tokens, difference)
+    both = torch.stack([tokens, tokens])
+    with pytest.raises(ffb.errors.InputError, match="clean holds a list of 2, corrupted one prompt"):
+        ffb.attribution_patching(model, both, tokens, difference)
+    with pytest.raises(ffb.errors.InputError, match="clean holds a list of 2, corrupted a list of 3"):
+        ffb.attribution_patching(model, both, torch.stack([tokens] * 3), difference)
     mask = torch.tensor([0, 0, 1, 1, 1, 1])
     with pytest.raises(ffb.errors.InputError, match="attention_mask hides tokens of clean"):
         ffb.attribution_patching(model, tokens, tokens, difference, attention_mask=mask)
@@ -159,3 +162,32 @@ def test_estimates_of_contributions_have_to_be_asked_for(ffb: ModuleType, model_
         ffb.attribution_patching(model, tokens, tokens, difference).maps["Atb"]
     with pytest.raises(ffb.errors.InputError, match="share activations"):
         ffb.attribution_patching(model, tokens, tokens, difference, rules="gradient", maps=True)
+
+
+def test_lists_are_pairs(ffb: ModuleType, model_of: Models) -> None:
+    """Each clean prompt with its corrupted one, with its own answer and segments: what a call for the pair gives."""
+    model, (clean, corrupted) = model_of("bert"), pair("bert")
+    segments = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, 1]])
+    left, right = torch.stack([clean, corrupted]), torch.stack([corrupted, clean.flip(0)])
+    results = ffb.attribution_patching(model, left, right, ffb.logit([7, 8], minus=9, at=2), token_type_ids=segments)
+    assert len(results) == 2
+    for number, (result, answer) in enumerate(zip(results, (7, 8), strict=True)):
+        target = ffb.logit(answer, minus=9, at=2)
+        alone = ffb.attribution_patching(
+            model, left[number], right[number], target, token_type_ids=segments[number, None]
+        )
+        assert (result.target, result.clean, result.corrupted) == (alone.target, alone.clean, alone.corrupted)
+        for name in ("residual", "heads", "mlps"):
+            torch.testing.assert_close(getattr(result, name), getattr(alone, name), rtol=0, atol=0)
+    with pytest.raises(ffb.errors.InputError, match="answers for 3 prompts"):
+        ffb.attribution_patching(model, left, right, ffb.logit([7, 8, 9], at=2), token_type_ids=segments)
+
+
+def test_what_is_far_off_is_said(ffb: ModuleType, model_of_any: Models, difference: Any) -> None:
+    """Where the embeddings' estimates sum to less than half of the change, or more than one and a half times; else not."""
+    model = model_of_any("gpt2", dtype=torch.float64)
+    for steps in (1, 24):
+        result = ffb.attribution_patching(model, *pair("gpt2"), difference, rules="gradient", steps=steps)
+        change, told = result.corrupted - result.clean, float(result.residual[0].sum())
+        assert ("far off" in repr(result)) is (abs(told - change) > abs(change) / 2)
+    assert "far off" not in repr(result)  # of 24 steps, which sum to the change

@@ -38,6 +38,28 @@ def test_flows_are_conserved_at_every_node(
     assert ("rest" in kinds) == (keep < 1)
 
 
+def test_a_graph_says_what_it_is_in_a_few_lines(ffb: ModuleType, model_of_any: Models, difference: Any) -> None:
+    """Its sizes, what flows into the target, and the largest edges of heads and feed-forwards by name."""
+    model, tokens = model_of_any("llama", dtype=torch.float64), tiny.tokens("llama", N)
+    result = ffb.attribute(model, tokens, difference, of="graph")
+    graph = result.graph(0.9)
+    said = repr(graph).splitlines()
+    assert len(said) == 8
+    assert said[0].startswith(f"AttributionGraph: {len(graph.nodes)} nodes, {len(graph.share)} edges; ")
+    assert f"{result.value:+.4g} flows in" in said[2]
+    frame = graph.to_dataframe().query("source_kind != 'rest' and target_kind != 'rest'")
+    written = frame[frame.source_kind.isin(["head", "mlp"]) | frame.target_kind.isin(["head", "mlp"])]
+    largest = written.loc[written.share.abs().idxmax()]
+    names = {"head": "a{layer}.h{head}", "mlp": "m{layer}"}
+    ends = [
+        f"{names.get(largest[f'{end}_kind'], '{kind} {layer}')} at {{position}}".format(
+            **{name: largest[f"{end}_{name}"] for name in ("kind", "layer", "head", "position")}
+        )
+        for end in ("source", "target")
+    ]
+    assert said[3] == f"  {ends[0]} → {ends[1]} {largest.share:+.3g}"
+
+
 def test_edges_are_the_attributions(ffb: ModuleType, model_of_any: Models, difference: Any) -> None:
     """Heads give their share, and take what tokens bring; largest edges are kept first."""
     model, tokens = model_of_any("llama", dtype=torch.float64), tiny.tokens("llama", N)

@@ -26,7 +26,8 @@ from tl_ffblock.propagation.edge_estimates import EdgeEstimates
 from tl_ffblock.propagation.faithfulness import faithfulness
 from tl_ffblock.propagation.faithfulness_result import Faithfulness
 from tl_ffblock.propagation.graph import AttributionGraph
-from tl_ffblock.propagation.patching import PatchingEstimates, attribution_patching
+from tl_ffblock.propagation.patching import attribution_patching
+from tl_ffblock.propagation.patching_estimates import PatchingEstimates
 from tl_ffblock.propagation.targets import Direction, direction
 
 __all__ = [

@@ -185,7 +185,7 @@ class EdgeEstimates(EdgeTable):
     def __repr__(self) -> str:
         rest = float(self._summed()[-1].abs().max())
         lines = [
-            f"EdgeEstimates: {int(self.possible[:-1].sum())} edges to {self.target} of {self.model}, rules={self.rules!r}",
+            f"EdgeEstimates: {int(self.possible.sum())} edges ({int(self.possible[-1].sum())} from the rest) to {self.target} of {self.model}, rules={self.rules!r}",
             f"  text     {shortened(self.labels)}",
             f"  laws     streams {scientific(self.streams)} · derivatives {scientific(self.derivatives)} · largest rest {scientific(rest)}",
         ]

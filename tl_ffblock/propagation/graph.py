@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.propagation.flows import Flows, LayerFlows
+from tl_ffblock.results.tokens import shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -28,7 +29,7 @@ REST: Node = ("rest", -1, -1, -1)
 """The node that all edges lead through that were not kept."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AttributionGraph:
     """Nodes and signed edges of one attribution."""
 
@@ -79,13 +80,43 @@ class AttributionGraph:
         graph.add_edges_from((self.nodes[a], self.nodes[b], {"share": float(share)}) for a, b, share in edges)
         return graph
 
+    def __repr__(self) -> str:
+        into = float(self.share[self.target == self.nodes.index(_target_of(self.nodes))].sum())
+        lines = [
+            f"AttributionGraph: {len(self.nodes)} nodes, {len(self.share)} edges; {self.kept:.1%} of the sizes of all edges kept",
+            f"  text    {shortened(self.labels)}",
+            f"  target  {into:+.4g} flows in; own biases {float(self.own.sum()):+.3g}",
+        ]
+        written = [number for number in np.argsort(-np.abs(self.share), kind="stable") if self._of_component(number)]
+        for number in written[:5]:
+            source, target = (_in_words(self.nodes[ends[number]]) for ends in (self.source, self.target))
+            lines.append(f"  {source} → {target} {self.share[number]:+.3g}")
+        return "\n".join(lines)
+
+    def _of_component(self, edge: int) -> bool:
+        """Whether an edge enters or leaves a head or a feed-forward, which most of the largest do not."""
+        kinds = {self.nodes[ends[edge]][0] for ends in (self.source, self.target)}
+        return REST[0] not in kinds and bool({"head", "mlp"} & kinds)
+
+
+def _target_of(nodes: tuple[Node, ...]) -> Node:
+    return next(node for node in nodes if node[0] == "target")
+
+
+def _in_words(node: Node) -> str:
+    """A node as in edges between components: "a23.h3 at 14", "m5 at 2", "stream 7 at 0"."""
+    kind, layer, head, position = node
+    name = {"head": f"a{layer}.h{head}", "mlp": f"m{layer}"}.get(kind, f"{kind} {layer}")
+    return f"{name} at {position}"
+
 
 def graph_of(flows: Flows, keep: float) -> AttributionGraph:
     """The graph of the largest edges that carry a share of all sizes; the others lead through one node.
 
     Args:
         flows: What was measured.
-        keep: Which part of the sum of sizes of all edges is kept, above 0 and at most 1.
+        keep: Which part of the sum of sizes of all edges is kept, above 0 and at most 1; most of the sum is the residual
+            stream's own, from layer to layer.
 
     Raises:
         InputError: for another `keep`.

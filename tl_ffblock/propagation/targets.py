@@ -102,18 +102,25 @@ def for_prompts(target: Target, number: int) -> Target:
     return target if isinstance(target, Direction) else as_metric(target).for_prompts(number)
 
 
-def bound_to_run(run: Run, traced: Traced, target: Target) -> Target:
+def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: int = 1) -> Target:
     """The target of a run of one prompt, to be read in other runs, too: what is compared is compared with this run.
 
+    Args:
+        run: The clean run.
+        traced: The same with local rules.
+        target: For all prompts.
+        number: Which of them this is.
+        of: How many there are.
+
     Raises:
-        InputError: if it has no answer for one prompt, or its words are no tokens.
+        InputError: if it has answers for another number of prompts, or its words are no tokens.
         UntrainedHeadError: for logits of an encoder whose head was never trained.
     """
     if isinstance(target, Direction):
         return target
     refuse_untrained_head(run.model)
-    clean = CleanRun(0, traced.batch.sequence(0), traced.logits[0].detach())
-    return as_metric(target).for_prompts(1).bound_to(run.model).of_prompt(clean)
+    clean = CleanRun(number, traced.batch.sequence(0), traced.logits[0].detach())
+    return as_metric(target).for_prompts(of).bound_to(run.model).of_prompt(clean)
 
 
 def value_of(run: Run, traced: Traced, target: Target) -> tuple[str, float]:

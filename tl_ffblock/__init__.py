@@ -49,9 +49,11 @@ if TYPE_CHECKING:
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
     from tl_ffblock.propagation import (
         Attribution,
+        AverageShares,
         attribute,
         attribute_continuation,
         attribution_patching,
+        average_shares,
         direction,
         faithfulness,
     )
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Attribution": "propagation",
     "AverageMaps": "results.average",
+    "AverageShares": "propagation",
     "ContributionMaps": "results.maps",
     "Contributions": "interventions",
     "Decomposition": "layer.vectors",
@@ -79,6 +82,7 @@ _HOMES = {
     "attribute_continuation": "propagation",
     "attribution_patching": "propagation",
     "average": "results.average",
+    "average_shares": "propagation",
     "capture": "bridge.capture",
     "causal_validation": "interventions",
     "contextualization_change": "results.measures",
@@ -125,6 +129,7 @@ _MODULES = {
 __all__ = [
     "Attribution",
     "AverageMaps",
+    "AverageShares",
     "ContributionMaps",
     "Contributions",
     "Decomposition",
@@ -141,6 +146,7 @@ __all__ = [
     "attribute_continuation",
     "attribution_patching",
     "average",
+    "average_shares",
     "capture",
     "causal_validation",
     "contextualization_change",

@@ -15,11 +15,13 @@ faithfulness.py what happens when tokens are removed, and which method said so
 method_scores.py what methods say of tokens, of the target that is measured
 faithfulness_result.py  its labelled result
 graph.py        an attribution as a graph that conserves
+average_shares.py  heads, neurons and biases on average over prompts, with intervals
 saving.py       a result as a file
 """
 
 from tl_ffblock.propagation.attribute import attribute
 from tl_ffblock.propagation.attribution import Attribution
+from tl_ffblock.propagation.average_shares import AverageShares, average_shares
 from tl_ffblock.propagation.certificate import Certificate
 from tl_ffblock.propagation.continuation import ContinuationAttribution, attribute_continuation
 from tl_ffblock.propagation.edge_estimates import EdgeEstimates
@@ -33,6 +35,7 @@ from tl_ffblock.propagation.targets import Direction, direction
 __all__ = [
     "Attribution",
     "AttributionGraph",
+    "AverageShares",
     "Certificate",
     "ContinuationAttribution",
     "Direction",
@@ -42,6 +45,7 @@ __all__ = [
     "attribute",
     "attribute_continuation",
     "attribution_patching",
+    "average_shares",
     "direction",
     "faithfulness",
 ]

@@ -84,10 +84,12 @@ def test_the_slider_says_what_it_shows(show: Shower) -> None:
     screen = opened(show, drawn())
     assert labels(screen) == {EVIL, "big", "middle", "out"}
     assert screen.page.locator(".graph-edge[data-edge]").count() == 5
-    assert "4 of 7 edges and 1 that always are; they carry 91 %" in screen.page.locator("#shown").inner_text()
+    assert (
+        "4 of the page's 7 edges and 1 that always are; they carry 91 %" in screen.page.locator("#shown").inner_text()
+    )
     screen.page.locator("#amount").fill("7")
     assert labels(screen) >= {"small", "end"}
-    assert "7 of 7 edges" in screen.page.locator("#shown").inner_text()
+    assert "7 of the page's 7 edges" in screen.page.locator("#shown").inner_text()
     screen.page.locator("#amount").fill("0")
     assert labels(screen) == {EVIL, "out"}
 
@@ -223,16 +225,53 @@ def test_a_notebook_frame_is_as_high_as_the_graph(show: Shower) -> None:
         assert outer.bounding_box()["height"] == pytest.approx(needed, abs=6)
 
 
+def wide(columns: int, lanes: int = 2, **fields: Any) -> GraphPage:
+    """A chain of nodes, one a column, in lanes by turns."""
+    return drawn(
+        columns=tuple(f"layer {n}" for n in range(columns)),
+        nodes=tuple(node(n, n % lanes, f"n{n}", 1.0) for n in range(columns)),
+        edges=tuple(edge(n, n + 1, 1.0, always=True) for n in range(columns - 1)),
+        lanes=lanes,
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("width", [380, 1400])
+def test_a_wide_graph_has_an_overview_that_goes_along(show: Shower, width: int) -> None:
+    """It opens with its start in the middle; the frame is where the picture is, a click brings it elsewhere; headings stay; a narrow graph has none."""
+    assert opened(show, drawn(), 1400).page.locator("#graph-overview svg").count() == 0
+    screen = opened(show, wide(40, lanes=30, start=20), width)
+    seen = """() => {
+        const host = document.getElementById("graph"), frame = document.querySelector(".graph-window").x.baseVal.value;
+        return [frame, host.scrollLeft, host.clientWidth, host.scrollWidth];
+    }"""
+
+    def middle() -> float:
+        screen.page.wait_for_function(
+            f"(() => {{ const [frame, left] = ({seen})(); return Math.abs(frame - left) < 1; }})()"
+        )
+        _, left, wide_, whole = screen.page.evaluate(seen)
+        return float((left + wide_ / 2) / whole)
+
+    assert middle() == pytest.approx(20.5 / 40, abs=0.01)
+    assert screen.page.locator("[aria-label='n20 name of n20']").is_visible()
+    title = screen.page.locator("#graph svg.headings text", has_text="layer 20")
+    top = title.bounding_box()["y"]
+    assert screen.page.evaluate("document.getElementById('graph').scrollTop") > 100
+    screen.page.evaluate("document.getElementById('graph').scrollTop = 40")
+    assert title.bounding_box()["y"] == top
+    box = screen.page.locator("#graph-overview svg").bounding_box()
+    screen.page.mouse.click(box["x"] + 0.7 * box["width"], box["y"] + 5)
+    assert middle() == pytest.approx(0.7, abs=0.01)
+    assert screen.overflow() <= 0 and screen.problems == []
+
+
 def test_paper_holds_a_wide_graph_in_strips(show: Shower) -> None:
     """Every node and every edge between neighbouring columns is whole in one of the strips, none is wider than a sheet; the screen gets its picture back."""
     columns = 30
-    chain = drawn(
-        columns=tuple(f"layer {n}" for n in range(columns)),
-        nodes=tuple(node(n, n % 2, f"n{n}", 1.0) for n in range(columns)),
-        edges=tuple(edge(n, n + 1, 1.0, always=True) for n in range(columns - 1)),
-    )
-    screen = opened(show, chain)
-    assert screen.page.locator("#graph svg").count() == 1
+    screen = opened(show, wide(columns))
+    picture = screen.page.locator("#graph svg:not(.headings)")
+    assert picture.count() == 1
     screen.page.emulate_media(media="print")
     screen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     strips = screen.page.locator("#graph svg")
@@ -250,4 +289,4 @@ def test_paper_holds_a_wide_graph_in_strips(show: Shower) -> None:
     )
     screen.page.emulate_media(media="screen")
     screen.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert screen.page.locator("#graph svg").count() == 1 and screen.problems == []
+    assert picture.count() == 1 and screen.problems == []

@@ -70,6 +70,7 @@ def routes_page(result: "Attribution", graph: "AttributionGraph", keep: float) -
         ),
         provenance={"tl_ffblock": __version__, "rules": result.rules},
         widths={"share": "size of the share (square root)"},
+        start=place[_largest_head(graph, through)],
     )
 
 
@@ -85,6 +86,13 @@ def _through(graph: "AttributionGraph") -> np.ndarray:
     leaving = np.zeros(len(flow))
     np.add.at(leaving, graph.source, graph.share)
     return np.where(tokens, leaving, flow)
+
+
+def _largest_head(graph: "AttributionGraph", through: np.ndarray) -> int:
+    """The head through which most flows, since heads lead from row to row; where there is none, the target."""
+    kinds = np.array([node[0] for node in graph.nodes])
+    chosen = kinds == ("head" if "head" in kinds else "target")
+    return int(np.where(chosen, np.abs(through), -1.0).argmax())
 
 
 def _columns(graph: "AttributionGraph") -> tuple[str, ...]:

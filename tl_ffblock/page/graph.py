@@ -8,7 +8,17 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.page.document import asset, document, script_of
 from tl_ffblock.page.numbers import rounded
 
-GRAPH_SCRIPTS = ("shares", "colours", "svg", "graph_layout", "graph_words", "graph_view", "graph_card", "graph_page")
+GRAPH_SCRIPTS = (
+    "shares",
+    "colours",
+    "svg",
+    "graph_layout",
+    "graph_words",
+    "graph_view",
+    "graph_overview",
+    "graph_card",
+    "graph_page",
+)
 """In the order in which they stand on the page: each uses what scripts before it define, never after."""
 DIGITS = 6
 """Significant digits of the numbers that are sent."""
@@ -95,6 +105,8 @@ class GraphPage:
     """Edges that are shown when the page opens, at most; those that always are not counted."""
     position: int = -1
     """The token that is marked in the text; none for -1."""
+    start: int = -1
+    """The node that is in the middle when the page opens, where the picture is larger than its place; -1 for its beginning."""
 
     def __post_init__(self) -> None:
         """Refuse what could not be drawn.

@@ -1,7 +1,7 @@
 /* A graph's page: one set of data, a target, an amount, a chosen node; the picture and the card drawn from them. */
 
 const FRAMED = window.parent !== window;
-const board = { data: null, target: 0, amount: 0, inks: "share", chosen: null, order: [], scene: null, picture: null, paper: false };
+const board = { data: null, target: 0, amount: 0, inks: "share", chosen: null, order: [], scene: null, picture: null, overview: null, paper: false };
 
 function darkNow() {
   return window.matchMedia("(prefers-color-scheme: dark)").matches && !board.paper;
@@ -16,11 +16,22 @@ function sceneOfBoard(theme) {
 function drawPicture() {
   board.scene = sceneOfBoard(darkNow() ? "dark" : "light");
   board.picture = graphView(board.scene);
-  byId("graph").replaceChildren(...(board.paper ? paperStrips(board.picture, board.scene.layout) : [board.picture]));
+  byId("graph").replaceChildren(...(board.paper ? paperStrips(board.picture, board.scene.layout) : [headingsView(board.scene), board.picture]));
   byId("shown").textContent = shownText(board.data, board.scene.shown, board.order, board.amount);
+  drawOverview();
   drawLegend();
   mark();
   document.body.dataset.state = "drawn";
+}
+
+/** Where the picture is wider than its place. */
+function drawOverview() {
+  const [host, place] = [byId("graph"), byId("graph-overview")];
+  const { layout } = board.scene;
+  board.overview = layout.width > host.clientWidth && host.clientWidth ? overviewOf(board.scene, host.clientWidth) : null;
+  place.replaceChildren(...[board.overview].filter(Boolean));
+  place.hidden = !board.overview;
+  if (board.overview) frameSeen(board.overview, host, layout);
 }
 
 /** To the notebook, whenever the page has another height; a frame that is not laid out yet has none. */
@@ -70,6 +81,15 @@ function choose(index) {
   const host = byId("graph");
   if (place.x < host.scrollLeft || place.x + CARD.width > host.scrollLeft + host.clientWidth) host.scrollLeft = place.x - host.clientWidth / 2;
   if (place.y < host.scrollTop || place.y + CARD.height > host.scrollTop + host.clientHeight) host.scrollTop = place.y - host.clientHeight / 2;
+}
+
+/** A node in the middle of what is seen, where it is on the page. */
+function openAt(index) {
+  const place = board.scene.layout.places.get(index);
+  if (!place) return;
+  const host = byId("graph");
+  host.scrollLeft = place.x + (CARD.width - host.clientWidth) / 2;
+  host.scrollTop = place.y + (CARD.height - host.clientHeight) / 2;
 }
 
 function setAmount(amount) {
@@ -156,6 +176,9 @@ function connect() {
     if (event.key === "Escape") choose(null);
     else if (event.key.startsWith("Arrow")) { event.preventDefault(); moveBy(event.key); }
   });
+  host.addEventListener("scroll", () => { if (board.overview) frameSeen(board.overview, host, board.scene.layout); });
+  window.addEventListener("resize", drawOverview);
+  for (const name of ["pointerdown", "pointermove"]) byId("graph-overview").addEventListener(name, (event) => { if (event.buttons) goFrom(board.overview, host, board.scene.layout, event); });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawPicture);
   for (const name of ["beforeprint", "afterprint"]) window.addEventListener(name, () => { board.paper = name === "beforeprint"; drawPicture(); });
 }
@@ -168,6 +191,7 @@ function startGraph() {
   setAmount(board.data.shown);
   connect();
   drawPicture();
+  openAt(board.data.start);
   if (FRAMED) new ResizeObserver(tellHeight).observe(document.body);
 }
 

@@ -58,9 +58,20 @@ function nodeView(scene, index) {
   return group;
 }
 
+/* Pixels that titles of columns are high. */
+const HEADINGS = 29;
+
 function columnTitle(scene, { title, x }) {
   const { width, apart } = scene.layout.size;
   return title.split("\n").map((line, row) => text(fitText(line, 10, width + apart - 4), x + width / 2, 12 + 12 * row, { "font-size": 10, "text-anchor": "middle", fill: scene.palette.grey }));
+}
+
+/** Titles of columns by themselves, which lie on those of the picture and stay in sight where that is scrolled. */
+function headingsView(scene) {
+  const { layout, palette } = scene;
+  return svg("svg", { class: "headings", width: layout.width, height: HEADINGS, "font-family": FONT, "aria-hidden": "true" }, [
+    rectangle(0, 0, layout.width, HEADINGS, palette.paper), ...layout.columns.flatMap((column) => columnTitle(scene, column)),
+  ]);
 }
 
 /** The whole picture. */

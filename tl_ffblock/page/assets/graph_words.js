@@ -19,7 +19,7 @@ function shownText(data, shown, order, amount) {
   const fixed = data.edges.length - order.length;
   const by = data.targets.length ? "the sizes of all shares that can be hidden" : "the sizes of all edges that can be hidden";
   const always = fixed ? ` and ${fixed} that always are` : "";
-  return `${amount} of ${order.length} edges${always}; they carry ${percent(shown.carried)} of ${by}. What is hidden stays in the sums of the cards.`;
+  return `${amount} of the page's ${order.length} edges${always}; they carry ${percent(shown.carried)} of ${by}. What is hidden stays in the sums of the cards.`;
 }
 
 function targetText(target) {

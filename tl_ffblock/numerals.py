@@ -15,3 +15,8 @@ def scientific(value: float, digits: int = 2) -> str:
 def signed(value: float, digits: int = 2) -> str:
     """Write a number with its sign and so many digits after the point: `+0.25`, `−0.31`."""
     return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def significant(value: float, digits: int = 3, sign: str = "+") -> str:
+    """Write a number to so many significant digits: `+5.29`, `−0.303`; without the plus where `sign` is `-`."""
+    return f"{value:{sign}.{digits}g}".replace("-", "−")

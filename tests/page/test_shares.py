@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.page.screen import Screen, Shower
+from tl_ffblock.numerals import significant
 from tl_ffblock.propagation import Attribution, ContinuationAttribution
 from tl_ffblock.results.tokens import visible
 
@@ -110,6 +111,30 @@ def test_equal_tokens_are_told_apart(show: Shower) -> None:
     position, neuron = divmod(int(shares.argmax()), shares.shape[1])
     first = screen.page.locator(".share-table", has_text="Neurons").locator("bdi").first.inner_text()
     assert first == f"layer 1, neuron {neuron}, at {names[position]}"
+
+
+def test_a_share_is_rounded_once(show: Shower) -> None:
+    """3.554711 is +3.55 on every page as in what is printed: rounded to four digits first it would be +3.56."""
+    tokens = torch.full((N,), 3.554711)
+    result = attribution(tokens=tokens, residual=tokens.expand(LAYERS + 1, N), parts={})
+    screen = opened(show, result.to_html())
+    assert set(screen.page.locator(".shared .chip span").all_inner_texts()) == {"+3.55"}
+    screen.page.locator(".share-map svg").first.focus()
+    screen.page.keyboard.press("ArrowDown")
+    assert screen.page.locator(".share-said").first.inner_text().endswith(": +3.55")
+    assert "+3.55" in repr(result)
+
+
+def test_what_sums_to_what_stands_where_heads_and_neurons_are(show: Shower) -> None:
+    """Heads and neurons say what all of them sum to and that this is no share; of how many neurons the largest are named."""
+    result = attribution()
+    screen = opened(show, result.to_html())
+    heads = screen.page.locator("section", has_text="What each head writes").locator(".note").inner_text()
+    neurons = screen.page.locator(".share-table", has_text="Neurons")
+    assert f"All heads sum to {significant(float(result.heads.sum()))}." in heads
+    assert f"All of them sum to {significant(float(result.neurons(1).sum()))}." in neurons.inner_text()
+    assert neurons.locator("h2").inner_text() == f"Neurons, each at its position: the 20 largest of {5 * N}"
+    assert all("no further summands" in words for words in (heads, neurons.inner_text()))
 
 
 def test_a_row_of_a_continuation_colours_the_text(show: Shower) -> None:

@@ -66,8 +66,30 @@ def test_it_reads_as_maps_and_as_a_table(ffb: ModuleType, model_of: Models) -> N
     assert maps.signed
     assert torch.equal(maps["share", 0], result.shares)
     frame = result.to_dataframe()
-    assert len(frame) == 4 + 5
-    assert frame["share"].sum() == pytest.approx(float(result.shares.sum()), rel=1e-5)
+    of_tokens = frame[frame["kind"] == "token"]
+    assert len(of_tokens) == 4 + 5
+    assert of_tokens["share"].sum() == pytest.approx(float(result.shares.sum()), rel=1e-5)
+
+
+@pytest.mark.parametrize("rules", ["path", "patching"])
+@pytest.mark.parametrize("reading", ["logit", "log probability"])
+def test_the_shares_of_a_row_sum_to_its_value(ffb: ModuleType, model_of: Models, reading: str, rules: str) -> None:
+    """In the table and in what is printed: biases, edits, what is nonlinear and what rules leave out stand beside the tokens."""
+    tokens = tiny.tokens("gpt2", 6).tolist()
+    hooks = [("blocks.1.hook_resid_post", lambda tensor, hook: tensor + 0.5 * torch.sin(torch.arange(32.0)))]
+    result = ffb.attribute_continuation(
+        model_of("gpt2"), tokens[:4], tokens[4:], reading=reading, rules=rules, fwd_hooks=hooks
+    )
+    frame = result.to_dataframe()
+    kinds = {"token", "biases", "edits"} | ({"nonlinear"} if reading != "logit" else set())
+    assert set(frame["kind"]) == kinds | ({"not handed out"} if rules != "path" else set())
+    assert frame.groupby("target")["share"].sum().tolist() == pytest.approx(result.values.tolist(), abs=2e-5)
+    for row, line in enumerate(repr(result).splitlines()[1:]):
+        value, sums = line.replace("−", "-").split(" = ")
+        assert float(value.split()[-1]) == pytest.approx(float(result.values[row]), rel=5e-3)
+        named = dict(summand.rsplit(" ", 1) for summand in sums.split("   ")[0].split(" · "))
+        assert set(named) == (set(frame["kind"]) - {"token"}) | {"tokens"}
+        assert sum(map(float, named.values())) == pytest.approx(float(result.values[row]), abs=0.05)
 
 
 def test_text_goes_on_where_the_prompt_ends(ffb: ModuleType, tmp_path: Any) -> None:

@@ -1,5 +1,6 @@
 """What can be attributed, and a clear error for everything else."""
 
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -47,6 +48,39 @@ def test_a_log_probability_is_shared_out_to_first_order(ffb: ModuleType, model: 
     assert result.nonlinear == pytest.approx(float((logs.exp() * logs).sum()))
     assert result.total() == pytest.approx(result.first_order)
     assert result.to_dataframe()["share"].sum() == pytest.approx(result.value)
+
+
+def test_what_is_printed_says_how_much_is_shared_out(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """Of a loss only the first-order form; of rules that are not complete that shares are not to be held against the target."""
+    loss, logit = (ffb.attribute(model, tokens, target, of=()) for target in (ffb.loss(), ffb.logit(7)))
+    part = loss.certificate.nonlinear
+    assert part == pytest.approx(loss.nonlinear / loss.value)
+    words = str(loss.certificate)
+    assert "of the first-order form (complete)" in words
+    assert f"nonlinear, not shared out: {100 * part:.0f}% of the target" in words
+    assert str(logit.certificate).endswith("handed out 100.0000% (complete)")
+    patching = str(ffb.attribute(model, tokens, ffb.logit(7), of=(), rules="patching").certificate)
+    assert "(not complete: compare shares with one another, not with the target)" in patching
+    assert re.search(r"handed out −?\d+(\.\d\d)?% \(not", patching)
+
+
+def test_a_tokens_share_is_what_enters_at_its_position(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """With its position: the largest of the printed result, its sum, the page and its chips agree; the parts stand beside the sum."""
+    result = ffb.attribute(model, tokens, ffb.logit(7, minus=11), of=())
+    assert torch.equal(result.entering, result.tokens + result.positions + result.token_types)
+    assert result.positions.abs().max() > 1e-3
+    sums, largest = (line.replace("−", "-").split() for line in repr(result).splitlines()[2:4])
+    assert float(sums[2]) == pytest.approx(float(result.entering.sum()), rel=5e-3)
+    embeddings, positions = float(sums[4]), float(sums[7].rstrip(")"))
+    assert [embeddings, positions] == pytest.approx(
+        [float(result.tokens.sum()), float(result.positions.sum())], rel=5e-3
+    )
+    order = result.entering.abs().argsort(descending=True)[:5]
+    assert [float(share) for share in largest[2::2]] == pytest.approx(result.entering[order].tolist(), rel=5e-3)
+    (row,) = result.page_data().rows
+    assert torch.equal(row.shares, result.entering)
+    assert row.sums["tokens"] == pytest.approx(float(row.shares.sum()))
+    assert sum(row.sums.values()) == pytest.approx(result.value)
 
 
 def test_each_prompt_has_its_own_answer(ffb: ModuleType, model: Any) -> None:

@@ -15,6 +15,7 @@ from tl_ffblock.cli.arguments import (
     read_token,
 )
 from tl_ffblock.cli.terminal import console, plain_table, working, written
+from tl_ffblock.numerals import signed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +29,7 @@ DESCRIPTION = (
 )
 RULES = ("path", "patching", "gradient")
 MOST = 10
-"""Heads and biases that the table names."""
+"""Heads and biases that the tables name."""
 
 
 def add_to(commands: Any) -> None:
@@ -99,10 +100,14 @@ def _write(result: "Attribution", kind: str, file: Path) -> None:
 def _print(out: "Console", result: "Attribution") -> None:
     from rich.text import Text
 
-    title = f"{result.target} {result.value:+.4f} of {result.model}, rules {result.rules}"
+    from tl_ffblock.propagation.shown import OVERLAP
+
+    title = f"{result.target} = {signed(result.value, 4)} of {result.model}, rules {result.rules}"
     out.print(Text(title, style="bold"))
     out.print(_tokens(result))
     out.print(_sums(result))
+    out.print(_heads(result))
+    out.print(OVERLAP, markup=False, highlight=False, soft_wrap=True)
     out.print(str(result.certificate), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -116,34 +121,43 @@ def _tokens(result: "Attribution") -> "Table":
     table = Table(title="share of each token", **plain_table())
     for column, justify in (("pos", "right"), ("token", "left"), ("share", "right"), ("", "left")):
         table.add_column(column, justify="right" if justify == "right" else "left")
-    largest = float(result.tokens.abs().max()) or 1.0
-    for position, (label, share) in enumerate(zip(result.labels, result.tokens.tolist(), strict=True)):
-        bar = ("+" if share > 0 else "-") * round(20 * abs(share) / largest)
-        table.add_row(str(position), Text(visible(label)), f"{share:+.4f}", bar)
+    largest = float(result.entering.abs().max()) or 1.0
+    for position, (label, share) in enumerate(zip(result.labels, result.entering.tolist(), strict=True)):
+        bar = ("+" if share > 0 else "−") * round(20 * abs(share) / largest)
+        table.add_row(str(position), Text(visible(label)), signed(share, 4), bar)
     return table
 
 
 def _sums(result: "Attribution") -> "Table":
-    """What the target is the sum of, the heads that carry most, and the largest biases."""
-    from rich.table import Table
+    """What the target is the sum of, each row a summand; what is set back is among the tokens or the biases above it."""
     from rich.text import Text
 
-    table = Table(title="sums, largest heads and biases", **plain_table())
-    table.add_column("what")
-    table.add_column("share", justify="right")
-    sums = {
-        "tokens": float(result.tokens.sum()),
-        "positions": float(result.positions.sum()),
-        "token types": float(result.token_types.sum()),
-        "biases": float(result.bias_shares.sum()),
-    }
-    for name, share in sums.items():
-        if share or name == "tokens":
-            table.add_row(name, f"{share:+.4f}")
+    from tl_ffblock.propagation.shown import embeddings_in_words, largest_first, sums_in_words
+
+    table = _shares_table("what it is the sum of", "summand")
+    within = {"tokens": embeddings_in_words(result), "biases": dict(largest_first(result.biases.items(), MOST))}
+    for name, share in sums_in_words(result).items():
+        table.add_row(name, signed(share, 4))
+        for part, part_share in within.get(name, {}).items():
+            table.add_row(Text(f"  of which {part}"), signed(part_share, 4))
+    table.add_row(Text(result.target, style="bold"), signed(result.value, 4))
+    return table
+
+
+def _heads(result: "Attribution") -> "Table":
+    """The heads that carry most: no summands beside the tokens, since what they carry is the tokens' and overlaps."""
+    table = _shares_table(f"the {MOST} largest of {result.heads.shape[0] * result.heads.shape[1]} heads", "head")
     by_head = result.heads.sum(dim=-1)
     for number in by_head.abs().flatten().argsort(descending=True)[:MOST].tolist():
         layer, head = divmod(number, by_head.shape[1])
-        table.add_row(f"head {head} of layer {layer}", f"{float(by_head[layer, head]):+.4f}")
-    for name, share in sorted(result.biases.items(), key=lambda item: -abs(item[1]))[:MOST]:
-        table.add_row(Text(name), f"{share:+.4f}")
+        table.add_row(f"head {head} of layer {layer}", signed(float(by_head[layer, head]), 4))
+    return table
+
+
+def _shares_table(title: str, what: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(title=title, **plain_table())
+    table.add_column(what)
+    table.add_column("share", justify="right")
     return table

@@ -11,8 +11,8 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.page.blocks import BlockPayload, PageText
 from tl_ffblock.page.numbers import rounded
 
-LOGIT_DIGITS = 4
-"""Significant digits of the numbers that are sent."""
+LOGIT_DIGITS = 6
+"""Significant digits of the numbers that are sent: more than are read, since a number is rounded again to be read."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,12 @@ from tl_ffblock.page.numbers import rounded
 
 SHARES_SCRIPTS = ("numbers", "shares", "colours", "svg", "cells", "shares_view")
 """In the order in which they stand on the page."""
-DIGITS = 4
-"""Significant digits of the numbers that are sent."""
+SHOWN_DIGITS = 4
+"""Significant digits of the numbers that are read."""
+MAP_DIGITS = 6
+"""Of the numbers of maps, as they are sent: two more than are read, so that rounding twice gives another digit to one in hundreds."""
+FULL_DIGITS = 9
+"""Of all others, of which there are few: whatever a float32 holds, so that nothing is rounded twice."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class SharesTable:
 
     title: str
     entries: tuple[tuple[str, float], ...]
+    note: str = ""
+    """What they sum to, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -92,16 +98,18 @@ class SharesData:
             "rows": [
                 {
                     "name": r.name,
-                    "value": rounded(r.value, DIGITS),
-                    "shares": rounded(r.shares, DIGITS),
+                    "value": rounded(r.value, FULL_DIGITS),
+                    "shares": rounded(r.shares, FULL_DIGITS),
                     "sums": _pairs(r.sums.items()),
                 }
                 for r in self.rows
             ],
             "maps": [_map(of_map) for of_map in self.maps],
-            "tables": [{"title": table.title, "entries": _pairs(table.entries)} for table in self.tables],
+            "tables": [
+                {"title": table.title, "note": table.note, "entries": _pairs(table.entries)} for table in self.tables
+            ],
             "certificate": self.certificate,
-            "digits": DIGITS,
+            "digits": SHOWN_DIGITS,
         }
 
 
@@ -118,10 +126,10 @@ def shares_page(data: SharesData) -> str:
 def _map(of_map: SharesMap) -> dict[str, Any]:
     labels = ("title", "note", "row", "column", "rows", "columns")
     return {name: getattr(of_map, name) for name in labels} | {
-        "values": rounded(of_map.values, DIGITS),
+        "values": rounded(of_map.values, MAP_DIGITS),
         "details": {f"{row},{column}": _pairs(parts) for (row, column), parts in of_map.details.items()},
     }
 
 
 def _pairs(entries: Any) -> list[list[Any]]:
-    return [[name, rounded(share, DIGITS)] for name, share in entries]
+    return [[name, rounded(share, FULL_DIGITS)] for name, share in entries]

@@ -95,6 +95,10 @@ def attribute(
     sum to the target. `"patching"` lets queries and keys take part with their gradient: better for what happens when a
     prompt is changed, not complete. `"gradient"` is gradient x input. Costs one forward and one backward pass.
 
+    Tokens, positions, token types and biases (with edits, and what is not linear) are the target, each counted once. Heads and
+    neurons are no further summands: in one layer the heads and what goes past them, with the biases that enter later, are the
+    whole target again; later layers read earlier ones and neurons read heads, so that their shares overlap.
+
     That shares sum up says that nothing is missing, not that the model would do without a token what its share says.
 
     Args:

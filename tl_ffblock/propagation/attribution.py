@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.numerals import significant
 from tl_ffblock.propagation.arithmetic import combined
 from tl_ffblock.propagation.beside import BesideMaps
 from tl_ffblock.propagation.certificate import Certificate, relative
@@ -19,7 +20,7 @@ from tl_ffblock.propagation.flows import flows_of
 from tl_ffblock.propagation.graph import AttributionGraph, graph_of
 from tl_ffblock.propagation.positioned import PositionedShares
 from tl_ffblock.propagation.saving import read_fields, write_fields
-from tl_ffblock.propagation.shown import ShownAttribution
+from tl_ffblock.propagation.shown import ShownAttribution, embeddings_in_words, shares_in_words, sums_in_words
 from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tokens import shortened, visible
 
@@ -72,6 +73,11 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
     """Measured errors; None for a difference or a mean."""
     quantity: str = "target"
     """What kind of number the target is, the same for all prompts: "logit difference"."""
+
+    @property
+    def entering(self) -> Float[Tensor, " pos"]:
+        """Share of each token, as it is shown: what its embedding, its position's and its token type's bring together."""
+        return self.tokens + self.positions + self.token_types
 
     @property
     def biases(self) -> dict[str, float]:
@@ -164,13 +170,11 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
 
     def total(self) -> float:
         """The sum of all shares."""
-        entering = self.tokens.sum() + self.positions.sum() + self.token_types.sum()
-        return float(entering + self.bias_shares.sum()) + sum(self.edits.values())
+        return float(self.entering.sum() + self.bias_shares.sum()) + sum(self.edits.values())
 
     def total_size(self) -> float:
         """The sum of the sizes of all shares: beside what flows at a place, what errors there are relative to."""
-        entering = self.tokens + self.positions + self.token_types
-        sizes = entering.abs().sum() + self.bias_shares.sum(dim=1).abs().sum()
+        sizes = self.entering.abs().sum() + self.bias_shares.sum(dim=1).abs().sum()
         return float(sizes) + sum(map(abs, self.edits.values()))
 
     def boundary_errors(self, last: int) -> Float[Tensor, " boundary"]:
@@ -181,7 +185,7 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
         """
         layers = torch.tensor(self.bias_layers)
         biases = self.bias_shares.sum(dim=1)
-        entering = torch.stack([self.tokens + self.positions + self.token_types, *self.residual])
+        entering = torch.stack([self.entering, *self.residual])
         errors = entering.new_zeros(len(entering))
         everything = self.total_size()
         for row, flowing in enumerate(entering[: last + 2]):
@@ -265,21 +269,15 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
         return rows + ([("nonlinear", self.n_layers, -1, self.target, self.nonlinear)] if self.nonlinear else [])
 
     def __repr__(self) -> str:
-        largest = sorted(range(len(self.labels)), key=lambda pos: -abs(float(self.tokens[pos])))[:5]
-        named = "  ".join(f"{visible(self.labels[pos])!r} {float(self.tokens[pos]):+.3g}" for pos in largest)
-        rest = {
-            "positions": float(self.positions.sum()),
-            "token types": float(self.token_types.sum()),
-            "biases": float(self.bias_shares.sum()),
-            "edits": sum(self.edits.values()),
-            "nonlinear": self.nonlinear,
-        }
-        others = "".join(f" · {name} {share:+.3g}" for name, share in rest.items() if share)
+        largest = sorted(range(len(self.labels)), key=lambda pos: -abs(float(self.entering[pos])))[:5]
+        named = "  ".join(f"{visible(self.labels[pos])!r} {significant(float(self.entering[pos]))}" for pos in largest)
+        within = f" ({shares_in_words(embeddings)})" if (embeddings := embeddings_in_words(self)) else ""
+        tokens, *others = sums_in_words(self).items()
         return "\n".join(
             [
-                f"Attribution: {self.target} = {self.value:.4g} of {self.model}, rules={self.rules!r}",
+                f"Attribution: {self.target} = {significant(self.value, 4, '-')} of {self.model}, rules={self.rules!r}",
                 f"  text       {shortened(self.labels)}",
-                f"  sums       tokens {float(self.tokens.sum()):+.3g}{others}",
+                f"  sums       {' · '.join([shares_in_words(dict([tokens])) + within, *([shares_in_words(dict(others))] if others else [])])}",
                 f"  largest    {named}",
                 f"  {self.certificate or 'no certificate: a difference or a mean'}",
             ]

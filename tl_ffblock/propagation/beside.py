@@ -67,7 +67,7 @@ def _shares(result: "Attribution", maps: str) -> LogitBlock:
         method=METHODS[result.rules],
         value=result.value,
         sums=sums_in_words(result),
-        entering=result.tokens + result.positions + result.token_types,
+        entering=result.entering,
         residual=result.residual,
         biases=(*((bias, layer, share) for (bias, share), layer in biases), *edits),
         complete=result.rules == "path",
@@ -83,9 +83,10 @@ def _certificate(result: "Attribution") -> str:
     if held is None:
         return "A difference or a mean of results, which has no certificate of its own."
     if not held.complete:
-        return f"Rules {result.rules} are not complete: {held.handed_out:.1%} of the target is handed out."
-    error = float(held.boundaries.max())
-    return f"✓ At every layer what flows and the biases that enter later sum to the target, to {scientific(error)} of their sizes."
+        return f"Rules {result.rules}: {held.handed_out_in_words()}."
+    error, of = float(held.boundaries.max()), "'s first-order form" if held.has_nonlinear_part else ""
+    sums = f"✓ At every layer what flows and the biases that enter later sum to the target{of}, to {scientific(error)} of their sizes"
+    return f"{sums}; {held.handed_out_in_words()}." if of else f"{sums}."
 
 
 def _signed(result: "Attribution", text: PageText, first: Sequence[str]) -> MapsBlock:

@@ -33,6 +33,8 @@ class Certificate:
     """Whether the rules are: whether `boundaries` must be 0."""
     rtol: float
     """What was accepted."""
+    nonlinear: float = 0.0
+    """`(target - its first-order form) / target`, which is not shared out: 0 for logits and their differences."""
 
     def refuse(self, model: str, rules: str) -> None:
         """Refuse errors above the tolerance.
@@ -57,11 +59,26 @@ class Certificate:
             )
 
     def __repr__(self) -> str:
-        kind = "complete" if self.complete else "not complete"
         return (
             f"Certificate: logits differ by {scientific(self.logits, 1)} · local forms {scientific(self.forms)} ({self.worst_form or 'none'}) · "
-            f"boundaries {scientific(float(self.boundaries.max()))} · handed out {self.handed_out:.4%} ({kind})"
+            f"boundaries {scientific(float(self.boundaries.max()))} · {self.handed_out_in_words()}"
         )
+
+    def handed_out_in_words(self) -> str:
+        """How much of the target the shares sum to: of what is linear in the logits, and that the rest is not shared out."""
+        of = " of the first-order form" if self.has_nonlinear_part else ""
+        if self.complete:
+            words = f"handed out {self.handed_out:.4%}{of} (complete)"
+        else:
+            words = f"handed out {_percent(self.handed_out)}{of} (not complete: compare shares with one another, not with the target)"
+        if self.has_nonlinear_part:
+            words += f" · nonlinear, not shared out: {_percent(self.nonlinear)} of the target"
+        return words
+
+    @property
+    def has_nonlinear_part(self) -> bool:
+        """Whether the target is more than its first-order form, beyond what is accepted as rounding."""
+        return abs(self.nonlinear) > self.rtol
 
 
 def refuse_forms(gaps: Mapping[str, float], rtol: float, model: str, rules: str) -> None:
@@ -88,3 +105,8 @@ def refuse_forms(gaps: Mapping[str, float], rtol: float, model: str, rules: str)
 def relative(miss: Tensor, size: Tensor) -> Tensor:
     """Errors over sizes; 0 where there is neither."""
     return torch.where(miss == 0, miss, miss / torch.where(size == 0, torch.ones_like(size), size))
+
+
+def _percent(part: float) -> str:
+    """`441%`, `3.25%`: whole from ten on."""
+    return f"{part:.{0 if abs(part) >= 0.1 else 2}%}".replace("-", "−")

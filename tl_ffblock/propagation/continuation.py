@@ -16,10 +16,10 @@ from tl_ffblock.bridge.slopes import RuleName
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.layer.positions import whole_number
-from tl_ffblock.numerals import scientific
+from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms, relative
-from tl_ffblock.propagation.shown import ShownContinuation
+from tl_ffblock.propagation.shown import ShownContinuation, shares_in_words
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import visible
 
@@ -35,7 +35,11 @@ AT_ONCE = 16
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class ContinuationAttribution(ShownContinuation):
-    """Signed shares of every token of a continuation: `values = shares + biases + edits + what is not linear`, row by row."""
+    """Signed shares of every token of a continuation: row by row `values = shares + biases + edits + nonlinear`.
+
+    The nonlinear part is 0 for logits; of a log-probability it is minus the entropy, often more than all shares together. Rules
+    that are not complete leave a part that is not handed out.
+    """
 
     labels: tuple[str, ...]
     """All tokens, the prompt's first."""
@@ -79,12 +83,47 @@ class ContinuationAttribution(ShownContinuation):
             layered=False,
         )
 
+    @property
+    def summands(self) -> "dict[str, Float[Tensor, ' target']]":
+        """What every value is the sum of, by kind; kinds that have no share in any row are left out, but for the tokens."""
+        kinds = {
+            "tokens": self.shares.sum(dim=1),
+            "biases": self.biases,
+            "edits": self.edits,
+            "nonlinear": self.values - self.first_order,
+        }
+        if self.rules != "path":
+            kinds["not handed out"] = self.values - sum(kinds.values())
+        return {kind: rows for kind, rows in kinds.items() if kind == "tokens" or bool(rows.any())}
+
+    def sums(self, row: int) -> dict[str, float]:
+        """What one value is the sum of, by kind."""
+        return {kind: float(rows[row]) for kind, rows in self.summands.items()}
+
     def to_dataframe(self) -> "pandas.DataFrame":
-        """One row a target and source before it, with both tokens and the share."""
+        """One row a summand: each token before a target, and of each target its biases, edits and nonlinear part.
+
+        The shares of a target sum to its value. `kind` is "token", with the source's position, or "biases", "edits",
+        "nonlinear" or "not handed out", whose source is -1.
+        """
+        import pandas as pd
+
         frame = self.token_maps().to_dataframe()
         frame = frame[frame["key"] < frame["query"]].drop(columns=["layer", "channel"])
         names = {"query": "target", "key": "source", "query_token": "target_token", "key_token": "source_token"}
-        return frame.rename(columns={**names, "value": "share"}).reset_index(drop=True)
+        frame = frame.rename(columns={**names, "value": "share"})
+        frame.insert(0, "kind", "token")
+        others = [
+            {"kind": kind, "target": self.n_prompt + row, "source": -1, "target_token": token, "source_token": ""}
+            | {"share": float(rows[row])}
+            for kind, rows in self.summands.items()
+            if kind != "tokens"
+            for row, token in enumerate(self.targets)
+        ]
+        if not others:
+            return frame.reset_index(drop=True)
+        both = pd.concat([frame, pd.DataFrame(others)]).astype({"share": frame["share"].dtype})
+        return both.sort_values("target", kind="stable", ignore_index=True)
 
     def __repr__(self) -> str:
         lines = [
@@ -94,9 +133,10 @@ class ContinuationAttribution(ShownContinuation):
         for row, (token, value) in enumerate(zip(self.targets[:8], self.values.tolist(), strict=False)):
             best = self.shares[row].abs().argsort(descending=True)[:3].tolist()
             named = "  ".join(
-                f"{visible(self.labels[source])!r} {float(self.shares[row, source]):+.3g}" for source in best
+                f"{visible(self.labels[source])!r} {significant(float(self.shares[row, source]))}" for source in best
             )
-            lines.append(f"  {visible(token)!r:>14} {value:8.3g}   {named}")
+            said = f"{significant(value, 3, '-'):>8} = {shares_in_words(self.sums(row))}"
+            lines.append(f"  {visible(token)!r:>14} {said}   {named}")
         return "\n".join(lines + ["  ..."] * (len(self.targets) > 8))
 
 

@@ -75,6 +75,11 @@ def faithfulness(
     is the mean of the vocabulary's, which no text has. Every removal has faults, and methods rank otherwise by another:
     report which one it was. (Replacing by a separator token is none: it cuts off all text before it, so that recency wins.)
 
+    Measures of each prompt: "correlation", Spearman's rho of the scores with what the target falls by when one token is removed;
+    "MoRF" (most relevant first), what it falls by without the 10, 25 and 50 % of candidates with the largest scores, the mean of
+    the three; "LeRF" (least relevant first), the same of the smallest; "area", MoRF - LeRF; "cause", 1 / rank of the token at
+    `cause`, 1 where a method puts it first.
+
     Candidates are all tokens but the special ones, those at which the target is read and those that cannot reach it.
 
     Args:

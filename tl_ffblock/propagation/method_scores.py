@@ -114,5 +114,5 @@ def _refuse_other_tokens(place: str, scores: Scores, sequence: RunSequence) -> N
 
 
 def _on_tokens(scores: Scores) -> Tensor:
-    entering = scores.tokens + scores.positions + scores.token_types if isinstance(scores, Attribution) else scores
+    entering = scores.entering if isinstance(scores, Attribution) else scores
     return torch.as_tensor(entering).detach().cpu().double()

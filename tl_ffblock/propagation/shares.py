@@ -1,5 +1,6 @@
 """One backward pass of a batch -> the shares of each of its sequences, and how well they sum up."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -132,6 +133,7 @@ class Shares:
             handed_out=handed_out,
             complete=self.traced.rules.complete,
             rtol=self.run.settings.rtol,
+            nonlinear=result.nonlinear / result.value if result.value else math.copysign(math.inf, result.nonlinear),
         )
 
 

@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.numerals import scientific
+from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import PageView, SharesData, SharesMap, SharesRow, SharesTable, iframe, shares_page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.tokens import told_apart
@@ -23,6 +23,12 @@ MOST_ENTRIES = 20
 """Of a table."""
 MOST_EDGES = 6
 """Of a head, named where it is pointed at."""
+OVERLAP = (
+    "Heads and neurons are no further summands: in one layer its heads and what goes past them, with the biases that enter "
+    "later, are the whole target again, and so are its neurons and what goes past those. Later layers read earlier ones and "
+    "neurons read heads, so shares of different layers, and of heads and neurons, overlap."
+)
+"""What sums to what."""
 
 
 class ShownShares(ABC):
@@ -72,12 +78,11 @@ class ShownContinuation(ShownShares):
 def attribution_data(result: "Attribution") -> SharesData:
     """What the page of an attribution shows."""
     tokens = told_apart(result.labels)
-    entering = result.tokens + result.positions + result.token_types
     return SharesData(
-        heading=f"{result.target} = {result.value:.4g}",
+        heading=f"{result.target} = {significant(result.value, 4, '-')}",
         facts=f"{result.model} · rules “{result.rules}” · {len(tokens)} tokens · {result.n_layers} layers",
         tokens=tokens,
-        rows=(SharesRow(result.target, result.value, entering, sums_in_words(result)),),
+        rows=(SharesRow(result.target, result.value, result.entering, sums_in_words(result)),),
         maps=tuple(_maps(result, tokens)),
         tables=tuple(_tables(result, tokens)),
         certificate=str(result.certificate or "No certificate: a difference or a mean of results."),
@@ -87,16 +92,26 @@ def attribution_data(result: "Attribution") -> SharesData:
 def sums_in_words(result: "Attribution") -> dict[str, float]:
     """What the target is the sum of, in words; kinds that have no share are left out, but for the tokens."""
     summands = {
-        "tokens": float(result.tokens.sum()),
-        "positions": float(result.positions.sum()),
-        "token types": float(result.token_types.sum()),
+        "tokens": float(result.entering.sum()),
         "biases": float(result.bias_shares.sum()),
         "edits": sum(result.edits.values()),
-        "what is not linear": result.nonlinear,
+        "nonlinear": result.nonlinear,
     }
     if result.rules != "path":
         summands["not handed out"] = result.value - sum(summands.values())
     return {name: share for name, share in summands.items() if share or name == "tokens"}
+
+
+def embeddings_in_words(result: "Attribution") -> dict[str, float]:
+    """What the tokens' shares are the sum of; nothing where they are all of embeddings of tokens."""
+    beside = {"positions": float(result.positions.sum()), "token types": float(result.token_types.sum())}
+    shown = {name: share for name, share in beside.items() if share}
+    return {"embeddings": float(result.tokens.sum())} | shown if shown else {}
+
+
+def shares_in_words(shares: Mapping[str, float]) -> str:
+    """Names with their shares in a line: `tokens +5.29 · biases −0.3`."""
+    return " · ".join(f"{name} {significant(share)}" for name, share in shares.items())
 
 
 def largest_edges(result: "Attribution") -> Iterator[tuple[tuple[int, int], tuple[tuple[int, int, float], ...]]]:
@@ -111,17 +126,10 @@ def largest_edges(result: "Attribution") -> Iterator[tuple[tuple[int, int], tupl
 def continuation_data(result: "ContinuationAttribution") -> SharesData:
     """What the page of a continuation shows."""
     tokens = told_apart(result.labels)
-    nonlinear = (result.values - result.first_order).tolist()
-    rows = []
-    for number, name in enumerate(tokens[result.n_prompt :]):
-        sums = {
-            "tokens": float(result.shares[number].sum()),
-            "biases": float(result.biases[number]),
-            "edits": float(result.edits[number]),
-            "what is not linear": nonlinear[number],
-        }
-        shown = {kind: share for kind, share in sums.items() if share or kind == "tokens"}
-        rows.append(SharesRow(name, float(result.values[number]), result.shares[number], shown))
+    rows = [
+        SharesRow(name, float(result.values[number]), result.shares[number], result.sums(number))
+        for number, name in enumerate(tokens[result.n_prompt :])
+    ]
     return SharesData(
         heading=f"{result.reading} of every token of a continuation",
         facts=f"{result.model} · rules “{result.rules}” · {result.n_prompt} tokens of a prompt, {len(rows)} behind it",
@@ -146,7 +154,7 @@ def _maps(result: "Attribution", tokens: tuple[str, ...]) -> Iterator[SharesMap]
         by_head = result.heads.sum(dim=-1)
         yield SharesMap(
             title="Heads",
-            note="What each head writes, summed over positions; point at one for the largest of its parts.",
+            note=f"What each head writes, summed over positions; point at one for the largest of its parts. All heads sum to {significant(float(by_head.sum()))}. {OVERLAP}",
             row="layer",
             column="head",
             rows=boundaries[:-1],
@@ -173,13 +181,19 @@ def _details(
 
 
 def _tables(result: "Attribution", tokens: tuple[str, ...]) -> Iterator[SharesTable]:
+    if embeddings := embeddings_in_words(result):
+        yield SharesTable("What the tokens' shares are of", tuple(embeddings.items()))
     if result.biases:
-        yield _largest_first("Biases", result.biases.items())
+        yield SharesTable("Biases", tuple(largest_first(result.biases.items(), MOST_ENTRIES)))
     if result.edits:
-        yield _largest_first("Edits of your hooks", result.edits.items())
+        yield SharesTable("Edits of your hooks", tuple(largest_first(result.edits.items(), MOST_ENTRIES)))
     layers = [layer for layer in range(result.n_layers) if f"neurons.{layer}" in result.parts]
     if layers:
-        yield SharesTable("Neurons, each at its position", tuple(_neurons(result, tokens, layers)))
+        largest = tuple(_neurons(result, tokens, layers))
+        sizes = [result.neurons(layer) for layer in layers]
+        n, total = sum(shares.numel() for shares in sizes), sum(float(shares.sum()) for shares in sizes)
+        title = f"Neurons, each at its position: the {len(largest)} largest of {n}"
+        yield SharesTable(title, largest, f"All of them sum to {significant(total)}. {OVERLAP}")
 
 
 def _neurons(result: "Attribution", tokens: tuple[str, ...], layers: Iterable[int]) -> list[tuple[str, float]]:
@@ -192,11 +206,12 @@ def _neurons(result: "Attribution", tokens: tuple[str, ...], layers: Iterable[in
     return sorted(named, key=lambda entry: -abs(entry[1]))[:MOST_ENTRIES]
 
 
-def _largest_first(title: str, entries: Iterable[tuple[str, float]]) -> SharesTable:
+def largest_first(entries: Iterable[tuple[str, float]], most: int) -> Iterator[tuple[str, float]]:
+    """So many names with their shares, largest first, then the sum of all smaller ones, where there are any."""
     ordered = sorted(entries, key=lambda entry: -abs(entry[1]))
-    others = ordered[MOST_ENTRIES:]
-    rest = [(f"{len(others)} smaller ones", sum(share for _, share in others))] if others else []
-    return SharesTable(title, (*ordered[:MOST_ENTRIES], *rest))
+    yield from ordered[:most]
+    if smaller := ordered[most:]:
+        yield f"{len(smaller)} smaller ones", sum(share for _, share in smaller)
 
 
 def _largest(shares: Float[Tensor, " place"], most: int) -> list[int]:

@@ -74,11 +74,16 @@ function logitSentence(scene) {
   return `At the input of layer ${selection.layer}, ${formatChange(share, false)}${logitUnit(block)} of it flow through ${token}.`;
 }
 
+/** What the rows of complete rules sum to: the target, or what of it is linear in the logits. */
+function logitWhole(block) {
+  return block.sums.some(([name]) => name === "nonlinear") ? "its first-order form" : "it";
+}
+
 /** That a layer's numbers sum up. */
 function logitLaw(block, layer) {
   const { flowing, later, both } = logitSums(block, layer);
   const sum = `At the input of layer ${layer}: through all tokens ${formatChange(flowing, false)}, from what enters later (biases) ${formatChange(later, false)}`;
-  return block.complete ? `${sum}, together ${formatNumber(both, 4)}.` : `${sum}; these rules do not sum to the target.`;
+  return block.complete ? `${sum}, together ${formatNumber(both, 4)}${logitWhole(block) === "it" ? "" : `, ${logitWhole(block)}`}.` : `${sum}; these rules do not sum to the target.`;
 }
 
 /** The tokens through which most flows at a layer's input, by size. */
@@ -134,7 +139,7 @@ function logitWords(scene) {
   const block = chosenLogit(data, selection);
   return {
     headline: `${logitTarget(block)}. ${logitSentence(scene)}`,
-    meaning: `Each cell: how much of the ${block.target} flows through a token's residual stream at a layer's input${block.complete ? "; with the biases that enter later every row sums to it" : ""}.`,
+    meaning: `Each cell: how much of the ${block.target} flows through a token's residual stream at a layer's input${block.complete ? `; with the biases that enter later every row sums to ${logitWhole(block)}` : ""}.`,
     place: `layer ${selection.layer}`, shown: `shares of the ${block.target}, rules “${block.rules}”`, remark: `${logitEquation(block)}.`, note: logitNote(scene, 1), exact: false, method: block.method,
     file: [`layer${selection.layer}`, `to-${block.target}`.slice(0, 60)],
   };

@@ -115,7 +115,7 @@ function shareMap(palette, map, width, pick) {
 }
 
 /** Names with their shares and bars of their sizes. */
-function shareTable(palette, { title, entries }) {
+function shareTable(palette, { title, note, entries }) {
   const limit = largest(entries.map(([, share]) => share));
   const lines = entries.map(([name, share]) => {
     const bar = element("span", { className: "share-bar" });
@@ -123,7 +123,8 @@ function shareTable(palette, { title, entries }) {
     bar.style.background = palette[share < 0 ? "loss" : "gain"];
     return element("tr", {}, [element("td", {}, [element("bdi", { textContent: name })]), element("td", {}, [bar]), element("td", { textContent: formatChange(share) })]);
   });
-  return element("section", { className: "share-table" }, [element("h2", { textContent: title }), element("table", {}, lines)]);
+  const remark = note ? [element("p", { className: "note", textContent: note })] : [];
+  return element("section", { className: "share-table" }, [element("h2", { textContent: title }), ...remark, element("table", {}, lines)]);
 }
 
 function section(title, note, children, wide) {
@@ -144,7 +145,7 @@ function drawShares(data, chosen, palette) {
   const several = data.rows.length > 1;
   const marked = several ? data.tokens.length - data.rows.length + chosen : -1;
   const named = several ? `What brought ${quoted(row.name)}` : "What each token brings";
-  const note = several ? "Choose another row in the matrix below." : "Signed, in the target's units: what flows in through a token's embedding, its position with it.";
+  const note = several ? "Choose another row in the matrix below." : "Signed, in the target's units: what flows in through the embedding of a token, with those of its position and type.";
   const parts = [section(named, note, [tokensView(palette, data.tokens, row.shares, marked), element("p", { className: "share-sums", textContent: sumsText(row) })], true)];
   if (several) {
     const matrix = {

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests import tiny
-from tests.tolerances import ALGEBRA, GRADIENT
+from tests.tolerances import ALGEBRA, GRADIENT, ORACLE_FLOAT32_WITHIN
 
 Models = Callable[..., Any]
 N = 6
@@ -62,6 +62,18 @@ def test_edges_of_hooked_models_obey_the_same_law(
     model = model_of_any(family, "hooked", torch.float64)
     estimates = ffb.attribution_patching(model, *pair(family), difference, edges="positions")
     torch.testing.assert_close(*out_of_nodes(estimates.edges, estimates), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated")
+@pytest.mark.parametrize("family", ["gemma2", "gemma3", "mixtral"])
+def test_both_classes_estimate_alike(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
+    """A feed-forward's change is that of what it gives before the norm in its branch, which HookedTransformer does not show."""
+    hooked, bridge = (
+        ffb.attribution_patching(model_of_any(family, api, torch.float64), *pair(family), difference, edges="positions")
+        for api in ("hooked", "bridge")
+    )
+    for mine, theirs in ((hooked.mlps, bridge.mlps), (hooked.edges.values, bridge.edges.values)):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=ORACLE_FLOAT32_WITHIN * float(theirs.abs().max()))
 
 
 @pytest.mark.parametrize("family", PLAIN)

@@ -139,6 +139,8 @@ def _fit_layer(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer
             _fit_activation(model, rules, tape, fittings, layer)
         elif rules.feed_forward:
             fit_experts(model, tape, fittings, layer)
+    if "mlp_out" in tape.keeps and _is_seen_behind_norm(model):
+        fittings.output_of(f"{block}.mlp", partial(_keep, tape, "mlp_out", layer))
     if layer + 1 == model.n_layers:
         _fit_boundary(tape, fittings, layer + 1, output_name(model))
 
@@ -150,10 +152,15 @@ def _kept_sites(model: Model, rules: Rules, layer: int) -> dict[str, str]:
     sites |= dict.fromkeys(("value", "v"), f"{block}.attn.hook_v")
     if not rules.attention:
         sites |= {site: f"{block}.attn.hook_{site}" for site in ("q", "k")}
-    if model.family.order != "attn_only":
+    if model.family.order != "attn_only" and not _is_seen_behind_norm(model):
         on_bridge = model.api == "TransformerBridge"
         sites["mlp_out"] = branch_output_name(model, layer, "mlp") if on_bridge else f"{block}.hook_mlp_out"
     return sites
+
+
+def _is_seen_behind_norm(model: Model) -> bool:
+    """Whether what feed-forwards give is shown behind the norm of their branch: HookedTransformer has no HookPoint before."""
+    return model.api != "TransformerBridge" and model.family.order in ("sandwich", "norm_after")
 
 
 def _fit_ff_input(model: Model, tape: Tape, fittings: Fittings, layer: int) -> None:

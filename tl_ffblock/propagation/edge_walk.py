@@ -126,7 +126,7 @@ class _LayerWalk:
                 case Normalise(of, norm) if norm in _BEFORE_BRANCH:
                     self.entries[step.scope] = of, self._slope(norm)
                 case Normalise(of, norm) if norm in _IN_BRANCH:
-                    self.at[step.scope] = self._in_branch(norm, self.at[of])
+                    self.at[step.scope] = self._slope(norm).push(self.at[of])
                 case Normalise(of, norm):
                     self.at[of].copy_(self._slope(norm).push(self.at[of]))
                     self.at[step.scope] = self.at[of]
@@ -174,11 +174,6 @@ class _LayerWalk:
 
     def _of_heads(self) -> Float[Tensor, "pos head d"]:
         return einsum(self._change("z"), self.block.attention.w_o, "pos head e, head e d -> pos head d")
-
-    def _in_branch(self, norm: NormName, changes: Tensor) -> Tensor:
-        """HookedTransformer shows what a feed-forward gives behind the norm in its branch."""
-        behind = norm == "ff_out_norm" and self.walk.traced.model.api != "TransformerBridge"
-        return changes if behind else self._slope(norm).push(changes)
 
     def _slope(self, role: NormName) -> NormSlope:
         name, norm = norm_module(self.walk.traced.model, self.layer, role), self.block.norm(role)

@@ -97,6 +97,21 @@ def test_a_constant_brings_what_it_writes(ffb: ModuleType, model: Any, tokens: T
     assert steered.value == pytest.approx(plain.value + share)
 
 
+@pytest.mark.parametrize("name", ["hook_embed", "blocks.1.attn.hook_z", "blocks.1.hook_resid_pre", "hook_unembed"])
+def test_an_edit_has_its_usual_name_and_its_share(
+    ffb: ModuleType, model: Any, tokens: Tensor, difference: Any, name: str
+) -> None:
+    """Whichever of a HookPoint's names it was given by; what it adds to the logits is shared as anything before them."""
+
+    def add(tensor: Tensor, hook: Any) -> Tensor:
+        return tensor + torch.linspace(-1, 2, tensor.shape[-1], dtype=tensor.dtype)
+
+    result = ffb.attribute(model, tokens, difference, fwd_hooks=[(name, add)])
+    assert list(result.edits) == [name]
+    assert abs(result.total() - result.value) < 1e-9
+    assert float(result.certificate.boundaries.max()) < EXACT
+
+
 def drop_a_head(tensor: Tensor, hook: Any) -> Tensor:
     """Zero-ablation of head 1."""
     return tensor * torch.tensor([1.0, 0.0, 1.0, 1.0], dtype=tensor.dtype)[:, None]

@@ -275,5 +275,5 @@ def _layer_of(model: Model, name: str) -> int:
     """The layer behind whose input an edit comes in."""
     block = re.match(r"blocks\.(\d+)\.(.*)", name)
     if block is None:
-        return EMBEDDING if "embed" in name else model.n_layers
+        return EMBEDDING if "embed" in name and "unembed" not in name else model.n_layers
     return int(block[1]) - (block[2] in ("hook_resid_pre", "hook_in"))

@@ -94,12 +94,15 @@ _COEFFICIENTS = re.compile(
 
 
 def edited_names(hook_points: Mapping[str, HookPoint]) -> list[str]:
-    """A name of every HookPoint in the stream of values on which a callback of a user's sits."""
+    """A name of every HookPoint in the stream of values on which a callback of a user's sits: TransformerLens's own of several.
+
+    `blocks.0.attn.hook_z` is `blocks.0.attn.o.hook_in` as well, which is that of the module.
+    """
     names: dict[int, list[str]] = {}
     for name, point in hook_points.items():
         names.setdefault(id(point), []).append(name)
     return [
-        alike[0]
+        min(alike, key=lambda name: name.endswith((".hook_in", ".hook_out")))
         for alike in names.values()
         if len(hook_points[alike[0]]._forward_hooks) > _wiring(hook_points[alike[0]])
         and not any(_COEFFICIENTS.search(name) for name in alike)

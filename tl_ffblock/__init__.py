@@ -57,7 +57,8 @@ if TYPE_CHECKING:
         direction,
         faithfulness,
     )
-    from tl_ffblock.results.average import AverageMaps, average
+    from tl_ffblock.results.average import average
+    from tl_ffblock.results.average_maps import AverageMaps
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
     from tl_ffblock.results.neuron_table import NeuronShares
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Attribution": "propagation",
-    "AverageMaps": "results.average",
+    "AverageMaps": "results.average_maps",
     "AverageShares": "propagation",
     "ContributionMaps": "results.maps",
     "Contributions": "interventions",

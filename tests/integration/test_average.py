@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests import tiny
-from tl_ffblock.results.average import AverageMaps
+from tl_ffblock.results.average_maps import AverageMaps
 from tl_ffblock.results.intervals import mean_interval
 
 Models = Callable[..., Any]
@@ -78,9 +78,21 @@ def test_a_difference_is_of_each_prompt(ffb: ModuleType, several: list[Any]) -> 
     apart = first - second
     torch.testing.assert_close(apart.values, first.values / 2, equal_nan=True)
     torch.testing.assert_close(apart.interval.high, first.interval.high / 2, equal_nan=True)
-    assert apart.signed
+    assert apart.signed and apart.prompts == first.prompts
     assert apart.kind == f"difference of {first.kind}"
     assert f"AverageMaps: {apart.kind} of " in repr(apart)
+
+
+def test_prompts_that_are_no_pairs_have_no_paired_interval(ffb: ModuleType, several: list[Any]) -> None:
+    """Other prompts, or the same in another order, are refused as one difference unless the caller says that they are pairs."""
+    first = ffb.average(several, {"END": -1})
+    for others in (several[::-1], [several[0], several[2], several[2]]):
+        second = ffb.average(others, {"END": -1})
+        with pytest.raises(ValueError, match=r"different prompts: prompt \d is .* against .*a\.paired_difference\(b\)"):
+            first - second
+        pairs = first.paired_difference(second)
+        torch.testing.assert_close(pairs.values, first.values - second.values)
+        assert pairs.prompts != first.prompts
 
 
 def test_its_table_has_every_cell(ffb: ModuleType, several: list[Any], tmp_path: Path) -> None:
@@ -112,6 +124,10 @@ def test_what_cannot_be_averaged_is_refused(ffb: ModuleType, model_of: Models, s
         ffb.average(several, {"name": [4, 4, 4]})
     with pytest.raises(ValueError, match="expected positions by name"):
         ffb.average(several, {})
+    with pytest.raises(
+        ValueError, match=r"positions\['END'\]='last': a text is no position; expected a number such as -1"
+    ):
+        ffb.average(several, {"END": "last"})
     with pytest.raises(ValueError, match="positions by name"):
         ffb.average(several, [1, 2])
     last = [ffb.contribution_maps(model_of("gpt2"), torch.tensor([5, 6, 7]), queries=q) for q in (-1, 1)]

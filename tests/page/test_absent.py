@@ -10,7 +10,8 @@ import torch
 from tests.page.node import needs_node, payload, run
 from tests.page.screen import Builder, Shower
 from tl_ffblock.page import PageTrack
-from tl_ffblock.results.average import AverageMaps, average
+from tl_ffblock.results.average import average
+from tl_ffblock.results.average_maps import AverageMaps
 from tl_ffblock.results.page_data import page_data, token_maps_page
 from tl_ffblock.results.token_maps import TokenMaps
 

@@ -83,6 +83,42 @@ def test_an_average_names_its_rows_as_they_were_named(show: Shower, build: Build
     assert '"t0"' in by_position and '"0:t0"' not in by_position
 
 
+def test_named_positions_have_no_numbers(show: Shower, build: Builder) -> None:
+    """On a page of an average by name the first column is no position 0; one by position keeps its numbers."""
+    maps = [build(4, tokens=("a", " Mary", "b", " to")), build(5, tokens=("a", "c", " Anna", "b", " to"))]
+    screen = show(html=average(maps, {"IO": [1, 2], "END": -1}).to_html())
+    screen.settle()
+    assert "position" not in screen.page.locator(".card").first.inner_text()
+    assert "position" not in screen.page.locator("#sentence-words").inner_text()
+    titles = [
+        node.get_attribute("title") or "" for node in screen.page.locator("#sentence .chip, #pair-list button").all()
+    ]
+    assert titles and not any("position" in title for title in titles)
+    screen = show(html=average([build(4), build(4) * 2.0]).to_html())
+    screen.settle()
+    assert "from position" in screen.page.locator(".card").first.inner_text()
+
+
+def test_an_average_of_what_heads_write_says_so(show: Shower) -> None:
+    """Its headline is of the largest cell, each cell says its interval, and no token takes from another."""
+    values = torch.tensor([[[0.5, -1.0, 0.25]], [[0.5, 3.0, 0.25]]])[None]
+    maps = [
+        TokenMaps(values * factor, ("a", "b", "c"), (9,), ("head 0", "head 1"), (2,), False, column="written at")
+        for factor in (1.0, 2.0)
+    ]
+    screen = show(html=average(maps, {"IO": 1, "END": -1}).to_html())
+    body = screen.page.locator("body")
+    assert screen.page.locator("#heading").inner_text() == "Layer 9, head 1: +4.5 written at “IO:b”"
+    assert screen.page.locator("section h2").all_inner_texts() == ["Written at IO:b", "Written at END:c"]
+    drawing = screen.page.locator(".share-map svg").first
+    for _ in range(2):
+        drawing.press("ArrowRight")
+    said = screen.page.locator(".share-said").first.inner_text()
+    assert said == "layer 9 · head 1: +4.5 · low +3 · high +6"
+    assert "Mean of 2 prompts" in body.inner_text() and "takes" not in body.inner_text()
+    assert not screen.problems
+
+
 def test_columns_of_numbers_are_named_by_what_tells_them_apart(show: Shower, build: Builder) -> None:
     """Two runs in one scope by the runs, two scopes of one run by the scopes, and by both where both differ."""
     maps = average([build(4), build(4) * 2.0]).token_maps()

@@ -1,5 +1,6 @@
 """What can be attributed, and a clear error for everything else."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from types import ModuleType
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from tests import tiny
 from tests.propagation.conftest import prompts
+from tl_ffblock.page import MapsBlock
+from tl_ffblock.results.page_data import page_data
 
 Models = Callable[..., Any]
 N = 6
@@ -288,11 +291,11 @@ def test_means_are_of_alike_results(ffb: ModuleType, model: Any, tokens: Tensor)
 
 
 def test_attributions_are_averaged_by_named_positions(ffb: ModuleType, model: Any) -> None:
-    """Prompts of two lengths: each cell is the mean of the prompts' shares at the position of that name, in the target's row."""
+    """Prompts of two lengths: each cell is the mean of the prompts' shares at the position of that name, in one row."""
     several = [ffb.attribute(model, tiny.tokens("gpt2", n, seed=n), ffb.logit(7)) for n in (5, 7)]
     places = {"subject": [1, 3], "END": -1}
     streams = ffb.average(several, places)
-    assert (streams.queries, streams.keys, streams.layers) == (("END",), ("subject", "END"), (0, 1, 2, 3))
+    assert (streams.queries, streams.keys, streams.layers) == (("flowing at",), ("subject", "END"), (0, 1, 2, 3))
     expected = (several[0].residual[:, 1] + several[1].residual[:, 3]) / 2
     torch.testing.assert_close(streams["residual"][:, 0, 0], expected)
     heads = ffb.average([result.token_maps("heads") for result in several], places)
@@ -304,6 +307,49 @@ def test_attributions_are_averaged_by_named_positions(ffb: ModuleType, model: An
     assert early.token_maps().queries == (2,)
     with pytest.raises(ffb.errors.InputError, match="one result or more"):
         ffb.average([streams])
+
+
+def test_heads_stand_where_they_write(ffb: ModuleType, model: Any) -> None:
+    """Not between tokens: no table has a query for them, the page names no token that takes, edges keep both ends."""
+    several = [ffb.attribute(model, tiny.tokens("gpt2", n, seed=n), ffb.logit(7)) for n in (5, 7)]
+    maps = [result.token_maps("heads") for result in several]
+    alone, mean = maps[0].to_dataframe(), ffb.average(maps, {"subject": [1, 3]})
+    assert list(alone) == ["layer", "channel", "position", "token", "value"]
+    row = alone[(alone.layer == 1) & (alone.channel == "head 2") & (alone.position == 4)]
+    assert row["value"].item() == several[0].heads[1, 2, 4]
+    table = mean.to_dataframe()
+    assert list(table) == ["layer", "channel", "position", "token", "value", "low", "high", "n"]
+    at_subject = (several[0].heads[1, 2, 1] + several[1].heads[1, 2, 3]) / 2
+    assert table[(table.layer == 1) & (table.channel == "head 2")]["value"].item() == pytest.approx(float(at_subject))
+    assert "written at  subject" in repr(mean)
+    long = ffb.attribute(model, tiny.tokens("gpt2", 14), ffb.logit(7)).token_maps("heads")
+    assert '"layer.head"' in long.to_html()
+    for shown in (mean, mean.token_maps(), maps[0]):
+        html = shown.to_html()
+        assert "Written at" in html
+        assert " takes " not in html.split('id="data"')[-1].split("</script>")[0]
+        with pytest.raises(ffb.errors.InputError, match="has all layers; leave it out"):
+            shown.to_html(layer=1)
+    assert list(several[0].token_maps("edges").to_dataframe())[2:4] == ["query", "key"]
+    with pytest.raises(ffb.errors.InputError, match="different column: 'written at' against 'key'"):
+        ffb.average([maps[0], several[0].token_maps("edges")], {"END": -1})
+    beside = ffb.contribution_maps(model, tiny.tokens("gpt2", 5, seed=5), queries=-1)
+    with pytest.raises(ffb.errors.InputError, match="numbers by position, written at each"):
+        beside.to_html(beside=maps[0])
+
+
+def test_edges_beside_maps_of_some_layers_are_of_these(ffb: ModuleType, model: Any) -> None:
+    """Layers and queries that the page has are taken; ones that edges lack are refused by number."""
+    tokens = tiny.tokens("gpt2", 5)
+    result = ffb.attribute(model, tokens, ffb.logit(7))
+    edges = result.token_maps("edges")
+    maps = ffb.contribution_maps(model, tokens, layers=[0, 2], queries=[2, 4])
+    block = page_data({"run": maps}, beside=(result, edges)).runs[0].blocks[edges.kind]
+    assert isinstance(block, MapsBlock)
+    torch.testing.assert_close(block.values["head 1"], edges["head 1"][[0, 2]][:, [2, 4]])
+    few = dataclasses.replace(edges, values=edges.values[:2], layers=(0, 1))
+    with pytest.raises(ffb.errors.InputError, match="lack layers 2 of these: they have 0, 1"):
+        maps.to_html(beside=few)
 
 
 @pytest.mark.wrong_types

@@ -84,6 +84,10 @@ def aligned(asked: NamedPositions, lengths: Sequence[int]) -> dict[str, list[int
         )
     numbers: dict[str, list[int]] = {}
     for name, given in asked.items():
+        if isinstance(given, str):
+            raise InputError(
+                f"positions[{name!r}]={brief(given)}: a text is no position; expected a number such as -1, or one a prompt."
+            )
         listed = _several(given)
         if _whole_number(given) is not None:
             listed = listed * len(lengths)

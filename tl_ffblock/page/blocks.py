@@ -28,6 +28,8 @@ class PageText:
     """Positions of special tokens."""
     segments: tuple[tuple[str, int], ...] = ()
     """Names of the parts that readers tell apart, such as two sentences, and where each begins; the first at 0."""
+    named: bool = False
+    """Whether the labels are names of positions, wherever these stand in a text; their numbers then say nothing."""
 
     def reachable(self) -> Bool[Tensor, "query key"]:
         """The cells that are sent."""

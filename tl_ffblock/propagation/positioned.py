@@ -7,12 +7,15 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.heads import head_names
+from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
 from tl_ffblock.results.token_maps import TokenMaps
 
 if TYPE_CHECKING:
     from tl_ffblock.propagation.attribution import Attribution
 
 Reading: TypeAlias = Literal["residual", "heads", "edges"]
+_COLUMNS: dict[Reading, str] = {"residual": "flowing at", "heads": "written at", "edges": BETWEEN_TOKENS}
+"""What a column is."""
 
 
 class PositionedShares:
@@ -21,8 +24,9 @@ class PositionedShares:
     def token_maps(self, of: Reading = "residual") -> TokenMaps:
         """Signed shares as `TokenMaps`, which `ffb.average(results, positions={"IO": [2, 4], "END": -1})` takes as they are.
 
-        "residual" and "heads" have one row, at the position that the target reads (the last of several): a cell is the share
-        that stands at the key. "residual" has one layer more than the model: its first is what enters, its last the end.
+        "residual" and "heads" are numbers by position, in one row: a head's share is what it writes at the column's position,
+        wherever it took that from (the edges say), and through the residual stream flows what does at the column's position.
+        "residual" has one layer more than the model: its first is what enters, its last the end.
 
         Args:
             of: "residual" [boundary 1 1 pos], "heads" [layer head 1 pos] or "edges" [layer head query key].
@@ -47,6 +51,7 @@ class PositionedShares:
             channels=("residual",) if of == "residual" else head_names(range(values.shape[1])),
             queries=queries,
             causal=causal,
+            column=_COLUMNS[of],
             model=result.model,
             signed=True,
             kind=f"shares of the {result.quantity}",

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.layer.positions import spans
 from tl_ffblock.page import PageBlock, PageRun, PageText
-from tl_ffblock.results.page_blocks import ChannelMaps, token_maps_block
+from tl_ffblock.results.page_blocks import BETWEEN_TOKENS, ChannelMaps, token_maps_block
 from tl_ffblock.results.tokens import shortened
 
 
@@ -62,7 +63,7 @@ def with_companions(run: PageRun, maps: MapsOfText, beside: Beside, text: PageTe
         name = further.kind if further.kind not in blocks else f"{further.kind} {len(blocks)}"
         if isinstance(further, ChannelMaps):
             _refuse_other_text(maps, further)
-            blocks[name] = token_maps_block(further)
+            blocks[name] = token_maps_block(further, maps.layers, maps.queries)
         elif isinstance(further, PageBlocks):
             _refuse_other_run(maps, further)
             blocks |= further.page_blocks(text, name, first)
@@ -72,13 +73,26 @@ def with_companions(run: PageRun, maps: MapsOfText, beside: Beside, text: PageTe
 
 
 def _refuse_other_text(maps: MapsOfText, further: ChannelMaps) -> None:
-    mine, theirs = ((m.tokens, m.layers, m.queries) for m in (maps, further))
-    if mine != theirs:
+    """Refuse maps of another text, or without a layer or a query of these."""
+    if further.column != BETWEEN_TOKENS:
         raise InputError(
-            f"the {further.kind} maps beside these are of {len(theirs[0])} tokens, layers {theirs[1]} and {len(theirs[2])} "
-            f"queries: make them of the same text and with the same layers= and queries= ({len(mine[0])}, {mine[1]}, "
-            f"{len(mine[2])})."
+            f"beside: the {further.kind} are numbers by position, {further.column} each, and no maps between tokens: put the "
+            'attribution itself beside the maps, or its token_maps("edges").'
         )
+    if further.tokens != maps.tokens:
+        raise InputError(
+            f"beside: the {further.kind} maps are of {len(further.tokens)} tokens ({shortened(further.tokens)}), these of "
+            f"{len(maps.tokens)} ({shortened(maps.tokens)}): make them of the same text."
+        )
+    for name, mine, theirs in (
+        ("layers", maps.layers, further.layers),
+        ("queries", maps.queries, further.queries),
+    ):
+        if missing := [number for number in mine if number not in theirs]:
+            raise InputError(
+                f"beside: the {further.kind} maps lack {name} {spans(missing)} of these: they have {spans(theirs)}. Make one of both "
+                f"with other {name}=."
+            )
 
 
 def _refuse_other_run(maps: MapsOfText, further: PageBlocks) -> None:

@@ -19,6 +19,8 @@ FINE_TOKENS = 64
 """Tokens beyond which heads are sent with two digits."""
 HEADS_BYTES = 3_000_000
 """Room for heads on a page; scopes beyond it are left out."""
+BETWEEN_TOKENS = "key"
+"""What a column is of maps between tokens."""
 CONTRIBUTES = "how much the column's token contributes to the row's vector"
 NORM = "norm, in units of the residual stream"
 _NAMED = {"Attn": "value-weighted attention", "Atb": "attention block"}
@@ -48,6 +50,8 @@ class ChannelMaps(Protocol):
     def kind(self) -> str: ...
     @property
     def layered(self) -> bool: ...
+    @property
+    def column(self) -> str: ...
     def reachable(self) -> Bool[Tensor, "query key"]: ...
 
 
@@ -192,10 +196,22 @@ def head_blocks(heads: HeadTable, queries: Sequence[int], first: Sequence[str], 
     return blocks
 
 
-def token_maps_block(maps: ChannelMaps) -> MapsBlock:
-    """Any token maps: attention patterns, value-weighted attention, maps of one's own."""
+def token_maps_block(
+    maps: ChannelMaps, layers: Sequence[int] | None = None, queries: Sequence[int] | None = None
+) -> MapsBlock:
+    """Any token maps: attention patterns, value-weighted attention, maps of one's own.
+
+    Args:
+        maps: With their labels.
+        layers: Those of the page, all of which the maps have; None means all.
+        queries: Likewise.
+    """
     weights = maps.kind == "attention"
-    values = {name: maps.values[:, number] for number, name in enumerate(maps.channels)}
+    kept = [maps.layers.index(layer) for layer in (maps.layers if layers is None else layers)]
+    rows = [maps.queries.index(query) for query in (maps.queries if queries is None else queries)]
+    cells = maps.values if len(rows) == len(maps.queries) else maps.values[:, :, rows]
+    cells = cells if len(kept) == len(maps.layers) else cells[kept]
+    values = {name: cells[:, number] for number, name in enumerate(maps.channels)}
     return MapsBlock(
         title=maps.kind,
         short="weight" if weights else "value",
@@ -206,9 +222,9 @@ def token_maps_block(maps: ChannelMaps) -> MapsBlock:
         channels=tuple(PageChannel(name, name) for name in maps.channels),
         values=values,
         tracks=(
-            size_track(values, {n: n for n in maps.channels}, maps.reachable())
+            size_track(values, {n: n for n in maps.channels}, maps.reachable()[rows])
             if maps.signed
-            else others_track(values, maps.queries),
+            else others_track(values, [maps.queries[row] for row in rows]),
         ),
         axis="head" if any(name.startswith("head ") for name in maps.channels) else "scope",
         signed=maps.signed,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -126,6 +127,7 @@ def token_maps_page(
     view: View = "maps",
     segments: Mapping[str, int] | None = None,
     labels: Sequence[str] | None = None,
+    named: bool = False,
     beside: Sequence[PageBlock] = (),
 ) -> PageData:
     """The page of any token maps of the same positions, one run or several.
@@ -137,6 +139,7 @@ def token_maps_page(
         view: "maps", or of heads "heads" (lines) or "all" (every layer and head), or that of a block beside.
         segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
         labels: What stands at each position; None means the tokens.
+        named: Whether these are names of positions, which then have no numbers.
         beside: Blocks with a view of their own, of the same text.
 
     Raises:
@@ -154,7 +157,7 @@ def token_maps_page(
     return PageData(
         model=maps.model,
         heading=maps.kind,
-        text=_page_text(maps, segments),
+        text=replace(_page_text(maps, segments), named=named),
         runs=tuple(
             PageRun(run, shown_labels, {maps.kind: token_maps_block(m)} | {block.kind: block for block in beside})
             for run, m in runs.items()

@@ -18,10 +18,12 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
-from tl_ffblock.page import PageView, View, iframe, page
+from tl_ffblock.page import PageView, View, iframe, page, shares_page
 from tl_ffblock.results.files import write_atomically
+from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
 from tl_ffblock.results.page_data import token_maps_page
-from tl_ffblock.results.tokens import shortened
+from tl_ffblock.results.position_page import position_page, refuse_choices
+from tl_ffblock.results.tokens import shortened, told_apart
 
 if TYPE_CHECKING:
     import pandas
@@ -54,6 +56,9 @@ class TokenMaps:
     """What the values are, in a reader's words: "contributions" or "attention"."""
     layered: bool = True
     """False where the one layer of `layers` stands for the whole model, as of a logit's shares."""
+    column: str = BETWEEN_TOKENS
+    """What a column is: "key", the token that a row takes from; else numbers by position, in one row that is no query: shares
+    "written at" the column's position, or "flowing at" it."""
 
     def __post_init__(self) -> None:
         """Refuse labels that do not fit the numbers.
@@ -75,6 +80,13 @@ class TokenMaps:
             raise InputError(f"channels={self.channels}: a name stands twice, so it names no map.")
         if not all(0 <= query < len(self.tokens) for query in self.queries):
             raise InputError(f"queries={self.queries}: expected positions from 0 to {len(self.tokens) - 1}.")
+        if self.by_position and len(self.queries) != 1:
+            raise InputError(f"column={self.column!r} with {len(self.queries)} rows: numbers by position have one.")
+
+    @property
+    def by_position(self) -> bool:
+        """Whether a cell is a number of its column's position alone, and of no query."""
+        return self.column != BETWEEN_TOKENS
 
     @classmethod
     def from_attention(
@@ -140,7 +152,10 @@ class TokenMaps:
         return reachable_cells(self.queries, len(self.tokens), self.causal)
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Long form: one row per channel, layer, query and key, with both tokens and the value."""
+        """Long form: one row per channel, layer, query and key, with both tokens and the value.
+
+        Numbers by position have no query: layer, channel, position, token, value.
+        """
         import pandas as pd
 
         names = np.array(self.tokens, dtype=object)
@@ -154,7 +169,7 @@ class TokenMaps:
                 indexing="ij",
             )
         )
-        return pd.DataFrame(
+        frame = pd.DataFrame(
             {
                 "layer": layer,
                 "channel": channel,
@@ -165,6 +180,7 @@ class TokenMaps:
                 "value": self.values.transpose(0, 1).reshape(-1).detach().cpu().numpy(),
             }
         )
+        return without_queries(frame) if self.by_position else frame
 
     def to_html(
         self,
@@ -187,10 +203,14 @@ class TokenMaps:
                 stands between two. BertViz's `sentence_b_start=k` is `{"A": 0, "B": k}`.
 
         Raises:
-            InputError: if layer or channel are not there, `segments` do not fit the tokens, or the folder of `path` does not
-                exist.
+            InputError: if layer or channel are not there, `segments` do not fit the tokens, numbers by position, whose page
+                shows all at once, are asked for one of them, or the folder of `path` does not exist.
         """
-        html = page(token_maps_page({"run": self}, layer=layer, channel=channel, view=view, segments=segments))
+        if self.by_position:
+            refuse_choices(layer=layer, channel=channel, view=None if view == "maps" else view, segments=segments)
+            html = shares_page(position_page({"run": self}, told_apart(self.tokens)))
+        else:
+            html = page(token_maps_page({"run": self}, layer=layer, channel=channel, view=view, segments=segments))
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
@@ -210,6 +230,7 @@ class TokenMaps:
 
     def __repr__(self) -> str:
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"
+        rows = f" · {self.column} each token" if self.by_position else rows
         return "\n".join(
             [
                 f"TokenMaps: {self.kind} of {self.model} · {len(self.tokens)} tokens{rows} · "
@@ -218,6 +239,12 @@ class TokenMaps:
                 f"  channels  {', '.join(self.channels)}",
             ]
         )
+
+
+def without_queries(frame: "pandas.DataFrame") -> "pandas.DataFrame":
+    """A table of numbers by position: its key is the position, and its one query says nothing."""
+    named = {"key": "position", "key_token": "token"}
+    return frame.drop(columns=["query", "query_token"]).rename(columns=named)
 
 
 def reachable_cells(queries: Sequence[int], n_keys: int, causal: bool) -> Bool[Tensor, "query key"]:

@@ -71,7 +71,7 @@ function biographyTarget(scene, frame, event) {
 function biographyTip(scene, frame, target) {
   const { axes, data } = scene;
   const value = frame.picture.cells[target.index * axes.nColumns + target.column];
-  const label = tokenAt(frame.map.labels[target.column], axes.columns[target.column].position);
+  const label = tokenAt(scene, frame.map.labels[target.column], axes.columns[target.column].position);
   return [
     tipLine("layer", String(data.layers[target.index])), tipLine(scene.selection.read === "row" ? "from" : "to", label),
     element("div", { textContent: Number.isNaN(value) ? "not among these shares, or out of reach" : shownOf(frame.map, value, scene.asShare) }),

@@ -17,7 +17,7 @@ function cellCard(scene) {
   const reachable = axes.reaches(row, column);
   return element("section", { className: "card" }, [
     element("h3", {}, ["Cell: ", element("bdi", { textContent: labels[column] }), " → ", element("bdi", { textContent: labels[axes.own[row]] })]),
-    element("p", { className: "note", textContent: `from position ${axes.columns[column].position} to position ${axes.rows[row].position}${data.layered ? `, layer ${scene.selection.layer}` : ""}` }),
+    element("p", { className: "note", textContent: [pairPlaces(data, axes.columns[column].position, axes.rows[row].position), layerWords(scene)].filter(Boolean).join(", ") }),
     reachable ? cellNumbers(scene, { row, column }) : element("p", { textContent: "Not reachable: this model looks at earlier tokens only." }),
     ...headBars(scene),
     ...scene.strips.length && data.queries.length ? [element("p", { className: "note", textContent: `${quotation(labels[axes.own[row]])} as a row:` }), stripTable(scene)] : [],

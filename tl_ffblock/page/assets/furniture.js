@@ -12,10 +12,11 @@ function isLabelled(index, every, selected) {
 
 /** The label of one row: its token where the frame has room for tokens, and its position. */
 function rowLabel(scene, frame, row, weight) {
-  const { axes, palette, window: [first] } = scene;
+  const { axes, data, palette, window: [first] } = scene;
   const size = labelSize(frame.cell.height);
   const y = frame.top + (row - first + 0.5) * frame.cell.height + size * 0.35;
-  const index = text(axes.rows[row].position, frame.left - 5, y, { "text-anchor": "end", "font-size": LABEL.index, fill: palette.grey });
+  const number = frame.fullLabels ? positionNumber(data, axes.rows[row].position) : axes.rows[row].position;
+  const index = text(number, frame.left - 5, y, { "text-anchor": "end", "font-size": LABEL.index, fill: palette.grey });
   if (!frame.fullLabels) return svg("g", {}, [index]);
   const room = frame.left - indexWidth(scene) - LABEL.axis;
   const token = fitText(frame.map.labels[axes.own[row]], "font-weight" in weight ? BOLD * size : size, Math.max(20, room));
@@ -23,11 +24,11 @@ function rowLabel(scene, frame, row, weight) {
 }
 
 function columnLabel(scene, frame, column, weight) {
-  const { axes, palette, window: [, , left] } = scene;
+  const { axes, data, palette, window: [, , left] } = scene;
   const size = labelSize(frame.cell.width);
   const x = frame.left + (column - left + 0.5) * frame.cell.width + size * 0.35;
   return svg("g", {}, [
-    upright(axes.columns[column].position, x, frame.top - 5, { "font-size": LABEL.index, fill: palette.grey }),
+    upright(positionNumber(data, axes.columns[column].position), x, frame.top - 5, { "font-size": LABEL.index, fill: palette.grey }),
     upright(fitText(frame.map.labels[column], "font-weight" in weight ? BOLD * size : size, LABEL.column), x, frame.top - indexWidth(scene), { "font-size": size, fill: palette.ink, ...weight }),
   ]);
 }

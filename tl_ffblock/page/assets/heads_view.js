@@ -189,10 +189,10 @@ function lineLabels(scene, place, height) {
   const columns = axes.columns.map((line, column) => ({ ...line, column })).filter(({ column }) => isLabelled(column, every, scene.column));
   return [
     ...rows.map(({ position, row }) => ({
-      target: { row }, node: named(labels[axes.own[row]], place.left - 26, place.y(row), "end", shown.row(row)), number: number(position, place.left - 5, place.y(row), "end"),
+      target: { row }, node: named(labels[axes.own[row]], place.left - 26, place.y(row), "end", shown.row(row)), number: number(positionNumber(scene.data, position), place.left - 5, place.y(row), "end"),
     })),
     ...columns.map(({ position, column }) => ({
-      target: { column }, node: named(labels[column], place.right + 26, place.yColumn(column), "start", shown.column(column)), number: number(position, place.right + 5, place.yColumn(column), "start"),
+      target: { column }, node: named(labels[column], place.right + 26, place.yColumn(column), "start", shown.column(column)), number: number(positionNumber(scene.data, position), place.right + 5, place.yColumn(column), "start"),
     })),
   ];
 }

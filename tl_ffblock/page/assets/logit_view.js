@@ -147,7 +147,7 @@ function logitTip(scene, block, { layer, column, head }) {
   const number = (share) => element("div", { textContent: Number.isNaN(share) ? "hidden" : `${formatChange(share, false)}${logitUnit(block)}` });
   if (head !== undefined) return [at, tipLine("head", String(head)), number(block.heads[layer][head])];
   if (column === undefined) return [at, ...block.biases.filter(([, from]) => from === layer).map(([name, , share]) => tipLine("bias", `${name} ${formatChange(share, false)}`))];
-  return [at, tipLine("token", tokenAt(labelsOf(scene)[column], scene.axes.columns[column].position)), number(logitColumns(scene, block.residual[layer])[column])];
+  return [at, tipLine("token", tokenAt(scene, labelsOf(scene)[column], scene.axes.columns[column].position)), number(logitColumns(scene, block.residual[layer])[column])];
 }
 
 /** Arrow keys: up and down another layer, left and right another token. */

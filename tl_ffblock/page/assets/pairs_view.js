@@ -11,7 +11,7 @@ function pairLine(scene, pair, go) {
   const { axes, maps } = scene;
   const labels = labelsOf(scene);
   const [to, from] = [axes.rows[pair.row].position, axes.columns[pair.column].position];
-  const button = element("button", { type: "button", className: "plain", title: `from position ${from} to position ${to}` }, [
+  const button = element("button", { type: "button", className: "plain", title: pairPlaces(scene.data, from, to) }, [
     element("bdi", { textContent: labels[pair.column] }), `${whichOf(scene, pair.column)} → `,
     element("bdi", { textContent: labels[axes.own[pair.row]] }), whichOf(scene, axes.own[pair.row]),
   ]);

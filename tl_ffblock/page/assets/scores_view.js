@@ -130,7 +130,7 @@ function scoresTarget(row, place, event, host) {
 function scoresTip(scene, row, { key, dimension }) {
   const { data, selection } = scene;
   const tokens = data.runs[selection.run].tokens;
-  const lines = [tipLine("to", tokenAt(tokens[selection.to], selection.to)), tipLine("from", tokenAt(tokens[key], key))];
+  const lines = [tipLine("to", tokenAt(scene, tokens[selection.to], selection.to)), tipLine("from", tokenAt(scene, tokens[key], key))];
   const at = key * row.size + dimension;
   if (dimension !== null) lines.push(element("div", { textContent: `dimension ${dimension}: ${formatNumber(row.query[dimension])} × ${formatNumber(row.keys[at])} × ${formatNumber(row.block.scale)} = ${formatChange(row.products[at], false)}` }));
   const seen = !Number.isNaN(row.scores[key]);

@@ -6,7 +6,8 @@ function sentenceWords(scene) {
   const limit = profileLimits(scene).at(-1);
   const ends = limit > 0 ? ` Strongest: ${formatRough(limit, scene.asShare)}.` : "";
   const sides = maps.length > 1 ? ` Ground: ${sideHeads(scene)[1]}, stripe below: ${sideHeads(scene)[0]}.` : "";
-  return (selection.read === "row" ? `Sources of ${label(axes.own[row])} (position ${axes.rows[row].position}).` : `Destinations of ${label(column)} (position ${axes.columns[column].position}).`) + sides + ends;
+  const at = (position) => (scene.data.named ? "" : ` (${positionWords(scene.data, position)})`);
+  return (selection.read === "row" ? `Sources of ${label(axes.own[row])}${at(axes.rows[row].position)}.` : `Destinations of ${label(column)}${at(axes.columns[column].position)}.`) + sides + ends;
 }
 
 function chipOf(column) {
@@ -43,7 +44,8 @@ function nameChips(scene, host) {
   const labels = labelsOf(scene);
   const shown = (value) => (Number.isNaN(value) ? "–" : scene.asShare ? formatPercent(value) : formatNumber(value));
   Array.from(host.children).forEach((node, column) => {
-    node.title = `${labels[column]} · position ${scene.axes.columns[column].position}: ${profiles.map((profile) => shown(profile[column])).join(" → ")}`;
+    const place = positionWords(scene.data, scene.axes.columns[column].position);
+    node.title = `${[labels[column], place].filter(Boolean).join(" · ")}: ${profiles.map((profile) => shown(profile[column])).join(" → ")}`;
     node.setAttribute("aria-label", node.title);
   });
 }

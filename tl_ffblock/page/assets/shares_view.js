@@ -141,12 +141,12 @@ function sumsText(row) {
 function drawShares(data, chosen, palette) {
   const view = byId("view");
   const width = view.clientWidth;
-  const row = data.rows[chosen];
+  const row = data.rows[chosen]; // none on a page that is maps alone
   const several = data.rows.length > 1;
   const marked = several ? data.tokens.length - data.rows.length + chosen : -1;
   const named = several ? `What brought ${quoted(row.name)}` : "What each token brings";
   const note = several ? "Choose another row in the matrix below." : "Signed, in the target's units: what flows in through the embedding of a token, with those of its position and type.";
-  const parts = [section(named, note, [tokensView(palette, data.tokens, row.shares, marked), element("p", { className: "share-sums", textContent: sumsText(row) })], true)];
+  const parts = row ? [section(named, note, [tokensView(palette, data.tokens, row.shares, marked), element("p", { className: "share-sums", textContent: sumsText(row) })], true)] : [];
   if (several) {
     const matrix = {
       title: "Every token of the continuation", row: "target", column: "source", rows: data.rows.map(({ name }) => name),

@@ -42,6 +42,21 @@ function axesOf(data, words) {
   };
 }
 
+/** "position 3"; nothing where positions have names, which stand in the labels. */
+function positionWords(data, position) {
+  return data.named ? "" : `position ${position}`;
+}
+
+/** "from position 3 to position 5"; nothing where positions have names. */
+function pairPlaces(data, from, to) {
+  return data.named ? "" : `from ${positionWords(data, from)} to ${positionWords(data, to)}`;
+}
+
+/** The number that an axis shows beside a label. */
+function positionNumber(data, position) {
+  return data.named ? "" : position;
+}
+
 /** The number of the segment that a position belongs to; 0 where a text has none. */
 function segmentOf(data, position) {
   return Math.max(0, data.segments.filter(([, start]) => start <= position).length - 1);

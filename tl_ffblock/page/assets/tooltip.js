@@ -1,7 +1,7 @@
 /* The numbers of one cell, for the tooltip and for the card. */
 
-function tokenAt(label, position) {
-  return `${label} (position ${position})`;
+function tokenAt({ data }, label, position) {
+  return data.named ? label : `${label} (${positionWords(data, position)})`;
 }
 
 function numbersLine(label, shown) {
@@ -39,8 +39,8 @@ function tipLine(label, content) {
 function tipContent(scene, target) {
   const { axes } = scene;
   const labels = labelsOf(scene);
-  const to = () => tipLine("to", tokenAt(labels[axes.own[target.row]], axes.rows[target.row].position));
-  const from = () => tipLine("from", tokenAt(labels[target.column], axes.columns[target.column].position));
+  const to = () => tipLine("to", tokenAt(scene, labels[axes.own[target.row]], axes.rows[target.row].position));
+  const from = () => tipLine("from", tokenAt(scene, labels[target.column], axes.columns[target.column].position));
   if (target.strip) return [to(), stripNumbers(scene, target)];
   if (target.row === undefined) return [from()];
   if (target.column === undefined) return [to()];

@@ -1,0 +1,234 @@
+"""AverageMaps: the mean of several prompts' maps with its 95 % interval, and each prompt's own values."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import spans
+from tl_ffblock.page import page, shares_page
+from tl_ffblock.results.files import write_atomically
+from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
+from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
+from tl_ffblock.results.page_data import token_maps_page
+from tl_ffblock.results.position_page import position_page, refuse_choices
+from tl_ffblock.results.token_maps import TokenMaps, without_queries
+from tl_ffblock.results.tokens import joined, shortened
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class AverageMaps:
+    """The mean of several prompts' maps, cell by cell: `mean`, `low`, `high`, `counts` are [layer channel query key].
+
+    `average["Atb"]` is the mean [layer query key], `average["Atb", 3]` that of one layer. `a - b` of the same prompts is
+    the mean of the prompts' own differences, with its paired interval; of prompts that are pairs, `a.paired_difference(b)`.
+    """
+
+    values: Float[Tensor, "prompt layer channel query key"]
+    """Each prompt's own; NaN where a causal model has no such cell in it."""
+    layers: tuple[int, ...]
+    channels: tuple[str, ...]
+    """Scopes, or attention heads."""
+    queries: tuple[str, ...]
+    """Names of the rows: as they were given, else position numbers; the one row of shares by position is "written at"."""
+    keys: tuple[str, ...]
+    """Names of the columns, likewise."""
+    labels: tuple[str, ...]
+    """Which tokens stand there: by column, different ones of the prompts joined."""
+    model: str
+    kind: str
+    """What the values are, in a reader's words."""
+    signed: bool
+    """True where values can be negative, as in a difference."""
+    causal: bool = False
+    """Whether keys behind a query exist in no prompt; by name that is no law of the columns' order, so False."""
+    n_draws: int = N_DRAWS
+    """Draws of the bootstrap over prompts."""
+    seed: int = 0
+    layered: bool = True
+    """False where the one layer stands for the whole model, as of a logit's shares."""
+    prompts: tuple[tuple[str, ...], ...] = ()
+    """Each prompt's tokens, which say whether two averages are of the same ones."""
+    column: str = BETWEEN_TOKENS
+    """What a column is, as of the maps: "key", or of shares by position "written at", "flowing at"."""
+
+    @cached_property
+    def interval(self) -> MeanInterval:
+        """Mean, low, high and counts of every cell."""
+        return mean_interval(self.values, n_draws=self.n_draws, seed=self.seed)
+
+    @property
+    def mean(self) -> Float[Tensor, "layer channel query key"]:
+        """The mean over the prompts that have the cell."""
+        return self.interval.mean
+
+    def token_maps(self) -> TokenMaps:
+        """The means as maps whose tokens are the columns, for measures, figures and pages."""
+        by_position = self.column != BETWEEN_TOKENS
+        numbers = [len(self.keys) - 1] if by_position else [self.keys.index(query) for query in self.queries]
+        return TokenMaps(
+            values=self.mean,
+            tokens=self.keys,
+            layers=self.layers,
+            channels=self.channels,
+            queries=tuple(numbers),
+            causal=self.causal,
+            model=self.model,
+            signed=self.signed,
+            kind=self.kind,
+            layered=self.layered,
+            column=self.column,
+        )
+
+    def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
+        return self.token_maps()[key]
+
+    def __sub__(self, other: "AverageMaps") -> "AverageMaps":
+        """The mean of the prompts' differences, with its paired interval.
+
+        Raises:
+            InputError: if the two are not of the same prompts, in the same order, and the same cells.
+        """
+        if not isinstance(other, AverageMaps):
+            return NotImplemented
+        difference = self.paired_difference(other)
+        for number, (mine, theirs) in enumerate(zip(self.prompts, other.prompts, strict=True)):
+            if mine != theirs:
+                raise InputError(
+                    f"cannot subtract averages of different prompts: prompt {number} is {shortened(mine)!r} against "
+                    f"{shortened(theirs)!r}. A paired interval is of the same prompts in the same order. Of prompts that are pairs, "
+                    "such as clean and corrupted ones, a.paired_difference(b) is what each pair differs by; of unrelated prompts "
+                    "each average has its own interval, and their difference has none here."
+                )
+        return difference
+
+    def paired_difference(self, other: "AverageMaps") -> "AverageMaps":
+        """The mean of what the prompts of each pair differ by, with its paired interval: the first of both, the second, ...
+
+        Only the caller knows that they are pairs, such as clean and corrupted prompts; for unrelated ones the interval means nothing.
+
+        Raises:
+            InputError: if the two are not of as many prompts and the same cells.
+        """
+        for name in ("layers", "channels", "queries", "keys", "layered"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise InputError(
+                    f"cannot subtract averages with different {name}: {brief(mine)} against {brief(theirs)}."
+                )
+        if len(self.values) != len(other.values):
+            raise InputError(
+                f"cannot subtract averages of {len(self.values)} and of {len(other.values)} prompts: differences are of one "
+                "prompt each. Average as many, in the same order."
+            )
+        labels = tuple(joined(pair, "→") for pair in zip(self.labels, other.labels, strict=True))
+        model = joined([self.model, other.model], "→")
+        kind = f"difference of {joined([self.kind, other.kind], '→')}"
+        pairs = zip(self.prompts, other.prompts, strict=True)
+        prompts = tuple(mine if mine == theirs else (*mine, "→", *theirs) for mine, theirs in pairs)
+        changed = replace(self, labels=labels, model=model, kind=kind, prompts=prompts)
+        causal = self.causal or other.causal
+        return replace(changed, values=self.values - other.values, signed=True, causal=causal)
+
+    def to_dataframe(self, *, by_prompt: bool = False) -> "pandas.DataFrame":
+        """Long form, cells that exist: layer, channel, query, key, their tokens, value (the mean), low, high, n.
+
+        Shares by position have no query: position and token stand in place of both.
+
+        Args:
+            by_prompt: Whether each prompt has a row of its own: `prompt` in place of low, high and n.
+        """
+        import pandas as pd
+
+        axes: list[Sequence[object]] = [self.layers, self.channels, self.queries, self.keys]
+        columns: dict[str, Tensor] = {"value": self.values}
+        if by_prompt:
+            axes = [range(len(self.values)), *axes]
+        else:
+            columns = {"value": self.mean, "low": self.interval.low, "high": self.interval.high}
+            columns["n"] = self.interval.counts
+        grid = np.meshgrid(*(np.array(axis, dtype=object) for axis in axes), indexing="ij")
+        named = dict(zip(("layer", "channel", "query", "key"), grid[-4:], strict=True))
+        named = {"prompt": grid[0]} | named if by_prompt else named
+        tokens = dict(zip(self.keys, self.labels, strict=True))
+        frame = pd.DataFrame({name: labels.reshape(-1) for name, labels in named.items()}).infer_objects()
+        for name in ("query", "key"):
+            frame[f"{name}_token"] = frame[name].map(tokens)
+        for name, numbers in columns.items():
+            frame[name] = numbers.reshape(-1).detach().cpu().numpy()
+        if self.column != BETWEEN_TOKENS:
+            frame = without_queries(frame)
+        return frame.dropna(subset="value", ignore_index=True)
+
+    def to_csv(self, path: str | os.PathLike[str], *, by_prompt: bool = False) -> Path:
+        """Write `to_dataframe` as a CSV file, as a whole or not at all.
+
+        Raises:
+            InputError: if the folder does not exist.
+        """
+        text = self.to_dataframe(by_prompt=by_prompt).to_csv(index=False)
+        write_atomically(Path(path), text.encode("utf-8"))
+        return Path(path)
+
+    def to_html(
+        self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, channel: str | None = None
+    ) -> str:
+        """One page of the mean and of both ends of its interval, any two beside each other; written to `path` when given.
+
+        That of shares by position is a map of all layers and channels by position, each cell with its interval.
+
+        Args:
+            path: File to write, if any.
+            layer: Layer to open at, negative ones from the end; None means the first.
+            channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
+
+        Raises:
+            InputError: if layer or channel are not there, or of shares by position are asked for, or the folder of `path`
+                does not exist.
+        """
+        ends = {"mean": self.mean, "low": self.interval.low, "high": self.interval.high}
+        runs = {name: replace(self.token_maps(), values=values) for name, values in ends.items()}
+        labels = self._page_labels()
+        interval = "95 % interval (bootstrap over prompts)"
+        if self.column != BETWEEN_TOKENS:
+            refuse_choices(layer=layer, channel=channel)
+            html = shares_page(
+                position_page(runs, labels, f"Mean of {len(self.values)} prompts, with each cell's {interval}.")
+            )
+        else:
+            statement = f"Mean of {len(self.values)} prompts; low and high are the ends of each cell's {interval}."
+            data = token_maps_page(runs, layer=layer, channel=channel, labels=labels, named=self._named())
+            html = page(replace(data, statement=statement))
+        if path is not None:
+            write_atomically(Path(path), html.encode("utf-8"))
+        return html
+
+    def _named(self) -> bool:
+        """Whether positions were given names."""
+        return not all(name.isdecimal() for name in self.keys)
+
+    def _page_labels(self) -> tuple[str, ...]:
+        """What stands at each position: its tokens, behind its name where it was given one."""
+        named = zip(self.keys, self.labels, strict=True)
+        return tuple(label if name.isdecimal() else f"{name}:{label}" for name, label in named)
+
+    def __repr__(self) -> str:
+        by_position = self.column != BETWEEN_TOKENS
+        axes = {self.column: self.keys} if by_position else {"queries": self.queries, "keys": self.keys}
+        named = {"channels": self.channels, **axes}
+        return "\n".join(
+            [
+                f"AverageMaps: {self.kind} of {self.model} · {len(self.values)} prompts · layers {spans(self.layers)}",
+                *(f"  {axis:<8}  {', '.join(labels)}" for axis, labels in named.items()),
+            ]
+        )

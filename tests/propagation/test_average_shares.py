@@ -79,7 +79,30 @@ def test_what_has_no_common_mean_is_refused(ffb: ModuleType, model: Any, several
         ffb.average_shares(several[0])
     with pytest.raises(ffb.errors.InputError, match="one attribution or more"):
         ffb.average_shares([])
-    with pytest.raises(ffb.errors.InputError, match="'heads', 'neurons', 'biases'"):
+    with pytest.raises(ffb.errors.InputError, match="'heads', 'neurons', 'biases', 'mlps'"):
         ffb.average_shares(several, "tokens")
     with pytest.raises(ffb.errors.ScopeKeyError, match="ask with"):
         ffb.average_shares([ffb.attribute(model, tokens, ffb.logit(7), of=())])
+
+
+def test_estimates_of_patching_are_averaged_over_pairs(ffb: ModuleType, model: Any) -> None:
+    """Heads, neurons and feed-forwards, summed over positions; attributions have biases and no such estimates, and the two do not mix."""
+    clean = torch.stack([tiny.tokens("gpt2", 5, seed=n) for n in (0, 1, 2)])
+    corrupted = clean.clone()
+    corrupted[:, 2] = 40
+    estimates = ffb.attribution_patching(model, clean, corrupted, ffb.logit([7, 8, 9], minus=11))
+    assert {result.quantity for result in estimates} == {"logit difference"}
+    heads, mlps, neurons = (ffb.average_shares(estimates, of) for of in ("heads", "mlps", "neurons"))
+    np.testing.assert_allclose(heads.mean, np.mean([e.heads.sum(-1).numpy() for e in estimates], axis=0), **ALGEBRA)
+    np.testing.assert_allclose(mlps.mean, np.mean([e.mlps.sum(-1).numpy() for e in estimates], axis=0), **ALGEBRA)
+    np.testing.assert_allclose(
+        neurons.mean[1], np.mean([e.neurons(1).sum(0).numpy() for e in estimates], axis=0), **ALGEBRA
+    )
+    assert list(mlps.to_dataframe()) == ["layer", "value", "low", "high", "n"]
+    with pytest.raises(ffb.errors.InputError, match="attributions have biases, these results have not"):
+        ffb.average_shares(estimates, "biases")
+    attribution = ffb.attribute(model, clean[0], ffb.logit(7, minus=11))
+    with pytest.raises(ffb.errors.InputError, match="estimates of patching have mlps, these results have not"):
+        ffb.average_shares([attribution], "mlps")
+    with pytest.raises(ffb.errors.InputError, match="one attribution or more"):
+        ffb.average_shares([attribution, estimates[0]])

@@ -1,6 +1,6 @@
 """`ffb.average_shares`: which heads, neurons or biases matter on average over prompts, with 95 % intervals.
 
-Shares are summed over positions, so that prompts may have any lengths; every prompt counts alike.
+Shares, and estimates of patching, are summed over positions, so that prompts may have any lengths; every prompt counts alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,13 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.propagation.attribution import Attribution
+from tl_ffblock.propagation.patching_estimates import PatchingEstimates
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
 
 if TYPE_CHECKING:
     import pandas
 
-Summed: TypeAlias = Literal["heads", "neurons", "biases"]
+Summed: TypeAlias = Literal["heads", "neurons", "biases", "mlps"]
 """What is averaged."""
 MOST_NAMED = 8
 """Places that the short form names."""
@@ -39,7 +40,7 @@ class AverageShares:
     places: Mapping[str, tuple[int | str, ...]]
     """The axes behind the prompts, in their order, and what each number of them stands for: {"layer": (0, 1), "head": (0, 1, 2)}."""
     quantity: str
-    """What was shared out: "logit difference"."""
+    """What was shared out, or what changes: "logit difference"."""
     rules: str
     model: str
     n_draws: int = N_DRAWS
@@ -109,16 +110,23 @@ class AverageShares:
 
 
 def average_shares(
-    attributions: Sequence[Attribution], of: Summed = "heads", *, n_draws: int = N_DRAWS, seed: int = 0
+    attributions: Sequence[Attribution] | Sequence[PatchingEstimates],
+    of: Summed = "heads",
+    *,
+    n_draws: int = N_DRAWS,
+    seed: int = 0,
 ) -> AverageShares:
     """Which heads, neurons or biases matter on average: shares summed over positions, their mean over prompts, 95 % intervals.
+
+    Or, of `attribution_patching`, estimated changes over pairs of prompts.
 
     The interval (percentile bootstrap over prompts) says how much the mean would move with other prompts of the same kind.
     Prompts may have any lengths.
 
     Args:
-        attributions: One a prompt, as `attribute` gives them for a list of texts, in the same units.
-        of: "heads" [layer head], "neurons" [layer neuron], without layers that are a mixture of experts, or "biases" [bias].
+        attributions: One a prompt, as `attribute` gives them for a list of texts, or one a pair as `attribution_patching` does.
+        of: "heads" [layer head], "neurons" [layer neuron], without layers that are a mixture of experts, of attributions
+            "biases" [bias], of estimates of patching "mlps" [layer].
         n_draws: Draws of the bootstrap.
         seed: Same seed, same intervals.
 
@@ -126,10 +134,12 @@ def average_shares(
         InputError: if there is no result, or they differ in what was shared out, rules, model or what it consists of.
         ScopeKeyError: if heads or neurons were not asked for.
     """
-    several = list(attributions) if isinstance(attributions, Sequence) else []
-    if not several or not all(isinstance(result, Attribution) for result in several):
+    several: list[Attribution | PatchingEstimates] = [*attributions] if isinstance(attributions, Sequence) else []
+    kinds = {type(result) for result in several}
+    if kinds not in ({Attribution}, {PatchingEstimates}):
         raise InputError(
-            "average_shares: expected one attribution or more, as ffb.attribute gives them for a list of texts."
+            "average_shares: expected one attribution or more, as ffb.attribute gives them for a list of texts, or what "
+            "ffb.attribution_patching gives for lists of pairs."
         )
     if of not in get_args(Summed):
         raise InputError(f"of={brief(of)}: expected one of {', '.join(map(repr, get_args(Summed)))}.")
@@ -158,13 +168,25 @@ def average_shares(
     )
 
 
-def _summed(result: Attribution, of: Summed) -> tuple[dict[str, tuple[int | str, ...]], Float[Tensor, "..."]]:
-    """The axes of one attribution's shares, and these summed over positions."""
-    layers = tuple(range(result.n_layers))
-    if of == "biases":
+def _summed(
+    result: Attribution | PatchingEstimates, of: Summed
+) -> tuple[dict[str, tuple[int | str, ...]], Float[Tensor, "..."]]:
+    """The axes of one result's shares, and these summed over positions."""
+    if of == "biases" and isinstance(result, Attribution):
         return {"bias": result.bias_names}, result.bias_shares.sum(dim=-1)
+    if of == "mlps" and isinstance(result, PatchingEstimates):
+        return {"layer": tuple(range(len(result.mlps)))}, result.mlps.sum(dim=-1)
+    if of in ("biases", "mlps"):
+        raise InputError(
+            f"of={of!r}: {'attributions have biases' if of == 'biases' else 'estimates of patching have mlps'}, these results have not."
+        )
     if of == "heads":
-        return {"layer": layers, "head": tuple(range(result.heads.shape[1]))}, result.heads.sum(dim=-1)
-    layers = tuple(layer for layer in layers if f"neurons.{layer}" in result.parts) or layers[:1]
+        n_layers, n_heads = result.heads.shape[:2]
+        return {"layer": tuple(range(n_layers)), "head": tuple(range(n_heads))}, result.heads.sum(dim=-1)
+    if isinstance(result, Attribution):
+        layers = tuple(layer for layer in range(result.n_layers) if f"neurons.{layer}" in result.parts)
+    else:
+        layers = tuple(sorted(result.neuron_shares))
+    layers = layers or (0,)  # which says why there are none
     shares = torch.stack([result.neurons(layer).sum(dim=0) for layer in layers])
     return {"layer": layers, "neuron": tuple(range(shares.shape[1]))}, shares

@@ -27,7 +27,7 @@ from tl_ffblock.propagation.edges import KEEPS as OF_EDGES
 from tl_ffblock.propagation.edges import EdgeSums
 from tl_ffblock.propagation.patched_cells import estimated_cells
 from tl_ffblock.propagation.patching_estimates import PatchingEstimates
-from tl_ffblock.propagation.targets import Target, bound_to_run, seeds, value_of
+from tl_ffblock.propagation.targets import Target, bound_to_run, quantity_of, seeds, value_of
 from tl_ffblock.results.tokens import joined
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
@@ -167,7 +167,7 @@ class _Asked:
             derivatives = _mean_derivatives(runs[0], traced, target, self.steps, sums)
             change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
             shares = {key: (change[key] * derivatives[key]) for key in derivatives}
-        estimates = _estimates(runs, self.rules.name, ends, shares)
+        estimates = _estimates(runs, self.rules.name, quantity_of(target, runs[0].model.n_layers), ends, shares)
         if sums is not None:
             edges = sums.labelled(estimates.labels, estimates.target)
             estimates = dataclasses.replace(estimates, edge_estimates=edges)
@@ -251,7 +251,11 @@ def _on_the_way(run: Run, traced: list[Traced], steps: int) -> Iterator[tuple[Tr
 
 
 def _estimates(
-    runs: list[Run], rules: RuleName, ends: list[tuple[str, float]], shares: Mapping[tuple[str, int], Tensor]
+    runs: list[Run],
+    rules: RuleName,
+    quantity: str,
+    ends: list[tuple[str, float]],
+    shares: Mapping[tuple[str, int], Tensor],
 ) -> PatchingEstimates:
     n_layers, wide = runs[0].model.n_layers, runs[0].settings.dtype
     n_positions = len(runs[0].sequences[0].tokens)
@@ -265,6 +269,7 @@ def _estimates(
     return PatchingEstimates(
         labels=tuple(joined(pair, "→") for pair in pairs),
         target=ends[0][0],
+        quantity=quantity,
         rules=rules,
         clean=ends[0][1],
         corrupted=ends[1][1],

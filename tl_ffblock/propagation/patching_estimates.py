@@ -26,6 +26,9 @@ class PatchingEstimates:
     labels: tuple[str, ...]
     """The tokens, "clean→corrupted" where they differ."""
     target: str
+    """What changes, in words: "logit difference ' Mary' − ' John'"."""
+    quantity: str
+    """What kind of number that is: "logit difference"."""
     rules: RuleName
     clean: float
     """The target in the clean run."""

@@ -93,6 +93,13 @@ def name_of_direction(layer: int, n_layers: int) -> str:
     return f"direction at the input of layer {layer}" if layer < n_layers else "direction behind the last layer"
 
 
+def quantity_of(target: Target, n_layers: int) -> str:
+    """What kind of number a target is, of a layer that exists: "logit difference"."""
+    if isinstance(target, Direction):
+        return name_of_direction(target.layer % (n_layers + 1), n_layers)
+    return as_metric(target).name
+
+
 def for_prompts(target: Target, number: int) -> Target:
     """A target of so many prompts.
 

@@ -1,0 +1,191 @@
+"""The Hugging Face model itself with local rules, differentiated by autograd: the slow oracle of every derivative.
+
+No TransformerLens and no `tl_ffblock` here: norms, activations, routers and patterns are replaced in the modules.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.forward_vectors import NODES, WEIGHTS
+
+Site = tuple[str, Literal["in", "out"]]
+"""A module of a layer, and what enters or leaves it."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a family's modules are."""
+
+    layers: str
+    z: str
+    """The output matrix of attention."""
+    ff: str
+    scopes: Mapping[str, Site]
+    """The tensor at a scope, of scopes that are a tensor of the model's own."""
+
+
+def _pre_ln(layers: str, z: str, norm: str, **scopes: Site) -> Places:
+    plain: dict[str, Site] = {
+        "Attn": (z, "out"),
+        "Atb": (norm, "in"),
+        "AtbLn": (norm, "out"),
+        "AtbLnFf": ("mlp", "out"),
+    }
+    return Places(layers, z, "mlp", {**plain, **scopes, "AtbLnFfRes": ("", "out")})
+
+
+_LLAMA = _pre_ln("model.layers", "self_attn.o_proj", "post_attention_layernorm")
+_BRANCH_NORMS: dict[str, Site] = {
+    "AttnLn": ("post_attention_layernorm", "out"),
+    "AtbLnFfLn": ("post_feedforward_layernorm", "out"),
+}
+_NEOX = _pre_ln("gpt_neox.layers", "attention.dense", "post_attention_layernorm")
+_BERT: dict[str, Site] = {
+    "Attn": ("attention.output.dense", "out"),
+    "AttnRes": ("attention.output.LayerNorm", "in"),
+    "Atb": ("attention.output.LayerNorm", "out"),
+    "AtbFf": ("output.dense", "out"),
+    "AtbFfRes": ("output.LayerNorm", "in"),
+    "AtbFfResLn": ("", "out"),
+}
+PLACES: dict[str, Places] = {
+    "gpt2": _pre_ln("transformer.h", "attn.c_proj", "ln_2"),
+    "llama": _LLAMA,
+    "mixtral": _LLAMA,
+    "gemma2": _pre_ln("model.layers", "self_attn.o_proj", "pre_feedforward_layernorm", **_BRANCH_NORMS),
+    # In parallel blocks no tensor is the residual stream behind attention alone.
+    "gpt_neox": Places(_NEOX.layers, _NEOX.z, "mlp", {k: v for k, v in _NEOX.scopes.items() if k != "Atb"}),
+    "bert": Places("bert.encoder.layer", "attention.output.dense", "output.dense", _BERT),
+}
+
+
+class FrozenRun:
+    """One prompt's forward pass with local rules; `tensors[site, layer]` are `[1 pos d]` and have derivatives."""
+
+    def __init__(
+        self, model: nn.Module, family: str, tokens: Tensor, rules: str, embedded: Tensor | None = None
+    ) -> None:
+        self.places, self.tensors = PLACES[family], dict[tuple[Site, int], Tensor]()
+        layers: Any = model.get_submodule(self.places.layers)
+        self.n_layers = len(layers)
+        ends: dict[str, Tensor] = {}
+
+        def embed(_: nn.Module, args: Any, output: Tensor) -> Tensor:
+            ends["embedded"] = output.detach() if embedded is None else embedded
+            return ends["embedded"].clone().requires_grad_()
+
+        with pytest.MonkeyPatch.context() as patch, _hooks() as hooks:
+            hooks.append(model.get_input_embeddings().register_forward_hook(embed))
+            head = model.get_output_embeddings()
+            hooks.append(head.register_forward_hook(lambda _, args, output: ends.__setitem__("unembedded", output)))
+            for number, layer in enumerate(layers):
+                for site in {("", "in"), (self.places.z, "in"), (self.places.ff, "out"), *self.places.scopes.values()}:
+                    hooks.append(_keep(layer.get_submodule(site[0]), self.tensors, site, number))
+            _replace(model, rules, patch)
+            self.logits = model(input_ids=tokens[None]).logits
+        self.embedded, linear = ends["embedded"], ends["unembedded"]
+        if not torch.equal(linear, self.logits):  # a soft cap, by its secant
+            self.logits = with_slope(self.logits, (self.logits / linear, linear))
+
+    def of_layers(self, name: Literal["x", "z", "ff"]) -> list[Tensor]:
+        """Of every layer its input, what its heads give, or what its feed-forward writes."""
+        site: Site = {"x": ("", "in"), "z": (self.places.z, "in"), "ff": (self.places.ff, "out")}[name]  # type: ignore[assignment]
+        return [self.tensors[site, layer] for layer in range(self.n_layers)]
+
+    def signed_map(self, target: Tensor, scope: str, layer: int) -> Tensor:
+        """`<x_j, J_ij^T g_i>` [query key]: J leads from the layer's input to the scope, g is the target's derivative there."""
+        x, at = self.of_layers("x")[layer], self.tensors[self.places.scopes[scope], layer]
+        (by,) = torch.autograd.grad(target, at, retain_graph=True)
+        rows = []
+        for query in range(at.shape[1]):
+            (by_x,) = torch.autograd.grad((at[0, query] * by[0, query]).sum(), x, retain_graph=True)
+            rows.append((by_x[0] * x[0].detach()).sum(dim=-1))
+        return torch.stack(rows)
+
+
+def with_slope(value: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
+    """The value, with the slope of a sum of coefficients times tensors."""
+    return value.detach() + sum(slope.detach() * (x - x.detach()) for slope, x in terms)
+
+
+def integrated(function: Callable[..., Tensor], *at: Tensor) -> Tensor:
+    """A function's value with the slopes of Integrated Gradients from zero, by nodes."""
+    totals = [torch.zeros_like(x) for x in at]
+    for node, weight in zip(NODES, WEIGHTS, strict=True):
+        points = [((node + 1) / 2 * x.detach()).requires_grad_() for x in at]
+        for total, slope in zip(totals, torch.autograd.grad(function(*points).sum(), points), strict=True):
+            total += weight / 2 * slope
+    return with_slope(function(*at), *zip(totals, at, strict=True))
+
+
+@contextmanager
+def _hooks() -> Iterator[list[Any]]:
+    handles: list[Any] = []
+    try:
+        yield handles
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _keep(module: nn.Module, tensors: dict[tuple[Site, int], Tensor], site: Site, layer: int) -> Any:
+    def enter(_: nn.Module, args: Any, kwargs: Any) -> None:
+        tensors[site, layer] = args[0] if args else kwargs["hidden_states"]
+
+    def leave(_: nn.Module, args: Any, output: Any) -> None:
+        tensors[site, layer] = output[0] if isinstance(output, tuple) else output
+
+    if site[1] == "in":
+        return module.register_forward_pre_hook(enter, with_kwargs=True)
+    return module.register_forward_hook(leave)
+
+
+def _replace(model: nn.Module, rules: str, patch: pytest.MonkeyPatch) -> None:
+    for name, module in list(model.named_modules()):
+        kind = type(module).__name__
+        if "Norm" in kind:
+            patch.setattr(module, "forward", partial(_normed, module, module.forward))
+        elif hasattr(module, "gate_proj"):
+            patch.setattr(module, "forward", partial(_gated, module))
+        elif kind.endswith("Experts"):
+            patch.setattr(module, "forward", partial(_experts, module))
+        elif kind.endswith("Router"):
+            patch.setattr(module, "forward", partial(_constants, module.forward))
+        elif name.rpartition(".")[2] in ("act", "intermediate_act_fn", "transform_act_fn"):
+            patch.setattr(module, "forward", partial(integrated, module.forward))
+    if rules == "path":
+        patch.setattr(nn.functional, "softmax", partial(_constant, nn.functional.softmax))
+
+
+def _normed(norm: Any, shipped: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    y, centred = shipped(x), x - x.mean(dim=-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x
+    return with_slope(y, ((y - getattr(norm, "bias", 0)) / centred, centred))
+
+
+def _gated(ff: Any, x: Tensor) -> Tensor:
+    return ff.down_proj(integrated(lambda a, u: ff.act_fn(a) * u, ff.gate_proj(x), ff.up_proj(x)))
+
+
+def _experts(experts: Any, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+    total = torch.zeros_like(x)
+    for number in range(experts.num_experts):
+        rows, places = torch.where(chosen == number)
+        gate, up = (x[rows] @ experts.gate_up_proj[number].T).chunk(2, dim=-1)
+        post = integrated(lambda a, u: experts.act_fn(a) * u, gate, up)
+        total = total.index_add(0, rows, post @ experts.down_proj[number].T * weights[rows, places, None])
+    return total
+
+
+def _constant(function: Callable[..., Tensor], *args: Any, **options: Any) -> Tensor:
+    return function(*args, **options).detach()
+
+
+def _constants(router: Callable[..., tuple[Tensor, ...]], x: Tensor) -> tuple[Tensor, ...]:
+    return tuple(output.detach() for output in router(x))

@@ -8,6 +8,7 @@ __all__ = [
     "InputError",
     "LayerError",
     "MapFileError",
+    "MissingSpaceWarning",
     "ModelLoadError",
     "ProcessedWeightsWarning",
     "ScopeKeyError",
@@ -65,6 +66,10 @@ class MapFileError(FFBlockError, ValueError):
 
 class ProcessedWeightsWarning(UserWarning):
     """The model's weights were folded or centred: norms are then of the processed model."""
+
+
+class MissingSpaceWarning(UserWarning):
+    """A target names a token that the model does not expect, and expects the same one with a space before it."""
 
 
 def brief(value: object, most: int = 80) -> str:

@@ -120,7 +120,7 @@ def test_what_cannot_be_averaged_is_refused(ffb: ModuleType, model_of: Models, s
         ffb.average([])
     with pytest.raises(ValueError, match=r"positions\['name'\]=\[1, 2\]: 2 positions of 3 prompts"):
         ffb.average(several, {"name": [1, 2]})
-    with pytest.raises(ValueError, match=r"positions\['name'\] of prompt 0=\[4\]: expected positions from -4 to 3"):
+    with pytest.raises(ValueError, match=r"positions\['name'\] of prompt 0=4: expected one position, from -4 to 3"):
         ffb.average(several, {"name": [4, 4, 4]})
     with pytest.raises(ValueError, match="expected positions by name"):
         ffb.average(several, {})

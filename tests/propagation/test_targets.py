@@ -1,14 +1,20 @@
 """What can be attributed, and a clear error for everything else."""
 
 import dataclasses
+import math
 import re
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from tests import tiny
 from tests.propagation.conftest import prompts
@@ -101,11 +107,91 @@ def test_each_prompt_has_its_own_answer(ffb: ModuleType, model: Any) -> None:
         averaged
     )  # signed, and no difference of two results
     assert (averaged - averaged).kind == "difference of shares of the logit difference"
-    assert (mean.target, mean.quantity) == ("|".join(result.target for result in results), "logit difference")
+    assert (mean.target, mean.quantity) == ("mean of 2 targets: logit difference", "logit difference")
     assert ffb.attribute(model, both[0], ffb.logit([[7, 8]])).target == "logit (token 7, token 8)"
     for result, expected in zip(results, alone, strict=True):
         assert result.target == expected.target
         torch.testing.assert_close(result.tokens, expected.tokens, rtol=1e-9, atol=1e-11)
+
+
+def test_a_difference_is_named_by_its_sign(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """It is "a − b", in brackets where there is a minus already; an arrow is for a clean and a corrupted run alone."""
+    targets = (ffb.logit(7), ffb.logit(11), ffb.logit(7, minus=11))
+    a, b, both = (ffb.attribute(model, tokens, target, of=()) for target in targets)
+    assert (a - b).target == "logit token 7 − logit token 11"
+    assert (a - both).target == "logit token 7 − (logit difference token 7 − token 11)"
+    assert (a - b).value == pytest.approx(both.value)
+    changed = ffb.attribute(model, (tokens + 1) % 13, ffb.logit(7), of=())
+    assert (a - changed).target == "difference of logit token 7"
+    assert "→" not in repr(a - changed)
+    assert (a - changed).labels[0] == f"{a.labels[0]}−{changed.labels[0]}"
+
+
+def test_a_mean_says_of_how_many(ffb: ModuleType, model: Any) -> None:
+    """Targets, where they differ, else results of one target; a single result stays what it is."""
+    a, b = ffb.attribute(model, prompts("gpt2"), ffb.logit([7, 9]), of=())
+    mean = ffb.Attribution.mean
+    assert mean([a, b, a]).target == "mean of 3 targets: logit"
+    assert mean([a, a]).target == "mean of 2: logit token 7"
+    assert mean([a]).target == "logit token 7"
+    assert repr(a - b).splitlines()[0].count("-") <= repr(a - b).splitlines()[0].count("of tiny-")
+    assert mean([a, b]).page_data().heading.startswith("mean of 2 targets: logit = ")
+    lower = min(a, b, a - b, b - a, key=lambda result: result.value)
+    assert lower.value < 0 and " = −" in lower.page_data().heading and " = −" in repr(lower)
+
+
+def test_results_are_equal_where_all_numbers_are(ffb: ModuleType, model: Any, tokens: Tensor, tmp_path: Path) -> None:
+    """As maps are: a file gives back what was saved, certificate and parts with it; one other number makes another result."""
+    result = ffb.attribute(model, tokens, ffb.logit(7))
+    loaded = ffb.Attribution.load(result.save(tmp_path / "a.safetensors"))
+    assert loaded == result and loaded.certificate == result.certificate
+    assert ffb.attribute(model, tokens, ffb.logit(11)) != result
+    shifted = {name: part + (name == "edges") for name, part in result.parts.items()}
+    assert dataclasses.replace(result, parts=shifted) != result
+    nothing = dataclasses.replace(result.certificate, handed_out=math.nan)
+    assert nothing == dataclasses.replace(nothing) and nothing != result.certificate
+    rows = ffb.attribute_continuation(model, tokens[:4].tolist(), tokens[4:].tolist())
+    assert rows == dataclasses.replace(rows, shares=rows.shares.clone()) != dataclasses.replace(rows, model="another")
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("asked", [40, -40, None, [1, 2]])
+def test_one_position_is_read(ffb: ModuleType, model: Any, tokens: Tensor, asked: Any) -> None:
+    """What is no position of the text is refused with those that are; None is no way out, and is refused likewise."""
+    for target in (
+        ffb.logit(7, at=asked),
+        ffb.probability(7, at=asked),
+        ffb.kl_divergence(torch.randn(1, N, 64), at=asked),
+    ):
+        with pytest.raises(
+            ffb.errors.InputError, match=rf"^at=.*: expected one position, from -{N} to {N - 1} of .* {N} tokens.$"
+        ):
+            ffb.attribute(model, tokens, target)
+
+
+def test_a_forgotten_space_is_named(ffb: ModuleType, tokens: Tensor) -> None:
+    """Where the word with a space is expected and the word as given is not; never of ids, and not where the word is expected."""
+    model = tiny.bridge("gpt2")
+    with torch.no_grad():
+        order = model(tokens[None])[0, -1].argsort(descending=True).tolist()
+    for given, spaced, warns in (
+        (order[-1], order[0], True),
+        (order[1], order[0], False),
+        (order[-1], order[20], False),
+    ):
+        words = {f"t{token}": token for token in range(len(order)) if token not in (given, spaced)}
+        vocabulary = words | {"Mary": given, " Mary": spaced}
+        held = Tokenizer(WordLevel(vocabulary, unk_token=next(iter(words))))
+        model.tokenizer = PreTrainedTokenizerFast(tokenizer_object=held, unk_token=next(iter(words)))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            ffb.attribute(model, tokens, ffb.logit("Mary"), of=())
+            ffb.attribute(model, tokens, ffb.logit([" Mary"], minus=["Mary"]), of=())
+            ffb.attribution_patching(model, tokens, tokens.flip(0), ffb.logit("Mary"))
+            ffb.attribute(model, tokens, ffb.logit(given), of=())
+            ffb.attribute(model, tokens, ffb.logit(" Mary"), of=())
+        assert [warning.category for warning in said] == [ffb.errors.MissingSpaceWarning] * (3 * warns)
+        assert all(f"rank {len(order)}), but" in str(w.message) and "' Mary' (logit" in str(w.message) for w in said)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 3, -1])
@@ -180,7 +266,7 @@ def test_words_are_looked_up(ffb: ModuleType, tmp_path: Any) -> None:
 
 
 BAD: dict[str, tuple[Callable[[ModuleType], Any], str]] = {
-    "position": (lambda ffb: ffb.logit(7, at=N), "at=6: expected positions from -6 to 5"),
+    "position": (lambda ffb: ffb.logit(7, at=N), "at=6: expected one position, from -6 to 5"),
     "token": (lambda ffb: ffb.logit(tiny.VOCAB), f"reads token {tiny.VOCAB}"),
     "word without tokenizer": (lambda ffb: ffb.logit("Mary"), "no tokenizer to read 'Mary'"),
     "more answers than prompts": (lambda ffb: ffb.logit([7, 9]), r"answers for 2 prompts, \[7, 9\]; there is 1"),

@@ -151,7 +151,7 @@ def test_what_cannot_be_read_is_refused(logits: Tensor) -> None:
         rank([1, 2]).of_prompt(clean_run(2, logits[0]))
     with pytest.raises(ValueError, match="reads token 11; the logits are of tokens 0 to 10"):
         probability(11)(logits)
-    with pytest.raises(ValueError, match="at=4: expected positions from -4 to 3"):
+    with pytest.raises(ValueError, match="at=4: expected one position, from -4 to 3"):
         logit(1, at=4)(logits)
     with pytest.raises(ValueError, match="a word, a token id, or a list"):
         logit([])

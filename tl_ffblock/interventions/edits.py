@@ -10,7 +10,7 @@ from torch import Tensor
 from tl_ffblock.bridge.sites import values_name
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edit_points import edit_point
-from tl_ffblock.layer.positions import positions
+from tl_ffblock.layer.positions import one_position
 
 NOTHING_LEFT = 1e-6
 """A head that attends to one token with all but this weight has no other weights that could grow in its place."""
@@ -120,5 +120,4 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
 
 
 def _position(asked: int, length: int, name: str) -> int:
-    (position,) = positions(asked, length, name)
-    return position
+    return one_position(asked, length, name)

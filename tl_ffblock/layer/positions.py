@@ -40,6 +40,25 @@ def positions(asked: Positions, length: int, name: str) -> list[int]:
     return found
 
 
+def one_position(asked: SupportsIndex | Shaped[Tensor, ""], length: int, name: str) -> int:
+    """The one position asked for in a sequence, as a number from 0.
+
+    Args:
+        asked: An int, a numpy integer or an integer tensor of one number; negative ones count from the end.
+        length: Tokens of the sequence.
+        name: The argument's name, for the error.
+
+    Raises:
+        InputError: if it does not exist, or is no whole number: None, or a list.
+    """
+    number = _whole_number(asked)
+    if number is None or not -length <= number < length:
+        raise InputError(
+            f"{name}={brief(asked)}: expected one position, from {-length} to {length - 1} of a sequence of {length} tokens."
+        )
+    return number % length
+
+
 def chosen_positions(
     asked: ChosenPositions, name: str, lengths: Sequence[int], named: NamedPositions | None
 ) -> tuple[tuple[str, ...], list[list[int]]]:
@@ -97,7 +116,7 @@ def aligned(asked: NamedPositions, lengths: Sequence[int]) -> dict[str, list[int
                 "or one for all."
             )
         numbers[name] = [
-            positions([place], length, f"positions[{name!r}] of prompt {number}")[0]  # type: ignore[list-item]  # checked there
+            one_position(place, length, f"positions[{name!r}] of prompt {number}")  # type: ignore[arg-type]  # checked there
             for number, (place, length) in enumerate(zip(listed, lengths, strict=True))
         ]
     return numbers

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.token_spans import single_token
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import positions
+from tl_ffblock.layer.positions import one_position
 from tl_ffblock.metrics.metric import CleanRun, Metric
 
 Answer: TypeAlias = str | SupportsIndex | Sequence[str | SupportsIndex]
@@ -250,8 +250,7 @@ def _bound(metric: AnswerMetric, model: Any) -> AnswerMetric:
 
 
 def _rows(logits: Float[Tensor, "batch pos d_vocab"], at: int) -> Float[Tensor, "batch d_vocab"]:
-    (position,) = positions(at, logits.shape[1], "at")
-    return logits[:, position]
+    return logits[:, one_position(at, logits.shape[1], "at")]
 
 
 def _mean_logit(rows: Float[Tensor, "*run d_vocab"], ids: list[int]) -> Float[Tensor, "*run"]:

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.layer.positions import positions
+from tl_ffblock.layer.positions import one_position
 from tl_ffblock.metrics.metric import CleanRun, Metric
 
 
@@ -27,7 +27,7 @@ class KLDivergence(Metric):
         if len(self.clean) not in (1, len(logits)):
             raise InputError(f"kl_divergence: {len(self.clean)} clean runs, the logits are of {len(logits)} runs.")
         clean, edited = (
-            values[:, positions(self.at, values.shape[1], "at")[0]].double().log_softmax(dim=-1)
+            values[:, one_position(self.at, values.shape[1], "at")].double().log_softmax(dim=-1)
             for values in (self.clean, logits)
         )
         return (clean.exp() * (clean - edited)).sum(dim=-1)

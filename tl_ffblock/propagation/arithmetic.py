@@ -1,4 +1,4 @@
-"""One attribution of several, share by share: a difference, a mean."""
+"""One attribution of several, share by share: a difference "a − b", a mean."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -16,13 +16,42 @@ if TYPE_CHECKING:
 _TENSORS = ("tokens", "positions", "token_types", "residual", "bias_shares")
 
 
-def combined(results: "Sequence[Attribution]", factors: Sequence[float], between: str, verb: str) -> "Attribution":
-    """Results times factors, summed.
+def difference(first: "Attribution", second: "Attribution") -> "Attribution":
+    """What one result says less what another says, with the target "a − b".
+
+    Raises:
+        InputError: if they do not describe the same shares.
+    """
+    names = (first.target, second.target)
+    if first.target == second.target:
+        target = f"difference of {first.target}"
+    else:
+        target = " − ".join(f"({name})" if " − " in name else name for name in names)
+    return dataclasses.replace(_combined([first, second], (1.0, -1.0), "−", "subtract"), target=target)
+
+
+def mean(results: "Sequence[Attribution]") -> "Attribution":
+    """The mean of results, with the target "mean of 3 targets: logit difference".
+
+    Raises:
+        InputError: if they do not describe the same shares.
+    """
+    n, target = len(results), results[0].target
+    average = _combined(results, (1 / n,) * n, "|", "average")
+    if len({result.target for result in results}) > 1:
+        target = f"mean of {n} targets: {average.quantity}"
+    elif n > 1:
+        target = f"mean of {n}: {target}"
+    return dataclasses.replace(average, target=target)
+
+
+def _combined(results: "Sequence[Attribution]", factors: Sequence[float], between: str, verb: str) -> "Attribution":
+    """Results times factors, summed; the target is the first's.
 
     Args:
         results: One or more.
         factors: One for each.
-        between: What joins labels and targets that differ.
+        between: What joins labels, quantities and models that differ.
         verb: What is done, for the error.
 
     Raises:
@@ -48,7 +77,7 @@ def combined(results: "Sequence[Attribution]", factors: Sequence[float], between
     changed: dict[str, Any] = {name: tensor(getattr(result, name) for result in results) for name in _TENSORS}
     for name in ("value", "first_order"):
         changed[name] = sum(factor * getattr(result, name) for factor, result in weighed)
-    for name in ("target", "quantity", "model"):
+    for name in ("quantity", "model"):
         changed[name] = joined([getattr(result, name) for result in results], between)
     return dataclasses.replace(
         first,

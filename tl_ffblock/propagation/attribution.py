@@ -13,7 +13,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.numerals import significant
-from tl_ffblock.propagation.arithmetic import combined
+from tl_ffblock.propagation.arithmetic import difference, mean
 from tl_ffblock.propagation.beside import BesideMaps
 from tl_ffblock.propagation.certificate import Certificate, relative
 from tl_ffblock.propagation.flows import flows_of
@@ -21,7 +21,7 @@ from tl_ffblock.propagation.graph import AttributionGraph, graph_of
 from tl_ffblock.propagation.positioned import PositionedShares
 from tl_ffblock.propagation.saving import read_fields, write_fields
 from tl_ffblock.propagation.shown import ShownAttribution, embeddings_in_words, shares_in_words, sums_in_words
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.scope_table import ScopeTable, same_fields
 from tl_ffblock.results.tokens import shortened, visible
 
 if TYPE_CHECKING:
@@ -196,18 +196,18 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
         return errors
 
     def __sub__(self, other: "Attribution") -> "Attribution":
-        """Share by share difference of two results; tokens that differ are labelled "first→second".
+        """Share by share difference of two results: target "a − b", tokens that differ "first−second".
 
         Raises:
             InputError: if the two do not describe the same shares.
         """
         if not isinstance(other, Attribution):
             return NotImplemented
-        return combined([self, other], (1.0, -1.0), "→", "subtract")
+        return difference(self, other)
 
     @staticmethod
     def mean(results: "Iterable[Attribution]") -> "Attribution":
-        """The mean of results of equally many tokens; tokens that differ are labelled with each, "she|he".
+        """The mean of results of equally many tokens, whose target says of how many; tokens that differ are "she|he".
 
         Raises:
             InputError: if there is none, or they do not describe the same shares.
@@ -215,7 +215,11 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
         several = list(results)
         if not several or not all(isinstance(result, Attribution) for result in several):
             raise InputError("mean: expected one result or more, as ffb.attribute gives them for a list of texts.")
-        return combined(several, (1 / len(several),) * len(several), "|", "average")
+        return mean(several)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all labels and all numbers are the same; NaN equals NaN."""
+        return same_fields(self, other) if isinstance(other, Attribution) else NotImplemented
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write one safetensors file with JSON metadata; a half-written file never appears under `path`.

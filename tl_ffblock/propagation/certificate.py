@@ -9,9 +9,10 @@ from torch import Tensor
 
 from tl_ffblock.errors import CompletenessError
 from tl_ffblock.numerals import scientific
+from tl_ffblock.results.scope_table import same_fields
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Certificate:
     """Four measured errors, each 0 up to rounding, and the share of the target that was handed out."""
 
@@ -57,6 +58,10 @@ class Certificate:
                 f"{self.rtol:.0e}): something between there and the target is not linear in what flows, such as an edit of "
                 'your hooks. No attribution is made; rules="gradient" reports what it hands out instead.'
             )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all labels and all numbers are the same; NaN equals NaN."""
+        return same_fields(self, other) if isinstance(other, Certificate) else NotImplemented
 
     def __repr__(self) -> str:
         return (

@@ -20,6 +20,7 @@ from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms, relative
 from tl_ffblock.propagation.shown import ShownContinuation, shares_in_words
+from tl_ffblock.results.scope_table import same_fields
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import visible
 
@@ -82,6 +83,10 @@ class ContinuationAttribution(ShownContinuation):
             kind=f"shares of the next token's {self.reading}",
             layered=False,
         )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all labels and all numbers are the same; NaN equals NaN."""
+        return same_fields(self, other) if isinstance(other, ContinuationAttribution) else NotImplemented
 
     @property
     def summands(self) -> "dict[str, Float[Tensor, ' target']]":

@@ -25,7 +25,7 @@ from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.token_spans import special_ids
 from tl_ffblock.bridge.traced import with_gradients
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import Positions, aligned, layer_number, positions
+from tl_ffblock.layer.positions import Positions, aligned, layer_number, one_position, positions
 from tl_ffblock.metrics import CleanRun, Metric, as_metric, run_by_run
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribute import open_attribution_run
@@ -180,7 +180,7 @@ def _prompt(run: Run, number: int, target: Target, removal: RemovalName, keys: P
         removals = Removals(model, sequence.tokens, removal, None)
     (output,) = removals.outputs(torch.zeros(1, length, dtype=torch.bool))
     if isinstance(target, Direction):
-        (at,), vector = positions(target.at, length, "at"), target.vector.to(output)
+        at, vector = one_position(target.at, length, "at"), target.vector.to(output)
         read, derivative = lambda stream: stream[:, at] @ vector, torch.zeros_like(output[0])
         derivative[at] = vector
         quantity, answers = name_of_direction(layer, model.n_layers), ""

@@ -13,8 +13,9 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import InputError
-from tl_ffblock.layer.positions import layer_number, positions, whole_number
+from tl_ffblock.layer.positions import layer_number, one_position, whole_number
 from tl_ffblock.metrics import CleanRun, KLDivergence, LogitFunction, Metric, as_metric
+from tl_ffblock.propagation.spaces import warn_of_missing_spaces
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,10 @@ def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: 
         return target
     refuse_untrained_head(run.model)
     clean = CleanRun(number, traced.batch.sequence(0), traced.logits[0].detach())
-    return as_metric(target).for_prompts(of).bound_to(run.model).of_prompt(clean)
+    metric = as_metric(target).for_prompts(of)
+    bound = metric.bound_to(run.model).of_prompt(clean)
+    warn_of_missing_spaces(run.model, traced, metric.of_prompt(clean))
+    return bound
 
 
 def value_of(run: Run, traced: Traced, target: Target) -> tuple[str, float]:
@@ -152,11 +156,17 @@ def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
         InputError: for a target that cannot be read, has no derivative or is not finite.
         LayerError: for a direction in a layer that does not exist.
         UntrainedHeadError: for logits of an encoder whose head was never trained.
+
+    Warns:
+        MissingSpaceWarning: of a word that is not expected, while it is with a space before it.
     """
     if isinstance(target, Direction):
         return _of_direction(run, traced, target)
     refuse_untrained_head(run.model)
-    return _of_logits(run, traced, as_metric(target).bound_to(run.model))
+    metric = as_metric(target)
+    begin = _of_logits(run, traced, metric.bound_to(run.model))
+    warn_of_missing_spaces(run.model, traced, metric)
+    return begin
 
 
 def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
@@ -224,7 +234,7 @@ def _of_direction(run: Run, traced: Traced, target: Direction) -> Seeds:
     for index in range(len(stream)):
         real = traced.batch.real(index)
         length = stream.shape[1] if real is None else len(real)
-        (position,) = positions(target.at, length, "at")
+        position = one_position(target.at, length, "at")
         gradient[index, position if real is None else real[position]] = target.vector.to(stream)
     values = (gradient * stream.detach()).flatten(1).sum(dim=1)
     name = name_of_direction(layer, run.model.n_layers)

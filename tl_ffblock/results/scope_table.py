@@ -1,5 +1,7 @@
 """Tensors by scope and layer: the form in which a result holds its numbers."""
 
+import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, overload
 
@@ -95,6 +97,20 @@ def cell_by_cell(tables: Sequence[Table], function: Callable[[Tensor, Tensor], T
     for table in tables[1:]:
         result = result.with_data({scope: function(rows, table[scope]) for scope, rows in result.items()})
     return result
+
+
+def same_fields(first: object, second: object) -> bool:
+    """Whether two results of a kind have the same labels and the same numbers in all their fields; NaN equals NaN."""
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return identical(first, second)
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return set(first) == set(second) and all(same_fields(first[name], second[name]) for name in first)
+    if dataclasses.is_dataclass(first) and type(first) is type(second):
+        names = [field.name for field in dataclasses.fields(first)]
+        return all(same_fields(getattr(first, name), getattr(second, name)) for name in names)
+    if isinstance(first, float) and isinstance(second, float) and math.isnan(first):
+        return math.isnan(second)
+    return bool(first == second)
 
 
 def identical(first: Tensor, second: Tensor) -> bool:

@@ -1,6 +1,7 @@
 """Estimates of patching: to first order, by one backward pass, and exact where the path between the runs is followed."""
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -191,3 +192,28 @@ def test_what_is_far_off_is_said(ffb: ModuleType, model_of_any: Models, differen
         change, told = result.corrupted - result.clean, float(result.residual[0].sum())
         assert ("far off" in repr(result)) is (abs(told - change) > abs(change) / 2)
     assert "far off" not in repr(result)  # of 24 steps, which sum to the change
+
+
+@pytest.mark.parametrize("family", ["llama", "mixtral"])
+def test_estimates_are_saved_whole(
+    ffb: ModuleType, model_of: Models, difference: Any, family: str, tmp_path: Path
+) -> None:
+    """Every tensor and word, cells and edges among them, to the bit; a changed file and another's are refused."""
+    path = tmp_path / "estimates.safetensors"
+    result = ffb.attribution_patching(model_of(family), *pair(family), difference, maps=True, edges=family == "llama")
+    again = ffb.propagation.PatchingEstimates.load(result.save(path))
+    assert repr(again) == repr(result) and again.quantity == result.quantity
+    for name in ("residual", "heads", "mlps"):
+        assert torch.equal(getattr(again, name), getattr(result, name))
+    assert list(again.cells) == list(result.cells) and list(again.neuron_shares) == list(result.neuron_shares)
+    for saved, given in ((again.cells, result.cells), (again.neuron_shares, result.neuron_shares)):
+        assert all(torch.equal(saved[name], given[name]) for name in given)
+    if family == "llama":
+        assert repr(again.edges) == repr(result.edges) and torch.equal(again.edges.values, result.edges.values)
+        with pytest.raises(ffb.errors.MapFileError, match="holds no edge estimates"):
+            type(result.edges).load(path)
+        with pytest.raises(ffb.errors.ScopeKeyError, match="expected a sender and a receiver"):
+            result.edges[("input",)]
+    path.write_bytes(path.read_bytes()[:-4] + b"0000")
+    with pytest.raises(ffb.errors.MapFileError, match="was changed"):
+        ffb.propagation.PatchingEstimates.load(path)

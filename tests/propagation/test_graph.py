@@ -114,5 +114,7 @@ def test_graphs_that_cannot_be_are_refused(ffb: ModuleType, model_of: Models, di
         ffb.attribute(model, tokens, difference).graph()
     with pytest.raises(ffb.errors.InputError, match="which only rules='path' does"):
         ffb.attribute(model, tokens, difference, of="graph", rules="patching").graph()
+    with pytest.raises(ffb.errors.InputError, match="keep='all'"):
+        result.graph(keep="all")
     with pytest.raises(ffb.errors.InputError, match="keep=0"):
         ffb.attribute(model, tokens, difference, of="graph").graph(0.0)

@@ -8,6 +8,7 @@ import dataclasses
 import os
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,10 @@ class EdgeEstimates(EdgeTable):
         Raises:
             ScopeKeyError: if there is no such sender or receiver, or no way from one to the other.
         """
+        if not isinstance(edge, tuple) or len(edge) != 2:
+            raise ScopeKeyError(
+                f"{brief(edge)}: expected a sender and a receiver, edges[{self.senders[0]!r}, {TARGET!r}]."
+            )
         sender, receiver = edge
         for name, names, what in ((sender, self.senders, "sender"), (receiver, self.receivers, "receiver")):
             if name not in names:
@@ -141,9 +146,7 @@ class EdgeEstimates(EdgeTable):
         Raises:
             InputError: if the folder does not exist.
         """
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        tensors = {name: value for name, value in fields.items() if isinstance(value, Tensor)}
-        FORMAT.write(Path(path), {name: value for name, value in fields.items() if name not in tensors}, tensors)
+        FORMAT.write(Path(path), *self.as_saved())
         return Path(path)
 
     @staticmethod
@@ -154,8 +157,22 @@ class EdgeEstimates(EdgeTable):
             MapFileError: if the file is not a saved result, was changed, or is of another version.
             FileNotFoundError: if there is no such file.
         """
-        labels, tensors = FORMAT.read(Path(path))
-        fields: dict[str, Any] = labels | tensors
+        return EdgeEstimates.from_saved(Path(path), *FORMAT.read(Path(path)))
+
+    def as_saved(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What a file holds: labels and tensors."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        tensors = {name: value for name, value in fields.items() if isinstance(value, Tensor)}
+        return {name: value for name, value in fields.items() if name not in tensors}, tensors
+
+    @staticmethod
+    def from_saved(path: Path, labels: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "EdgeEstimates":
+        """The inverse of `as_saved`, for what was read from a file.
+
+        Raises:
+            MapFileError: if something is missing, unknown or of another shape.
+        """
+        fields: dict[str, Any] = {**labels, **tensors}
         try:
             names = {name: tuple(fields[name]) for name in ("senders", "receivers", "labels")}
             result = EdgeEstimates(**(fields | names))

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.propagation.flows import Flows, LayerFlows
 from tl_ffblock.results.tokens import shortened
 
@@ -122,8 +122,8 @@ def graph_of(flows: Flows, keep: float) -> AttributionGraph:
         InputError: for another `keep`.
         CompletenessError: if own biases are not the named ones.
     """
-    if not 0 < keep <= 1:
-        raise InputError(f"keep={keep}: expected a share of the flow, above 0 and at most 1.")
+    if not isinstance(keep, (int, float)) or not 0 < keep <= 1:
+        raise InputError(f"keep={brief(keep)}: expected a share of the flow, above 0 and at most 1.")
     draft = _whole(flows)
     source, target, share = (np.concatenate(parts) for parts in zip(*draft.edges, strict=True))
     there = share != 0

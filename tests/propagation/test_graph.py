@@ -107,6 +107,7 @@ def test_a_graph_there_is_where_there_is_an_attribution(ffb: ModuleType, differe
     assert np.abs(graph.imbalance()[inner]).max() < 1e-9 * result.total_size()
 
 
+@pytest.mark.wrong_types
 def test_graphs_that_cannot_be_are_refused(ffb: ModuleType, model_of: Models, difference: Any) -> None:
     """Other rules, nothing asked for, nothing kept."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
@@ -114,6 +115,7 @@ def test_graphs_that_cannot_be_are_refused(ffb: ModuleType, model_of: Models, di
         ffb.attribute(model, tokens, difference).graph()
     with pytest.raises(ffb.errors.InputError, match="which only rules='path' does"):
         ffb.attribute(model, tokens, difference, of="graph", rules="patching").graph()
+    result = ffb.attribute(model, tokens, difference, of="graph")
     with pytest.raises(ffb.errors.InputError, match="keep='all'"):
         result.graph(keep="all")
     with pytest.raises(ffb.errors.InputError, match="keep=0"):

@@ -15,6 +15,7 @@ faithfulness.py what happens when tokens are removed, and which method said so
 method_scores.py what methods say of tokens, of the target that is measured
 faithfulness_result.py  its labelled result
 graph.py        an attribution as a graph that conserves
+tables.py       its summands, heads, neurons and edges as tables
 average_shares.py  heads, neurons and biases on average over prompts, with intervals
 saving.py       a result as a file
 """

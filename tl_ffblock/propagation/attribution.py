@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,18 +21,16 @@ from tl_ffblock.propagation.graph import AttributionGraph, graph_of
 from tl_ffblock.propagation.positioned import PositionedShares
 from tl_ffblock.propagation.saving import read_fields, write_fields
 from tl_ffblock.propagation.shown import ShownAttribution, embeddings_in_words, shares_in_words, sums_in_words
+from tl_ffblock.propagation.tables import TabledShares, largest
 from tl_ffblock.results.scope_table import ScopeTable, same_fields
 from tl_ffblock.results.tokens import shortened, visible
-
-if TYPE_CHECKING:
-    import pandas
 
 _RTOL_OF_COMBINED = 1e-4
 """How well the flows of a difference or a mean must balance, which have no certificate."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Attribution(ShownAttribution, BesideMaps, PositionedShares):
+class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
     """Signed shares of a target, in its own units (logits, nats), of one sequence.
 
     With complete rules `value = tokens + positions + token types + biases + edits + nonlinear`, and the same at every
@@ -128,7 +126,8 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
     def maps(self) -> ScopeTable:
         """What each contribution of a layer map carries to the target, signed: `maps["AtbLnFf", 9]` is `Float[query key]`.
 
-        Cells of a scope sum to what flows there, without its bias part.
+        Cells of a scope sum to what flows there, without its bias part. The scopes are those up to the layer's output: in Pre-LN
+        without `AtbLnFfResLn`, since the norm behind the output is the next layer's first, and counted in its maps.
 
         Raises:
             ScopeKeyError: if they were not asked for.
@@ -239,14 +238,11 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
         """
         return Attribution(**read_fields(Path(path)))
 
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """One row a summand of the target: each position's token, position and token type, each bias, each edit, the rest."""
-        import pandas as pd
-
-        return pd.DataFrame(self._summands(), columns=["kind", "layer", "position", "name", "share"])
-
     def to_dict(self) -> dict[str, Any]:
-        """Labels, the target, every summand of it and the certificate, as JSON can hold them; not the parts."""
+        """Labels, the target, every summand of it, the heads and the certificate, as JSON can hold them.
+
+        Of the parts that may be large, neurons and edges, there are `to_dataframe` and `save`.
+        """
         certificate = None if self.certificate is None else dataclasses.asdict(self.certificate)
         if certificate is not None:
             certificate["boundaries"] = certificate["boundaries"].tolist()
@@ -255,26 +251,23 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
             "labels": list(self.labels),
             **{name: getattr(self, name) for name in plain},
             **{name: getattr(self, name).tolist() for name in ("tokens", "positions", "token_types", "residual")},
+            **({"heads": self.heads.tolist()} if "heads" in self.parts else {}),
             "edits": dict(self.edits),
             "certificate": certificate,
         }
 
-    def _summands(self) -> list[tuple[str, int, int, str, float]]:
-        of_positions = {"token": self.tokens, "position": self.positions, "token type": self.token_types}
-        rows = [
-            (kind, -1, position, label, share)
-            for kind, shares in of_positions.items()
-            if kind == "token" or bool(shares.any())
-            for position, (label, share) in enumerate(zip(self.labels, shares.tolist(), strict=True))
-        ]
-        biases = zip(self.bias_layers, self.biases.items(), strict=True)
-        rows += [("bias", layer, -1, name, share) for layer, (name, share) in biases]
-        rows += [("edit", self.edit_layers[name], -1, name, share) for name, share in self.edits.items()]
-        return rows + ([("nonlinear", self.n_layers, -1, self.target, self.nonlinear)] if self.nonlinear else [])
+    def _largest_heads(self) -> list[str]:
+        """A line for the short form, where heads were asked for."""
+        if "heads" not in self.parts:
+            return []
+        by_head = self.heads.sum(dim=-1)
+        places = [divmod(place, by_head.shape[1]) for place in largest(by_head, 5).tolist()]
+        named = "  ".join(f"{layer}.{head} {significant(float(by_head[layer, head]))}" for layer, head in places)
+        return [f"  heads      {named}  (layer.head, over all positions)"]
 
     def __repr__(self) -> str:
-        largest = sorted(range(len(self.labels)), key=lambda pos: -abs(float(self.entering[pos])))[:5]
-        named = "  ".join(f"{visible(self.labels[pos])!r} {significant(float(self.entering[pos]))}" for pos in largest)
+        most = largest(self.entering, 5).tolist()
+        named = "  ".join(f"{visible(self.labels[pos])!r} {significant(float(self.entering[pos]))}" for pos in most)
         within = f" ({shares_in_words(embeddings)})" if (embeddings := embeddings_in_words(self)) else ""
         tokens, *others = sums_in_words(self).items()
         return "\n".join(
@@ -283,6 +276,7 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares):
                 f"  text       {shortened(self.labels)}",
                 f"  sums       {' · '.join([shares_in_words(dict([tokens])) + within, *([shares_in_words(dict(others))] if others else [])])}",
                 f"  largest    {named}",
+                *self._largest_heads(),
                 f"  {self.certificate or 'no certificate: a difference or a mean'}",
             ]
         )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -16,6 +15,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.patching_estimates import PatchingEstimates
+from tl_ffblock.propagation.tables import largest, table_of
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
 
 if TYPE_CHECKING:
@@ -66,14 +66,8 @@ class AverageShares:
         """
         import pandas as pd
 
-        order = self._largest(k)
-        indices = np.unravel_index(order.numpy(), self.mean.shape)
-        frame = pd.DataFrame(
-            {
-                axis: np.array(labels, dtype=object)[index]
-                for (axis, labels), index in zip(self.places.items(), indices, strict=True)
-            }
-        ).infer_objects()
+        order = largest(self.mean, k)
+        frame = table_of(self.places, order)
         if not by_prompt:
             numbers = self._interval_at(order)
             columns = {"value": numbers.mean, "low": numbers.low, "high": numbers.high, "n": numbers.counts}
@@ -81,16 +75,12 @@ class AverageShares:
         each = pd.DataFrame({"prompt": range(len(self.values))}).merge(frame, how="cross")
         return each.assign(value=self.values.flatten(1)[:, order].reshape(-1).numpy())
 
-    def _largest(self, k: int | None) -> Tensor:
-        """Numbers of the places, the largest mean by size first."""
-        return self.mean.abs().flatten().argsort(descending=True, stable=True)[:k]
-
     def _interval_at(self, order: Tensor) -> MeanInterval:
         """That of some places, the same as `interval` has for them: every place has the same draws."""
         return mean_interval(self.values.flatten(1)[:, order], n_draws=self.n_draws, seed=self.seed)
 
     def __repr__(self) -> str:
-        order = self._largest(MOST_NAMED)
+        order = largest(self.mean, MOST_NAMED)
         numbers = self._interval_at(order)
         several = len(self.values) > 1
         prompts = f"mean of {len(self.values)} prompts, 95 % intervals" if several else "one prompt, so no intervals"
@@ -104,8 +94,7 @@ class AverageShares:
 
     def _name(self, place: int) -> str:
         """A place in words: "layer 23, head 3"."""
-        index = np.unravel_index(place, self.mean.shape)
-        labels = {axis: names[number] for (axis, names), number in zip(self.places.items(), index, strict=True)}
+        labels = table_of(self.places, torch.tensor([place])).iloc[0].to_dict()
         return ", ".join(label if isinstance(label, str) else f"{axis} {label}" for axis, label in labels.items())
 
 

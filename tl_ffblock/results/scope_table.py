@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import ScopeKeyError
-from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.positions import layer_number, spans
 
 TABLES = ("values", "bias", "remainder", "completeness")
 """The numbers of a result: one table by scope each."""
@@ -55,6 +55,11 @@ class ScopeTable(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._data)
+
+    def __repr__(self) -> str:
+        shape = ", ".join(map(str, next(iter(self._data.values())).shape)) if self._data else ""
+        layers = f"layers {spans(self.layers)}, each [{shape}]" if self._data else "empty"
+        return f"{type(self).__name__}: {', '.join(self._data) or 'no scopes'} · {layers}"
 
     def __eq__(self, other: object) -> bool:
         """Whether scopes, layers, types and all numbers are the same; NaN equals NaN."""

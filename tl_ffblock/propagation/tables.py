@@ -1,0 +1,108 @@
+"""An attribution as tables: summands of the target, and its heads, neurons and edges, largest first."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import whole_number
+
+if TYPE_CHECKING:
+    import pandas
+
+    from tl_ffblock.propagation.attribution import Attribution
+
+Table: TypeAlias = Literal["summands", "heads", "neurons", "edges"]
+"""Tables of an attribution."""
+
+
+class TabledShares:
+    """The method of `Attribution` that makes tables of it."""
+
+    def to_dataframe(self, of: Table = "summands", k: int | None = None) -> "pandas.DataFrame":
+        """The summands of the target, or shares of heads, neurons or edges, largest first by size.
+
+        "summands" (kind, layer, position, name, share) has a row for each position's token, position and token type, each bias,
+        each edit and the rest, in the text's order, and sums to the target where rules are complete. The others are of the
+        same target, shared out in other ways: "heads" (layer, head, position, token, share) is what each head writes at each
+        position, "neurons" (layer, neuron, position, token, share) likewise, and "edges" (layer, head, query, key,
+        query_token, key_token, share) what a head carries from key to query. Their shares of 0 have no row.
+
+        Args:
+            of: "summands", "heads", "neurons" or "edges".
+            k: How many rows, the largest by size; None means all.
+
+        Raises:
+            InputError: for another name, or no such number.
+            ScopeKeyError: if it was not asked for.
+        """
+        result = cast("Attribution", self)
+        if of not in get_args(Table):
+            raise InputError(f"of={brief(of)}: expected one of {', '.join(map(repr, get_args(Table)))}.")
+        most = None if k is None else whole_number(k, "k", at_least=1)
+        if of == "summands":
+            frame = _summands(result)
+            return frame if most is None else frame.sort_values("share", key=abs, ascending=False)[:most]
+        places, shares = _shares(result, of)
+        order = largest(shares, most)
+        frame = table_of(places, order)
+        frame = frame.assign(share=shares.flatten()[order].detach().cpu().numpy())
+        frame = frame[frame["share"] != 0]
+        ends = {"query": "query_token", "key": "key_token"} if of == "edges" else {"position": "token"}
+        for at, (position, token) in enumerate(ends.items()):
+            names = np.array(result.labels, dtype=object)[frame[position].to_numpy(dtype=int)]
+            frame.insert(len(places) + at, token, names)
+        return frame
+
+
+def largest(values: Float[Tensor, "..."], k: int | None) -> Int[Tensor, " place"]:
+    """Numbers of the places of a flattened tensor, the largest by size first; k of them, None all."""
+    return values.detach().cpu().abs().flatten().argsort(descending=True, stable=True)[:k]
+
+
+def table_of(places: Mapping[str, Sequence[int | str]], order: Int[Tensor, " place"]) -> "pandas.DataFrame":
+    """A row for each place of a flattened tensor: what the number of each of its axes stands for."""
+    import pandas as pd
+
+    indices = np.unravel_index(order.numpy(), [len(labels) for labels in places.values()])
+    named = zip(places.items(), indices, strict=True)
+    columns = {axis: np.array(labels, dtype=object)[index] for (axis, labels), index in named}
+    return pd.DataFrame(columns).infer_objects()
+
+
+def _shares(result: "Attribution", of: Table) -> tuple[dict[str, Sequence[int]], Tensor]:
+    """The shares of a part, and their axes."""
+    positions = range(len(result.labels))
+    if of == "neurons":
+        layers = [layer for layer in range(result.n_layers) if f"neurons.{layer}" in result.parts] or [0]
+        shares = torch.stack([result.neurons(layer).T for layer in layers])
+        return {"layer": layers, "neuron": range(shares.shape[1]), "position": positions}, shares
+    shares = result.heads if of == "heads" else result.edges
+    places: dict[str, Sequence[int]] = {"layer": range(len(shares)), "head": range(shares.shape[1])}
+    ends: dict[str, Sequence[int]] = (
+        {"query": positions, "key": positions} if of == "edges" else {"position": positions}
+    )
+    return places | ends, shares
+
+
+def _summands(result: "Attribution") -> "pandas.DataFrame":
+    """What the target is the sum of, a row each; -1 where a row has no layer or no position."""
+    import pandas as pd
+
+    of_positions = {"token": result.tokens, "position": result.positions, "token type": result.token_types}
+    rows = [
+        (kind, -1, position, label, share)
+        for kind, shares in of_positions.items()
+        if kind == "token" or bool(shares.any())
+        for position, (label, share) in enumerate(zip(result.labels, shares.tolist(), strict=True))
+    ]
+    biases = zip(result.bias_layers, result.biases.items(), strict=True)
+    rows += [("bias", layer, -1, name, share) for layer, (name, share) in biases]
+    rows += [("edit", result.edit_layers[name], -1, name, share) for name, share in result.edits.items()]
+    if result.nonlinear:
+        rows.append(("nonlinear", result.n_layers, -1, result.target, result.nonlinear))
+    return pd.DataFrame(rows, columns=["kind", "layer", "position", "name", "share"])

@@ -151,6 +151,8 @@ def test_a_row_of_a_continuation_colours_the_text(show: Shower) -> None:
     numbers = screen.page.locator(".shared .chip span").all_inner_texts()
     assert [number(text) for text in numbers[:4]] == [5, 6, 7, 8]
     assert [text.strip() for text in numbers[4:]] == ["", ""]
+    corner = screen.page.locator(".share-names text", has_text="target ↓").bounding_box()
+    assert corner["x"] >= screen.page.locator(".share-map svg").bounding_box()["x"]
     assert screen.problems == []
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tl_ffblock.propagation.attribution import Attribution
 
 DESCRIPTION = (
-    "Run TEXT through a model and share the logit of a next token out among all tokens, heads, neurons and biases; print "
-    "a table, and write a page and the numbers if asked."
+    "Run TEXT through a model and share the logit of a next token out among all tokens and biases, and say through which "
+    "heads it goes; print tables, and write a page and the numbers if asked."
 )
 RULES = ("path", "patching", "gradient")
 MOST = 10
@@ -35,7 +35,9 @@ MOST = 10
 def add_to(commands: Any) -> None:
     """Add the command to a parser's subcommands."""
     add = commands.add_parser(
-        "attribute", help="which tokens, heads and biases made a logit, through all layers", description=DESCRIPTION
+        "attribute",
+        help="which tokens made a logit, through all layers, and through which heads",
+        description=DESCRIPTION,
     )
     add.add_argument("text", nargs="?", metavar="TEXT", help="the prompt; - reads it from standard input")
     add.add_argument("--tokens", metavar="5,6,7", help="token ids instead of TEXT, taken as they are")

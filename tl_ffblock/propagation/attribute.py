@@ -88,7 +88,7 @@ def attribute(
     checkpoint: bool | None = None,
     **options: Unpack[AttributeOptions],
 ) -> Attribution | list[Attribution]:
-    """Which tokens, heads, neurons and biases made a logit: the target shared out through all layers, signed, in its units.
+    """Which tokens and biases made a logit, through which heads and neurons: shares through all layers, signed, in its units.
 
     With `rules="path"` patterns, norm scales and routers are those of the run and activations are shared by Integrated
     Gradients from zero (eq. 12-14), as in the layer maps: the model is then linear in embeddings and biases, and the shares

@@ -29,6 +29,7 @@ OVERLAP = (
     "neurons read heads, so shares of different layers, and of heads and neurons, overlap."
 )
 """What sums to what."""
+OF_NEURONS = "Like heads they are no further summands: they read heads, and later layers read them."
 
 
 class ShownShares(ABC):
@@ -193,7 +194,7 @@ def _tables(result: "Attribution", tokens: tuple[str, ...]) -> Iterator[SharesTa
         sizes = [result.neurons(layer) for layer in layers]
         n, total = sum(shares.numel() for shares in sizes), sum(float(shares.sum()) for shares in sizes)
         title = f"Neurons, each at its position: the {len(largest)} largest of {n}"
-        yield SharesTable(title, largest, f"All of them sum to {significant(total)}. {OVERLAP}")
+        yield SharesTable(title, largest, f"All of them sum to {significant(total)}. {OF_NEURONS}")
 
 
 def _neurons(result: "Attribution", tokens: tuple[str, ...], layers: Iterable[int]) -> list[tuple[str, float]]:

@@ -129,7 +129,7 @@ function logitNote(scene, perPixel) {
   const { limit, top } = logitStream(scene);
   const ends = [`Colours end at ±${formatRough(limit, false)}${logitUnit(block)}${top > limit * 1.0001 ? ` (99th percentile; cells reach ${formatRough(top, false)})` : ""}.`];
   if (scene.selection.root) ends.push("Square-root scale.");
-  if (block.heads) ends.push(`Heads, summed over positions, on a scale of their own: ±${formatRough(largest(block.heads.map(largest)), false)}.`);
+  if (block.heads) ends.push(`Heads, summed over positions, on a scale of their own: ±${formatRough(largest(block.heads.map(largest)), false)}; later layers read earlier ones, so that heads overlap and are no summands beside the tokens.`);
   if (scene.hidden.size) ends.push("Hidden tokens are left out of the picture, not of the sums.");
   return [LOGIT_INKS, ...ends, ...pixelRemark(perPixel), block.certificate].join(" ");
 }

@@ -57,7 +57,7 @@ function everyOf(count, size) {
  */
 function shareMap(palette, map, width, pick) {
   const [rows, columns, limit] = [map.rows.length, map.columns.length, endOf(map.values)];
-  const longest = Math.min(110, Math.max(...map.rows.map((name) => textWidth(name, PIECE.label))) + 8);
+  const longest = Math.min(110, Math.max(...[`${map.row} ↓`, ...map.rows].map((name) => textWidth(name, PIECE.label))) + 8);
   const left = Math.max(PIECE.left, longest);
   const cell = Math.max(6, Math.min(34, (width - left - 8) / columns));
   const tall = Math.max(5, Math.min(20, 460 / rows));
@@ -152,7 +152,7 @@ function drawShares(data, chosen, palette) {
       title: "Every token of the continuation", row: "target", column: "source", rows: data.rows.map(({ name }) => name),
       columns: data.tokens, values: data.rows.map(({ shares }) => shares), details: {},
     };
-    parts.push(section(matrix.title, "A row: the shares of all tokens before it.", [shareMap(palette, matrix, width, (r) => drawShares(data, r, palette))], true));
+    parts.push(section(matrix.title, "A row: the shares of all tokens before it, which with the other summands above are the target's value.", [shareMap(palette, matrix, width, (r) => drawShares(data, r, palette))], true));
   }
   const half = width > 1080 ? (width - 28) / 2 : width;
   for (const map of data.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, map.columns.length > 40 ? width : half, null)], map.columns.length > 40));

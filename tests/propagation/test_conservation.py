@@ -1,5 +1,6 @@
 """Nothing is lost and nothing invented: shares sum to the target at every layer's input, whatever the family."""
 
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,8 @@ from tests.propagation.conftest import prompts
 from tests.tolerances import BATCH_FLOAT32, BATCH_FLOAT64, CONSERVED_FLOAT32, CONSERVED_FLOAT64
 
 Models = Callable[..., Any]
+ENTERS_LATER = re.compile(r"attn\.b_O|ln2|mlp")
+"""Biases of a layer that enter behind what its heads write."""
 HOOKED = ("gpt2", "llama_nobias", "gemma2", "gpt_neox", "bloom", "mixtral", "bert", "opt")
 """One of each form that HookedTransformer and HookedEncoder can hold."""
 
@@ -120,3 +123,22 @@ def test_segments_have_their_share(ffb: ModuleType, model_of_any: Models, differ
     assert zeros.token_types.abs().max() > 0
     assert mixed.value != zeros.value
     certified(mixed, CONSERVED_FLOAT64["every other"] + 1e-9)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_in_every_layer_heads_and_what_goes_past_them_are_the_target(
+    ffb: ModuleType, model_of_any: Models, difference: Any, family: str
+) -> None:
+    """With the biases that enter later; so that heads of several layers overlap, and are no summands beside the tokens."""
+    model, (tokens, _) = model_of_any(family, dtype=torch.float64), prompts(family)
+    result = ffb.attribute(model, tokens, difference, of=("heads", "graph"))
+    flows = result.graph(1.0).to_dataframe()
+    for layer in range(result.n_layers):
+        into = flows[(flows["target_kind"] == "mid") & (flows["target_layer"] == layer)]
+        from_heads = into[into["source_kind"] == "head"]["share"].sum()
+        assert from_heads == pytest.approx(float(result.heads[layer].sum()))
+        past = into[into["source_kind"] != "head"]["share"].sum()
+        named = zip(result.bias_names, result.bias_layers, result.biases.values(), strict=True)
+        later = sum(share for name, at, share in named if at > layer or (at == layer and ENTERS_LATER.search(name)))
+        assert from_heads + past + later == pytest.approx(result.value)
+    assert float(result.heads.sum()) != pytest.approx(result.value, rel=0.1)

@@ -27,10 +27,10 @@ class TabledShares:
         """The summands of the target, or shares of heads, neurons or edges, largest first by size.
 
         "summands" (kind, layer, position, name, share) has a row for each position's token, position and token type, each bias,
-        each edit and the rest, in the text's order, and sums to the target where rules are complete. The others are of the
-        same target, shared out in other ways: "heads" (layer, head, position, token, share) is what each head writes at each
-        position, "neurons" (layer, neuron, position, token, share) likewise, and "edges" (layer, head, query, key,
-        query_token, key_token, share) what a head carries from key to query. Their shares of 0 have no row.
+        each edit and the rest, in the text's order, and sums to the target where rules are complete. The others say what of it
+        goes through the model's parts, which overlap and do not sum to it: "heads" (layer, head, position, token, share) is
+        what each head writes at each position, "neurons" (layer, neuron, position, token, share) likewise, and "edges" (layer,
+        head, query, key, query_token, key_token, share) what a head carries from key to query. Their shares of 0 have no row.
 
         Args:
             of: "summands", "heads", "neurons" or "edges".

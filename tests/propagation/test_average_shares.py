@@ -9,6 +9,7 @@ import torch
 
 from tests import tiny
 from tests.tolerances import ALGEBRA
+from tl_ffblock.numerals import significant
 from tl_ffblock.results.intervals import mean_interval
 
 LENGTHS = (4, 7, 5)
@@ -54,7 +55,7 @@ def test_its_table_begins_with_the_largest(ffb: ModuleType, several: list[Any]) 
     assert list(each) == ["prompt", "layer", "head", "value"] and len(each) == 3 * len(LENGTHS)
     means = each.groupby(["layer", "head"], sort=False)["value"].mean()
     np.testing.assert_allclose(sorted(means), sorted(three["value"]), **ALGEBRA)
-    first = f"layer {three['layer'][0]}, head {three['head'][0]}  {three['value'][0]:+.3g}  [{three['low'][0]:+.3g}, "
+    first = f"layer {three['layer'][0]}, head {three['head'][0]}  {significant(three['value'][0])}  [{significant(three['low'][0])}, "
     assert first in repr(heads) and "mean of 3 prompts" in repr(heads)
     assert several[0].bias_names[0] in set(ffb.average_shares(several, "biases").to_dataframe()["bias"])
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests import tiny
+from tl_ffblock.numerals import significant
 
 Models = Callable[..., Any]
 N = 5
@@ -46,7 +47,7 @@ def test_a_graph_says_what_it_is_in_a_few_lines(ffb: ModuleType, model_of_any: M
     said = repr(graph).splitlines()
     assert len(said) == 8
     assert said[0].startswith(f"AttributionGraph: {len(graph.nodes)} nodes, {len(graph.share)} edges; ")
-    assert f"{result.value:+.4g} flows in" in said[2]
+    assert f"{significant(result.value, 4)} flows in" in said[2]
     frame = graph.to_dataframe().query("source_kind != 'rest' and target_kind != 'rest'")
     written = frame[frame.source_kind.isin(["head", "mlp"]) | frame.target_kind.isin(["head", "mlp"])]
     largest = written.loc[written.share.abs().idxmax()]
@@ -57,7 +58,7 @@ def test_a_graph_says_what_it_is_in_a_few_lines(ffb: ModuleType, model_of_any: M
         )
         for end in ("source", "target")
     ]
-    assert said[3] == f"  {ends[0]} → {ends[1]} {largest.share:+.3g}"
+    assert said[3] == f"  {ends[0]} → {ends[1]} {significant(largest.share)}"
 
 
 def test_edges_are_the_attributions(ffb: ModuleType, model_of_any: Models, difference: Any) -> None:

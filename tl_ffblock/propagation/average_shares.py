@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.numerals import significant
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.patching_estimates import PatchingEstimates
 from tl_ffblock.propagation.tables import largest, table_of
@@ -89,7 +90,10 @@ class AverageShares:
         ]
         for at, place in enumerate(order.tolist()):
             mean, low, high = (float(ends[at]) for ends in (numbers.mean, numbers.low, numbers.high))
-            lines.append(f"  {self._name(place)}  {mean:+.3g}" + (f"  [{low:+.3g}, {high:+.3g}]" if several else ""))
+            lines.append(
+                f"  {self._name(place)}  {significant(mean)}"
+                + (f"  [{significant(low)}, {significant(high)}]" if several else "")
+            )
         return "\n".join(lines)
 
     def _name(self, place: int) -> str:

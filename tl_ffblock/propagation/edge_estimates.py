@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError, brief
-from tl_ffblock.numerals import scientific
+from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.results.tensor_files import FileFormat
 from tl_ffblock.results.tokens import shortened
 
@@ -206,7 +206,9 @@ class EdgeEstimates(EdgeTable):
             f"  text     {shortened(self.labels)}",
             f"  laws     streams {scientific(self.streams)} · derivatives {scientific(self.derivatives)} · largest rest {scientific(rest)}",
         ]
-        return "\n".join(lines + [f"  {sender} → {receiver} {value:+.3g}" for sender, receiver, value in self.top(5)])
+        return "\n".join(
+            lines + [f"  {sender} → {receiver} {significant(value)}" for sender, receiver, value in self.top(5)]
+        )
 
 
 _COLUMNS = ["sender", "receiver", "estimate"]

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.numerals import significant
 from tl_ffblock.propagation.flows import Flows, LayerFlows
 from tl_ffblock.results.tokens import shortened
 
@@ -85,12 +86,12 @@ class AttributionGraph:
         lines = [
             f"AttributionGraph: {len(self.nodes)} nodes, {len(self.share)} edges; {self.kept:.1%} of the sizes of all edges kept",
             f"  text    {shortened(self.labels)}",
-            f"  target  {into:+.4g} flows in; own biases {float(self.own.sum()):+.3g}",
+            f"  target  {significant(into, 4)} flows in; own biases {significant(float(self.own.sum()))}",
         ]
         written = [number for number in np.argsort(-np.abs(self.share), kind="stable") if self._of_component(number)]
         for number in written[:5]:
             source, target = (_in_words(self.nodes[ends[number]]) for ends in (self.source, self.target))
-            lines.append(f"  {source} → {target} {self.share[number]:+.3g}")
+            lines.append(f"  {source} → {target} {significant(float(self.share[number]))}")
         return "\n".join(lines)
 
     def _of_component(self, edge: int) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor
 from tl_ffblock.bridge.slopes import RuleName
 from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.numerals import significant
 from tl_ffblock.propagation.edge_estimates import EdgeEstimates
 from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tensor_files import FileFormat
@@ -152,15 +153,15 @@ class PatchingEstimates:
         change, told = self.corrupted - self.clean, float(self.residual[0].sum())
         far = abs(told - change) > abs(change) / 2
         lines = [
-            f"PatchingEstimates: {self.target} {self.clean:.4g} → {self.corrupted:.4g} of {self.model}, rules={self.rules!r}",
+            f"PatchingEstimates: {self.target} {significant(self.clean, 4, '-')} → {significant(self.corrupted, 4, '-')} of {self.model}, rules={self.rules!r}",
             f"  text          {shortened(self.labels)}",
-            f"  embeddings    {told:+.3g} of {change:+.3g}{'; far off, and so early layers may be: give more steps' if far else ''}",
+            f"  embeddings    {significant(told)} of {significant(change)}{'; far off, and so early layers may be: give more steps' if far else ''}",
         ]
         for kind, table in (("head", self.heads), ("mlp", self.mlps[:, None])):
             layer, head, position = np.unravel_index(int(table.abs().argmax()), tuple(table.shape))
             name = f"head {head} of layer {layer}" if kind == "head" else f"feed-forward of layer {layer}"
             lines.append(
-                f"  largest {kind:4}  {name} at {position} {self.labels[position]!r}: {float(table[layer, head, position]):+.3g}"
+                f"  largest {kind:4}  {name} at {position} {self.labels[position]!r}: {significant(float(table[layer, head, position]))}"
             )
         return "\n".join(lines)
 

@@ -93,6 +93,25 @@ def test_of_our_rules_the_second_is_ahead_of_path_and_of_attnlrp() -> None:
     assert f"come to {of_first['wikitext']['mean']:+.2f} on WikiText" in page
 
 
+def test_longer_texts_tell_less_and_the_best_are_level_there() -> None:
+    """Of WikiText the correlation of `path` falls with the length; no rule's difference from it has an interval beside zero at 64 or 128 tokens."""
+    page, path = (RESULTS / "faithfulness.md").read_text(encoding="utf-8"), means("correlation").loc["path"]
+    of_lengths = [path[name] for name in ("wikitext", "wikitext64", "wikitext128")]
+    assert of_lengths == sorted(of_lengths, reverse=True)
+    assert "`path` correlates at {:.2f}, {:.2f} and {:.2f}".format(*of_lengths) in page
+    rows = pandas.read_csv(RESULTS / "faithfulness_rule.csv", keep_default_na=False).set_index(
+        ["set", "method", "minus"]
+    )
+    for name in ("wikitext64", "wikitext128"):
+        for rule in RULES:
+            assert rows.loc[name, rule, "path"]["low"] < 0 < rows.loc[name, rule, "path"]["high"]
+    told = [rows.loc[name, "path + hidden keys", "path"] for name in ("wikitext64", "wikitext128")]
+    said = ", ".join(f"{row['mean']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]".replace("-", "−") for row in told)
+    assert f"not at 64 or 128 tokens ({said})" in page
+    counts = pandas.read_csv(RESULTS / "faithfulness.csv").query("measure == 'tokens'").set_index("set")["n"]
+    assert (counts["wikitext64"], counts["wikitext128"]) == (20, 8) and "twenty of 64 tokens and eight of 128" in page
+
+
 def test_what_is_said_of_the_second_rule_beside_correlation() -> None:
     """Removal by mean agrees where the page says so; by area it is behind on indirect objects alone; it costs over twice `path`."""
     page = (RESULTS / "faithfulness.md").read_text(encoding="utf-8")

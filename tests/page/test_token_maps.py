@@ -1,6 +1,7 @@
 """Pages of token maps that are no single layer's, and of averages: what they name, and what they leave out."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -53,6 +54,24 @@ def test_a_page_of_one_layer_still_names_it(show: Shower) -> None:
     screen.settle()
     assert screen.page.locator("#headline").inner_text() == "Layer 0, share: “d” takes +3 from “b”."
     assert screen.page.locator("#layer-group").is_visible() and screen.page.locator("#where").is_visible()
+
+
+@pytest.mark.parametrize(
+    ("signed", "given", "expected"),
+    [
+        (True, {}, (9, "head 1")),
+        (True, {"layer": 5}, (5, "head 0")),
+        (True, {"channel": "head 0"}, (5, "head 0")),
+        (False, {}, (5, "head 0")),
+    ],
+)
+def test_signed_maps_open_at_their_largest_cell(signed: bool, given: dict[str, Any], expected: tuple[int, str]) -> None:
+    """Of the layers and channels that may be chosen; others at the first layer and channel."""
+    values = torch.full((2, 2, 3, 3), 0.1).tril()
+    values[0, 0, 2, 1], values[1, 1, 2, 0] = 2.0, 5.0 if not signed else -5.0
+    maps = TokenMaps(values, ("a", "b", "c"), (5, 9), ("head 0", "head 1"), (0, 1, 2), True, signed=signed)
+    start = token_maps_page({"": maps}, **given).start
+    assert (start.layer, start.scope) == expected
 
 
 @pytest.mark.parametrize("width", [380, 1000, 1400, 2200])

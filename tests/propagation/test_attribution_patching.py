@@ -212,8 +212,14 @@ def test_estimates_are_saved_whole(
         assert repr(again.edges) == repr(result.edges) and torch.equal(again.edges.values, result.edges.values)
         with pytest.raises(ffb.errors.MapFileError, match="holds no edge estimates"):
             type(result.edges).load(path)
-        with pytest.raises(ffb.errors.ScopeKeyError, match="expected a sender and a receiver"):
-            result.edges[("input",)]
     path.write_bytes(path.read_bytes()[:-4] + b"0000")
     with pytest.raises(ffb.errors.MapFileError, match="was changed"):
         ffb.propagation.PatchingEstimates.load(path)
+
+
+@pytest.mark.wrong_types
+def test_an_edge_has_two_ends(ffb: ModuleType, model_of: Models, difference: Any) -> None:
+    """One name is no edge."""
+    edges = ffb.attribution_patching(model_of("llama"), *pair("llama"), difference, edges=True).edges
+    with pytest.raises(ffb.errors.ScopeKeyError, match="expected a sender and a receiver"):
+        edges[("input",)]

@@ -88,7 +88,8 @@ class AttributionGraph:
             f"  text    {shortened(self.labels)}",
             f"  target  {significant(into, 4)} flows in; own biases {significant(float(self.own.sum()))}",
         ]
-        written = [number for number in np.argsort(-np.abs(self.share), kind="stable") if self._of_component(number)]
+        largest = np.argsort(-np.abs(self.share), kind="stable").tolist()
+        written = [number for number in largest if self._of_component(number)]
         for number in written[:5]:
             source, target = (_in_words(self.nodes[ends[number]]) for ends in (self.source, self.target))
             lines.append(f"  {source} → {target} {significant(float(self.share[number]))}")

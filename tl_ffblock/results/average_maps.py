@@ -189,7 +189,7 @@ class AverageMaps:
 
         Args:
             path: File to write, if any.
-            layer: Layer to open at, negative ones from the end; None means the first.
+            layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
             channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
 
         Raises:

@@ -134,8 +134,8 @@ def token_maps_page(
 
     Args:
         runs: Maps by name; the page opens at the first.
-        layer: Layer to open at, negative ones from the end; None means the first.
-        channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
+        layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
+        channel: Channel to open at; None means after the feed-forward where there is such a scope, else as for layers.
         view: "maps", or of heads "heads" (lines) or "all" (every layer and head), or that of a block beside.
         segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
         labels: What stands at each position; None means the tokens.
@@ -148,9 +148,7 @@ def token_maps_page(
     maps = next(iter(runs.values()))
     if channel is not None and channel not in maps.channels:
         raise InputError(f"channel={channel!r}: these maps hold {', '.join(maps.channels)}.")
-    feed_forward = [name for name in maps.channels if name.endswith("Ff")]
-    name = channel or (feed_forward[-1] if feed_forward else maps.channels[0])
-    number = maps.layers[0] if layer is None else layer_number(layer, maps.layers, "in these maps")
+    number, name = _start_map(maps, layer, channel)
     shown = maps.values[maps.layers.index(number), maps.channels.index(name)]
     to, from_ = _largest_cell(shown, maps.tokens, maps.queries, maps.causal)
     shown_labels = tuple(visible(token) for token in labels or maps.tokens)
@@ -167,6 +165,20 @@ def token_maps_page(
         provenance={},
         layered=maps.layered,
     )
+
+
+def _start_map(maps: ChannelMaps, layer: int | None, channel: str | None) -> tuple[int, str]:
+    """Layer and channel that a page of token maps opens at: of signed maps, most of whose cells are near zero, the largest's."""
+    feed_forward = [name for name in maps.channels if name.endswith("Ff")][-1:]
+    channels = [channel] if channel else feed_forward or list(maps.channels)
+    layers = list(maps.layers) if layer is None else [layer_number(layer, maps.layers, "in these maps")]
+    if not maps.signed:
+        return layers[0], channels[0]
+    cells = maps.values.detach().cpu().abs().nan_to_num(0.0)
+    rows, columns = [maps.layers.index(n) for n in layers], [maps.channels.index(name) for name in channels]
+    sizes = cells[rows][:, columns].amax(dim=(-2, -1))
+    row, column = divmod(int(sizes.argmax()), len(columns))
+    return layers[row], channels[column]
 
 
 def _page_text(maps: Result | ChannelMaps, segments: Mapping[str, int] | None) -> PageText:

@@ -195,7 +195,7 @@ class TokenMaps:
 
         Args:
             path: File to write, if any.
-            layer: Layer to open at, negative ones from the end; None means the first.
+            layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
             channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
             view: "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head).
             segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads

@@ -185,7 +185,7 @@ def test_layers_and_positions_count_from_the_end(ffb: ModuleType, model_of: Mode
             wrong(contributions, 3, *arguments)
     with pytest.raises(ValueError, match="key=6: expected one position, from -6 to 5"):
         removal(contributions, 1, "AtbLnFf", 1, 6)
-    with pytest.raises(ValueError, match="query=-7: expected positions"):
+    with pytest.raises(ValueError, match="query=-7: expected one position"):
         measure_edits(contributions, [Edit(point.name, -7, vector)], metric_of(model))
 
 

@@ -21,7 +21,7 @@ from tl_ffblock.flow.pruning import Pruning
 from tl_ffblock.flow.reading import Readings, read_vectors
 from tl_ffblock.flow.targets import FlowTargets, Propagated, propagated
 from tl_ffblock.layer.adjoint import Adjoint, scopes_to_output
-from tl_ffblock.layer.positions import positions
+from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT, Attend
 from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run
@@ -78,7 +78,7 @@ def flow_graph(
     if run.layers != tuple(range(run.layers[0], run.layers[-1] + 1)):
         raise InputError(f"layers={layers!r}: expected consecutive layers, such as range(10, 13).")
     labels = run.sequences[0].labels
-    (row,) = positions(position, len(labels), "position")
+    row = one_position(position, len(labels), "position")
     silent = target is None and not has_trained_head(run.model)
     shared = [] if silent else propagated(run, target, row)
     empty = Draft(len(shared), row, labels)

@@ -44,7 +44,7 @@ def removal(contributions: Contributions, layer: int, scope: str, query: int, ke
         UnsupportedModelError: if the scope's tensor cannot be changed in this model.
     """
     point = edit_point(contributions.model, layer, scope)
-    query, key = (_position(at, contributions.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
+    query, key = (one_position(at, contributions.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
     part = contributions.decomposition(layer)[0].parts(scope)[query, key]
     return Edit(point.name, query, point.onto(-part, contributions.record(layer).block))
 
@@ -108,7 +108,7 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
         LayerError: if the model has no such layer.
         InputError: if there is no such position.
     """
-    query, key = (_position(at, contributions.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
+    query, key = (one_position(at, contributions.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
     record = contributions.record(layer)
     alpha = record.pattern[:, query, key, None]
     if bool((alpha > 1 - NOTHING_LEFT).any()):
@@ -117,7 +117,3 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     z = torch.einsum("hk,khe->he", record.pattern[:, query], value)
     cut = (z - alpha * value[key]) / (1 - alpha)
     return Edit(values_name(record.layer), query, (cut - z).flatten())
-
-
-def _position(asked: int, length: int, name: str) -> int:
-    return one_position(asked, length, name)

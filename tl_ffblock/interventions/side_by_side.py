@@ -18,7 +18,7 @@ from tl_ffblock.bridge.resume import ResumedRuns
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit
 from tl_ffblock.interventions.hooks import Hook, adding_rows
-from tl_ffblock.layer.positions import positions
+from tl_ffblock.layer.positions import one_position
 from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, PlainMetric, as_metric, run_by_run
 
 
@@ -103,8 +103,7 @@ class SideBySide:
                 yield batch, self._as_far_as_read(rest, prompts, at)
 
     def _counted_from_0(self, edit: Edit) -> Edit:
-        (query,) = positions(edit.query, self._length, "query")
-        return replace(edit, query=query)
+        return replace(edit, query=one_position(edit.query, self._length, "query"))
 
     def _as_far_as_read(
         self, rest: Float[Tensor, "run rest d_vocab"], prompts: Sequence[int], at: int | None
@@ -163,7 +162,7 @@ def measure_edits(
     """
     read = metric_of(contributions, metric, prompt)
     length = contributions.shape[1]
-    starts = {position for edit in edits for position in positions(edit.query, length, "query")}
+    starts = {one_position(edit.query, length, "query") for edit in edits}
     alone = SideBySide([contributions], starts=[starts], batch_size=batch_size, resume=resume)
     return alone.measure([PromptEdit(0, edit) for edit in edits], [read], advance)
 

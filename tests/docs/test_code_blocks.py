@@ -15,6 +15,7 @@ from tests.docs.printed import same_print
 from tl_ffblock.bridge import families
 from tl_ffblock.bridge.shipped import SHIPPED
 from tl_ffblock.cli.main import parser
+from tl_ffblock.numerals import signed, significant
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PROMPTS = (
@@ -231,13 +232,36 @@ def test_attribution_does_what_it_says() -> None:
 def test_attribution_prints_what_it_shows(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lines below `print(result)` and `print(edges)` are those of the real model: targets, largest shares, laws."""
+    """The lines below each `print` are those of the real model, and so are the numbers in the text around them."""
     if SHIPPED["smollm2"].folder() is None:
         pytest.skip("smollm2 is not installed")
     monkeypatch.chdir(tmp_path)
-    run("attribution.md", {})
+    names = run("attribution.md", {})
     shown = "\n".join(re.findall(r"(?m)^# (.*)$", "\n".join(blocks("attribution.md"))))
     assert same_print(capsys.readouterr().out, shown)
+    page = (DOCS / "attribution.md").read_text(encoding="utf-8").replace("\n", " ")
+    result, estimates = names["result"], names["estimates"]
+    assert f"here all heads sum to {significant(float(result.heads.sum()))}." in page
+    ffb, model, prompt = names["ffb"], names["model"], names["prompt"]
+    patching = ffb.attribute(model, prompt, ffb.logit(" Mary", minus=" John"), rules="patching", of=())
+    handed_out = patching.certificate.handed_out
+    assert f"{handed_out:.0%}".replace("%", ' % with "patching" here') in page
+    told, change = float(estimates.residual[0].sum()), estimates.corrupted - estimates.clean
+    assert f"({signed(told, 1)} of {signed(change, 1)} in the pair below)" in page
+
+
+@pytest.mark.slow
+def test_many_prompts_print_what_they_show(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mean over prompts of the head that matters most, with its interval, is that of the real model."""
+    if SHIPPED["smollm2"].folder() is None:
+        pytest.skip("smollm2 is not installed")
+    monkeypatch.chdir(tmp_path)
+    run("how_to/many_prompts.md", {})
+    shown = re.findall(r"(?m)^# (.*)$", "\n".join(blocks("how_to/many_prompts.md")))
+    printed = capsys.readouterr().out.splitlines()
+    assert len(shown) == 2 and same_print("\n".join(printed[:2]), "\n".join(shown))
 
 
 @pytest.mark.usefixtures("with_small_models")

@@ -257,7 +257,10 @@ def test_the_result_is_labelled_and_repeats(ffb: ModuleType, model_of: Models, f
     query, key = int(own["query"]), int(own["key"])
     assert float(maps["Attn", int(own["layer"])][query, key]) == pytest.approx(own["map Attn"], rel=1e-4)
     figure = first.figure()
-    assert f"{first.model} · {len(first.tokens)} prompts · " in figure.get_supxlabel()
+    off_diagonal = first.columns["query"] != first.columns["key"]
+    counts = [int((off_diagonal & ~np.isnan(effect)).sum()) for effect in first.effects.values()]
+    measured = f"{first.model} · {len(first.tokens)} prompts · {max(counts)} off-diagonal cells at most a panel"
+    assert figure.get_supxlabel().endswith(measured)
     figure.savefig(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
     other = ffb.causal_validation(

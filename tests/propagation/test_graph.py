@@ -47,7 +47,9 @@ def test_a_graph_says_what_it_is_in_a_few_lines(ffb: ModuleType, model_of_any: M
     said = repr(graph).splitlines()
     assert len(said) == 8
     assert said[0].startswith(f"AttributionGraph: {len(graph.nodes)} nodes, {len(graph.share)} edges; ")
-    assert f"{significant(result.value, 4)} flows in" in said[2]
+    assert said[0].endswith(f"; {graph.kept:.1%} of the sizes of all edges kept")
+    own = significant(sum(result.biases.values()))
+    assert said[2] == f"  target  {significant(result.value, 4)} flows in; own biases {own}"
     frame = graph.to_dataframe().query("source_kind != 'rest' and target_kind != 'rest'")
     written = frame[frame.source_kind.isin(["head", "mlp"]) | frame.target_kind.isin(["head", "mlp"])]
     largest = written.loc[written.share.abs().idxmax()]

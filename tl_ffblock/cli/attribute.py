@@ -148,9 +148,11 @@ def _sums(result: "Attribution") -> "Table":
 
 def _heads(result: "Attribution") -> "Table":
     """The heads that carry most: no summands beside the tokens, since what they carry is the tokens' and overlaps."""
-    table = _shares_table(f"the {MOST} largest of {result.heads.shape[0] * result.heads.shape[1]} heads", "head")
+    from tl_ffblock.propagation.tables import largest
+
     by_head = result.heads.sum(dim=-1)
-    for number in by_head.abs().flatten().argsort(descending=True)[:MOST].tolist():
+    table = _shares_table(f"the {MOST} largest of {by_head.numel()} heads", "head")
+    for number in largest(by_head, MOST).tolist():
         layer, head = divmod(number, by_head.shape[1])
         table.add_row(f"head {head} of layer {layer}", signed(float(by_head[layer, head]), 4))
     return table

@@ -269,12 +269,12 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
         most = largest(self.entering, 5).tolist()
         named = "  ".join(f"{visible(self.labels[pos])!r} {significant(float(self.entering[pos]))}" for pos in most)
         within = f" ({shares_in_words(embeddings)})" if (embeddings := embeddings_in_words(self)) else ""
-        tokens, *others = sums_in_words(self).items()
+        tokens, *others = (shares_in_words({name: share}) for name, share in sums_in_words(self).items())
         return "\n".join(
             [
                 f"Attribution: {self.target} = {significant(self.value, 4, '-')} of {self.model}, rules={self.rules!r}",
                 f"  text       {shortened(self.labels)}",
-                f"  sums       {' · '.join([shares_in_words(dict([tokens])) + within, *([shares_in_words(dict(others))] if others else [])])}",
+                f"  sums       {' · '.join([tokens + within, *others])}",
                 f"  largest    {named}",
                 *self._largest_heads(),
                 f"  {self.certificate or 'no certificate: a difference or a mean'}",

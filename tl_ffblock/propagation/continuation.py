@@ -4,6 +4,7 @@ One forward pass over prompt and continuation, and one backward pass a token of 
 """
 
 import dataclasses
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack, get_args
 
 import torch
@@ -88,7 +89,7 @@ class ContinuationAttribution(ShownContinuation):
         """Whether all labels and all numbers are the same; NaN equals NaN."""
         return same_fields(self, other) if isinstance(other, ContinuationAttribution) else NotImplemented
 
-    @property
+    @cached_property
     def summands(self) -> "dict[str, Float[Tensor, ' target']]":
         """What every value is the sum of, by kind; kinds that have no share in any row are left out, but for the tokens."""
         kinds = {

@@ -82,7 +82,8 @@ class AttributionGraph:
         return graph
 
     def __repr__(self) -> str:
-        into = float(self.share[self.target == self.nodes.index(_target_of(self.nodes))].sum())
+        end = next(number for number, (kind, *_) in enumerate(self.nodes) if kind == "target")
+        into = float(self.share[self.target == end].sum())
         lines = [
             f"AttributionGraph: {len(self.nodes)} nodes, {len(self.share)} edges; {self.kept:.1%} of the sizes of all edges kept",
             f"  text    {shortened(self.labels)}",
@@ -99,10 +100,6 @@ class AttributionGraph:
         """Whether an edge enters or leaves a head or a feed-forward, which most of the largest do not."""
         kinds = {self.nodes[ends[edge]][0] for ends in (self.source, self.target)}
         return REST[0] not in kinds and bool({"head", "mlp"} & kinds)
-
-
-def _target_of(nodes: tuple[Node, ...]) -> Node:
-    return next(node for node in nodes if node[0] == "target")
 
 
 def _in_words(node: Node) -> str:

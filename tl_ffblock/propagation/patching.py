@@ -27,7 +27,7 @@ from tl_ffblock.propagation.edges import KEEPS as OF_EDGES
 from tl_ffblock.propagation.edges import EdgeSums
 from tl_ffblock.propagation.patched_cells import estimated_cells
 from tl_ffblock.propagation.patching_estimates import PatchingEstimates
-from tl_ffblock.propagation.targets import Target, bound_to_run, quantity_of, seeds, value_of
+from tl_ffblock.propagation.targets import ReadTarget, Target, bound_to_run, read_target, seeds
 from tl_ffblock.results.tokens import joined
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
@@ -162,12 +162,12 @@ class _Asked:
             keeps = KEEPS | OF_EDGES if self.edges else KEEPS
             traced = [_traced(run, self.rules, keeps) for run in runs]
             target = bound_to_run(runs[0], traced[0], target, number, of)
-            ends = [value_of(run, of_run, target) for run, of_run in zip(runs, traced, strict=True)]
+            ends = [read_target(run, of_run, target) for run, of_run in zip(runs, traced, strict=True)]
             sums = EdgeSums(runs[0], *traced, by_position=self.edges == "positions") if self.edges else None
             derivatives = _mean_derivatives(runs[0], traced, target, self.steps, sums)
             change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
             shares = {key: (change[key] * derivatives[key]) for key in derivatives}
-        estimates = _estimates(runs, self.rules.name, quantity_of(target, runs[0].model.n_layers), ends, shares)
+        estimates = _estimates(runs, self.rules.name, ends, shares)
         if sums is not None:
             edges = sums.labelled(estimates.labels, estimates.target)
             estimates = dataclasses.replace(estimates, edge_estimates=edges)
@@ -253,8 +253,7 @@ def _on_the_way(run: Run, traced: list[Traced], steps: int) -> Iterator[tuple[Tr
 def _estimates(
     runs: list[Run],
     rules: RuleName,
-    quantity: str,
-    ends: list[tuple[str, float]],
+    ends: list[ReadTarget],
     shares: Mapping[tuple[str, int], Tensor],
 ) -> PatchingEstimates:
     n_layers, wide = runs[0].model.n_layers, runs[0].settings.dtype
@@ -268,11 +267,11 @@ def _estimates(
     pairs = zip(*(run.sequences[0].labels for run in runs), strict=True)
     return PatchingEstimates(
         labels=tuple(joined(pair, "→") for pair in pairs),
-        target=ends[0][0],
-        quantity=quantity,
+        target=ends[0].in_words,
+        quantity=ends[0].quantity,
         rules=rules,
-        clean=ends[0][1],
-        corrupted=ends[1][1],
+        clean=ends[0].value,
+        corrupted=ends[1].value,
         residual=torch.stack([summed("residual", layer) for layer in range(n_layers + 1)]),
         heads=torch.stack([shares["z", layer][0].to(wide).sum(dim=-1).T.cpu() for layer in range(n_layers)]),
         mlps=torch.stack([summed("mlp_out", layer) for layer in range(n_layers)]),

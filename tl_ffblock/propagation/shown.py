@@ -6,12 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import PageView, SharesData, SharesMap, SharesRow, SharesTable, iframe, shares_page
+from tl_ffblock.propagation.tables import largest
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.tokens import told_apart
 
@@ -121,7 +118,10 @@ def largest_edges(result: "Attribution") -> Iterator[tuple[tuple[int, int], tupl
     for layer, of_layer in enumerate(result.edges):
         for head, edges in enumerate(of_layer):
             cells = edges.reshape(-1)
-            yield (layer, head), tuple((*divmod(cell, n), float(cells[cell])) for cell in _largest(cells, MOST_EDGES))
+            yield (
+                (layer, head),
+                tuple((*divmod(cell, n), float(cells[cell])) for cell in largest(cells, MOST_EDGES).tolist()),
+            )
 
 
 def continuation_data(result: "ContinuationAttribution") -> SharesData:
@@ -177,7 +177,7 @@ def _details(
         for head, shares in enumerate(of_layer):
             yield (
                 (layer, head),
-                tuple((f"at {tokens[cell]}", float(shares[cell])) for cell in _largest(shares, MOST_EDGES)),
+                tuple((f"at {tokens[cell]}", float(shares[cell])) for cell in largest(shares, MOST_EDGES).tolist()),
             )
 
 
@@ -190,18 +190,18 @@ def _tables(result: "Attribution", tokens: tuple[str, ...]) -> Iterator[SharesTa
         yield SharesTable("Edits of your hooks", tuple(largest_first(result.edits.items(), MOST_ENTRIES)))
     layers = [layer for layer in range(result.n_layers) if f"neurons.{layer}" in result.parts]
     if layers:
-        largest = tuple(_neurons(result, tokens, layers))
+        named = tuple(_neurons(result, tokens, layers))
         sizes = [result.neurons(layer) for layer in layers]
         n, total = sum(shares.numel() for shares in sizes), sum(float(shares.sum()) for shares in sizes)
-        title = f"Neurons, each at its position: the {len(largest)} largest of {n}"
-        yield SharesTable(title, largest, f"All of them sum to {significant(total)}. {OF_NEURONS}")
+        title = f"Neurons, each at its position: the {len(named)} largest of {n}"
+        yield SharesTable(title, named, f"All of them sum to {significant(total)}. {OF_NEURONS}")
 
 
 def _neurons(result: "Attribution", tokens: tuple[str, ...], layers: Iterable[int]) -> list[tuple[str, float]]:
     named = []
     for layer in layers:
         shares = result.neurons(layer)
-        for place in _largest(shares.reshape(-1), MOST_ENTRIES):
+        for place in largest(shares, MOST_ENTRIES).tolist():
             position, neuron = divmod(place, shares.shape[1])
             named.append((f"layer {layer}, neuron {neuron}, at {tokens[position]}", float(shares[position, neuron])))
     return sorted(named, key=lambda entry: -abs(entry[1]))[:MOST_ENTRIES]
@@ -213,8 +213,3 @@ def largest_first(entries: Iterable[tuple[str, float]], most: int) -> Iterator[t
     yield from ordered[:most]
     if smaller := ordered[most:]:
         yield f"{len(smaller)} smaller ones", sum(share for _, share in smaller)
-
-
-def _largest(shares: Float[Tensor, " place"], most: int) -> list[int]:
-    numbers: list[int] = torch.topk(shares.abs(), min(most, len(shares))).indices.tolist()
-    return numbers

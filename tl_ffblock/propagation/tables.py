@@ -60,8 +60,9 @@ class TabledShares:
 
 
 def largest(values: Float[Tensor, "..."], k: int | None) -> Int[Tensor, " place"]:
-    """Numbers of the places of a flattened tensor, the largest by size first; k of them, None all."""
-    return values.detach().cpu().abs().flatten().argsort(descending=True, stable=True)[:k]
+    """Numbers of the places of a flattened tensor, the largest by size first; k of them, which need no sorting, None all."""
+    sizes = values.detach().cpu().abs().flatten()
+    return sizes.argsort(descending=True, stable=True) if k is None else sizes.topk(min(k, len(sizes))).indices
 
 
 def table_of(places: Mapping[str, Sequence[int | str]], order: Int[Tensor, " place"]) -> "pandas.DataFrame":

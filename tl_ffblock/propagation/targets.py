@@ -1,7 +1,7 @@
 """What is attributed: a function of the logits, or a direction in the residual stream, of every sequence of a batch."""
 
 from dataclasses import dataclass
-from typing import SupportsIndex, TypeAlias
+from typing import NamedTuple, SupportsIndex, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -94,13 +94,6 @@ def name_of_direction(layer: int, n_layers: int) -> str:
     return f"direction at the input of layer {layer}" if layer < n_layers else "direction behind the last layer"
 
 
-def quantity_of(target: Target, n_layers: int) -> str:
-    """What kind of number a target is, of a layer that exists: "logit difference"."""
-    if isinstance(target, Direction):
-        return name_of_direction(target.layer % (n_layers + 1), n_layers)
-    return as_metric(target).name
-
-
 def for_prompts(target: Target, number: int) -> Target:
     """A target of so many prompts.
 
@@ -134,8 +127,18 @@ def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: 
     return bound
 
 
-def value_of(run: Run, traced: Traced, target: Target) -> tuple[str, float]:
-    """A run's target in words and its value: of the batch's first prompt.
+class ReadTarget(NamedTuple):
+    """What a target is in one run."""
+
+    quantity: str
+    """What kind of number it is: "logit difference"."""
+    in_words: str
+    """The same with the tokens that it reads: "logit difference ' Mary' − ' John'"."""
+    value: float
+
+
+def read_target(run: Run, traced: Traced, target: Target) -> ReadTarget:
+    """A run's target: of the batch's first prompt.
 
     Raises:
         InputError: for a target that cannot be read, or is not finite.
@@ -143,10 +146,10 @@ def value_of(run: Run, traced: Traced, target: Target) -> tuple[str, float]:
     """
     if isinstance(target, Direction):
         begin = _of_direction(run, traced, target)
-        return begin.in_words(0), float(begin.values[0])
+        return ReadTarget(begin.name, begin.in_words(0), float(begin.values[0]))
     metric = as_metric(target).bound_to(run.model)
     values, answers = _read(run, traced, metric, traced.logits.detach())
-    return in_words(metric.name, answers[0]), float(values[0])
+    return ReadTarget(metric.name, in_words(metric.name, answers[0]), float(values[0]))
 
 
 def seeds(run: Run, traced: Traced, target: Target) -> Seeds:

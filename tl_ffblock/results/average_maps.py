@@ -72,10 +72,14 @@ class AverageMaps:
         """The mean over the prompts that have the cell."""
         return self.interval.mean
 
+    @property
+    def by_position(self) -> bool:
+        """Whether a cell is a number of its column's position alone, and of no query."""
+        return self.column != BETWEEN_TOKENS
+
     def token_maps(self) -> TokenMaps:
         """The means as maps whose tokens are the columns, for measures, figures and pages."""
-        by_position = self.column != BETWEEN_TOKENS
-        numbers = [len(self.keys) - 1] if by_position else [self.keys.index(query) for query in self.queries]
+        numbers = [len(self.keys) - 1] if self.by_position else [self.keys.index(query) for query in self.queries]
         return TokenMaps(
             values=self.mean,
             tokens=self.keys,
@@ -166,7 +170,7 @@ class AverageMaps:
             frame[f"{name}_token"] = frame[name].map(tokens)
         for name, numbers in columns.items():
             frame[name] = numbers.reshape(-1).detach().cpu().numpy()
-        if self.column != BETWEEN_TOKENS:
+        if self.by_position:
             frame = without_queries(frame)
         return frame.dropna(subset="value", ignore_index=True)
 
@@ -200,7 +204,7 @@ class AverageMaps:
         runs = {name: replace(self.token_maps(), values=values) for name, values in ends.items()}
         labels = self._page_labels()
         interval = "95 % interval (bootstrap over prompts)"
-        if self.column != BETWEEN_TOKENS:
+        if self.by_position:
             refuse_choices(layer=layer, channel=channel)
             html = shares_page(
                 position_page(runs, labels, f"Mean of {len(self.values)} prompts, with each cell's {interval}.")
@@ -223,8 +227,7 @@ class AverageMaps:
         return tuple(label if name.isdecimal() else f"{name}:{label}" for name, label in named)
 
     def __repr__(self) -> str:
-        by_position = self.column != BETWEEN_TOKENS
-        axes = {self.column: self.keys} if by_position else {"queries": self.queries, "keys": self.keys}
+        axes = {self.column: self.keys} if self.by_position else {"queries": self.queries, "keys": self.keys}
         named = {"channels": self.channels, **axes}
         return "\n".join(
             [

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.numerals import significant
 from tl_ffblock.page import SharesData, SharesMap
 from tl_ffblock.results.page_blocks import ChannelMaps
 from tl_ffblock.results.tokens import visible
@@ -47,7 +48,7 @@ def position_page(runs: Mapping[str, ChannelMaps], labels: Sequence[str], statem
     channel, at = divmod(rest, n_places)
     where = f"Layer {layers[layer]}, {first.channels[channel]}"
     return SharesData(
-        heading=f"{where}: {float(numbers[0, layer, channel, at]):+.3g} {first.column} “{places[at]}”",
+        heading=f"{where}: {significant(float(numbers[0, layer, channel, at]))} {first.column} “{places[at]}”",
         facts=f"{first.model} · {first.kind} · {n_layers} layers · {n_places} positions",
         tokens=places,
         rows=(),

@@ -69,9 +69,11 @@ function columnTitle(scene, { title, x }) {
 /** Titles of columns by themselves, which lie on those of the picture and stay in sight where that is scrolled. */
 function headingsView(scene) {
   const { layout, palette } = scene;
-  return svg("svg", { class: "headings", width: layout.width, height: HEADINGS, "font-family": FONT, "aria-hidden": "true" }, [
+  const headings = svg("svg", { class: "headings", width: layout.width, height: HEADINGS, "font-family": FONT, "aria-hidden": "true" }, [
     rectangle(0, 0, layout.width, HEADINGS, palette.paper), ...layout.columns.flatMap((column) => columnTitle(scene, column)),
   ]);
+  headings.style.marginBottom = `${-HEADINGS}px`;
+  return headings;
 }
 
 /** The whole picture. */
@@ -88,16 +90,16 @@ function graphView(scene) {
 }
 
 /* Pixels of a strip on paper, which a sheet in portrait shrinks to three quarters. */
-const STRIP = 900;
+const PAPER_STRIP = 900;
 
 /**
  * The picture on paper: strips of as many columns as a sheet holds, below each other. Each begins with the column that the
  * one before ended with, so that every edge between neighbours is whole in one of them, and ends below its lowest card.
  */
 function paperStrips(picture, { columns, places, width, size }) {
-  if (width <= STRIP) return [picture];
+  if (width <= PAPER_STRIP) return [picture];
   const step = size.width + size.apart;
-  const held = Math.floor((STRIP - 2 * size.left + size.apart) / step);
+  const held = Math.floor((PAPER_STRIP - 2 * size.left + size.apart) / step);
   const firsts = columns.map((_, number) => number).filter((number) => number % (held - 1) === 0 && number + 1 < columns.length);
   return firsts.map((first) => {
     const strip = picture.cloneNode(true);

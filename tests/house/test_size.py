@@ -7,7 +7,7 @@ from collections import Counter
 
 from tests.house.conftest import Source
 
-MOST_LINES_OF_A_FILE = 299
+MOST_LINES_OF_A_FILE = 500
 MOST_CODE_LINES_OF_A_FUNCTION = 40
 _NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -20,7 +20,7 @@ def code_lines(source: Source) -> set[int]:
 
 
 def test_files_are_short(sources: list[Source]) -> None:
-    """No file of the package has 300 lines."""
+    """No file of the package has more than 500 lines; a file is as long as its idea."""
     lengths = {source.path: len(source.text.splitlines()) for source in sources}
     assert {path: length for path, length in lengths.items() if length > MOST_LINES_OF_A_FILE} == {}
 

@@ -10,17 +10,22 @@ from torch import Tensor
 from tl_ffblock.bridge.assembly import CaptureSpec, make_record, one_for_all_heads, select_rows
 from tl_ffblock.bridge.batching import Batch
 from tl_ffblock.bridge.collector import Records, hook_point
-from tl_ffblock.bridge.inputs import at_model
+from tl_ffblock.bridge.inputs import at_model, forward
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.probe import probe
 from tl_ffblock.bridge.selfcheck import identities
+from tl_ffblock.bridge.settings import tolerance_of
 from tl_ffblock.bridge.sites import site_names
+from tl_ffblock.bridge.taps import Tap, silence
 from tl_ffblock.errors import CaptureError, InputError
+from tl_ffblock.layer.positions import spans
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
 
-_ROUGHLY = 0.05
-"""Relative error up to which a cached tensor follows from the weights, in any dtype; that of another model's is about 1."""
+_TOKENS, _EMBEDDINGS = "embed.hook_in", ("hook_embed", "embed.hook_out")
+"""HookPoints where a cache shows which tokens it is of: token ids in bridges, else what the embedding made of them."""
+_SAME_EMBEDDING = 1e-2
+"""Relative difference of one token's embeddings in any dtype; another token's is about 1."""
 
 
 def cache_of(model: Model, tokens: Int[Tensor, " pos"]) -> Any:
@@ -56,10 +61,11 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
         batch, positions = with_batch["resid_pre"].shape[:2]
         chosen = {site: select_rows(site, tensor, spec.rows, (batch, positions)) for site, tensor in with_batch.items()}
         records.keep(make_record(model, spec, layer, chosen, edited=True))
-    if not any(_follows_from_weights(record) for record in records.values()):
+    strange = [layer for layer, record in records.items() if not _follows_from_weights(record, tolerance_of(model))]
+    if strange:
         raise CaptureError(
-            f"cache: no tensor in it follows from the weights of {model.name}, in none of the layers asked for. Is it of "
-            "another model, or were the weights changed since? Leave cache out and the model is run once more."
+            f"cache: no tensor in layer {spans(strange)} follows from the weights of {model.name}. Is it of another model, or "
+            "were the weights changed since? Leave cache out and the model is run once more."
         )
     return records
 
@@ -88,17 +94,22 @@ def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: in
         )
 
 
-def _follows_from_weights(record: LayerRecord) -> bool:
+def _follows_from_weights(record: LayerRecord, rtol: float) -> bool:
     """Whether any sum of the layer that weights enter is what the record says: edits break some, not all."""
     rows = record.sequence(0).rows(slice(0, 4))
     errors = (error for name, error in identities(rows) if "W_" in name or "router" in name)
-    return any(error < _ROUGHLY for error in errors)
+    return any(error <= rtol for error in errors)
 
 
 def refuse_other_run(model: Model, records: Records, settings: Settings) -> None:
     """Refuse records of another model, or of another arithmetic than a call asks for."""
     if records.model.hooked is not model.hooked:
         raise InputError(f"cache holds records of another model ({records.model.name}), not of this {model.name}.")
+    if records.model.fingerprint != model.fingerprint:
+        raise InputError(
+            f"cache was captured before the weights of {model.name} changed (fingerprint {records.model.fingerprint}, now "
+            f"{model.fingerprint}): capture the run again, or leave cache out."
+        )
     captured = {record.block.attention.w_o.dtype for record in records.values()}
     if captured and captured != {settings.dtype}:
         raise InputError(
@@ -107,16 +118,74 @@ def refuse_other_run(model: Model, records: Records, settings: Settings) -> None
         )
 
 
-def refuse_other_tokens(record: LayerRecord, batch: Batch, cache: Any) -> None:
-    """Refuse a cache of a run of another shape, or of other tokens where it shows them."""
-    if record.resid_pre.shape[:2] != batch.tokens.shape:
+def refuse_other_tokens(model: Model, records: Records, batch: Batch, cache: Any) -> None:
+    """Refuse a cache of a run of another shape or of other tokens, and one that does not show its tokens.
+
+    Records of a run that was given embeddings in place of tokens have none to compare.
+
+    Raises:
+        InputError: saying what differs.
+    """
+    shape = tuple(next(iter(records.values())).resid_pre.shape[:2])
+    if shape != tuple(batch.tokens.shape):
         raise InputError(
-            f"cache is of a run of shape {tuple(record.resid_pre.shape[:2])}, the input is {tuple(batch.tokens.shape)} "
-            "[batch, pos]: give the input of that run."
+            f"cache is of a run of shape {shape}, the input is {tuple(batch.tokens.shape)} [batch, pos]: give the input of "
+            "that run."
         )
-    cached = getattr(cache, "cache_dict", {}).get("embed.hook_in")
-    if cached is not None and not torch.equal(cached.cpu().reshape(batch.tokens.shape), batch.tokens):
-        raise InputError("cache is of a run of other tokens than the input: give the input of that run.")
+    if isinstance(cache, Records):
+        tokens = records.tokens
+        same = tokens is None or torch.equal(tokens.cpu(), batch.tokens.cpu())
+    else:
+        same = _is_of_tokens(model, getattr(cache, "cache_dict", cache), batch)
+    if not same:
+        raise InputError(
+            "cache is of a run of other tokens than the input, or its embeddings were edited by a hook: give the input of "
+            "that run, or leave cache out and give the hooks as fwd_hooks."
+        )
+
+
+def _is_of_tokens(model: Model, cached: Mapping[str, Tensor], batch: Batch) -> bool:
+    """Whether what the cache shows of the embedding is that of the input."""
+    ids = cached.get(_TOKENS)
+    if ids is not None:
+        return torch.equal(ids.cpu().reshape(batch.tokens.shape), batch.tokens.cpu())
+    first_input = site_names(model, 0)["resid_pre"]
+    name = next((name for name in (*_EMBEDDINGS, first_input) if _cached(model, cached, name) is not None), None)
+    if name is None or (name in _EMBEDDINGS and name not in model.hook_points):
+        raise InputError(
+            f"cache does not show which tokens it is of: it has neither {_TOKENS} nor {first_input}. Cache the whole run "
+            "(names_filter=None), or leave cache out and the model is run once more."
+        )
+    expected = _passing(model, batch, name)
+    given = _cached(model, cached, name)
+    assert given is not None
+    gap = (given.reshape(expected.shape).to(expected) - expected).norm(dim=-1)
+    return bool((gap <= _SAME_EMBEDDING * expected.norm(dim=-1)).all())
+
+
+class _Seen(Exception):  # noqa: N818 - no error
+    """Ends a forward pass at the tensor that was waited for."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+@torch.no_grad()
+def _passing(model: Model, batch: Batch, name: str) -> Tensor:
+    """What passes a HookPoint before the first layer, without anybody's callbacks."""
+
+    def stop(tensor: Tensor) -> None:
+        raise _Seen(tensor)
+
+    with silence(model.hook_points.values()):
+        tap = Tap(hook_point(model, name), stop)
+        try:
+            forward(model, batch)
+        except _Seen as seen:
+            return seen.tensor
+        finally:
+            tap.remove()
+    raise CaptureError(f"{name} did not fire in a forward pass of {model.name}.")
 
 
 def refuse_hidden_padding(model: Model, records: Records) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
+from jaxtyping import Int
 from torch import Tensor
 
 from tl_ffblock.bridge.assembly import CaptureSpec, make_record, one_for_all_heads, select_rows
@@ -40,6 +41,8 @@ class Records(Mapping[int, LayerRecord]):
         """Layers inside which another callback changed a tensor, in any forward pass."""
         self.reached: set[int] = set()
         """Layers that a forward pass has completed."""
+        self.tokens: Int[Tensor, "batch pos"] | None = None
+        """Token ids of the last forward pass; None where it was given embeddings."""
 
     def __getitem__(self, layer: int) -> LayerRecord:
         if layer in self._complete:
@@ -184,6 +187,7 @@ def collecting(
                 removable += _watches(model, collector, inside[collector.layer])
         first = site_names(model, spec.layers[0])["resid_pre"]
         removable.append(Tap(hook_point(model, first), lambda _: records.forget()))
+        removable.append(_reads_tokens(model, records))
         for collector in collectors:
             for site, name in collector.names.items():
                 removable.append(Tap(hook_point(model, name), partial(collector.receive, site)))
@@ -191,6 +195,17 @@ def collecting(
     finally:
         for tap in removable:
             tap.remove()
+
+
+def _reads_tokens(model: Model, records: Records) -> Any:
+    """A removable callback on the embedding that says which tokens the records are of."""
+
+    def read(_: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        ids = args[0] if args else named.get("input_ids")
+        known = isinstance(ids, Tensor) and not ids.is_floating_point()
+        records.tokens = ids.detach().reshape(-1, ids.shape[-1]) if known else None
+
+    return model.hooked.embed.register_forward_pre_hook(read, with_kwargs=True)
 
 
 def _watches(model: Model, collector: _LayerCollector, inside: Sequence[HookPoint]) -> list[Any]:

@@ -7,13 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.model import MODULES_AFTER_LAST_LAYER, Model, has_trained_head
 from tl_ffblock.errors import UntrainedHeadError
-
-MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
-"""No map depends on them, and an encoder saved without a head gets a random one."""
-UNTRAINED_HEAD = "untrained_head"
-"""Entry of the configuration of a Hugging Face model that was given a random head when it was loaded."""
 
 
 @dataclass(frozen=True)
@@ -38,22 +33,13 @@ def longest_input(model: Model) -> int | None:
     return getattr(model.hooked.cfg, "n_ctx", None)
 
 
-def has_trained_head(model: Model) -> bool:
-    """Whether its unembedding, and an encoder's head before it, came with its weights: sentence encoders have none.
-
-    Known of models that `load_model` loaded.
-    """
-    config = getattr(getattr(model.hooked, "original_model", None), "config", None)
-    return not getattr(config, UNTRAINED_HEAD, False)
-
-
 def refuse_untrained_head(model: Model) -> None:
     """Refuse to read logits of a model whose head came without weights.
 
     Raises:
         UntrainedHeadError: if they are those of random weights.
     """
-    if not has_trained_head(model):
+    if not has_trained_head(model.hooked):
         raise UntrainedHeadError(
             f"{model.name} came without weights for its unembedding (it was saved without its head for masked words): its "
             "logits are those of random weights, so neither a metric nor a vector can be read as tokens. Use a model with a "
@@ -71,7 +57,7 @@ def weights_digest(model: Model, *, head: bool = False) -> str:
 
     A head that nobody trained has other random weights at every loading and says nothing: it is left out.
     """
-    with_head = head and has_trained_head(model)
+    with_head = head and has_trained_head(model.hooked)
     digest = hashlib.sha256(model.family.name.encode())
     for name, tensor in sorted(model.hooked.state_dict().items()):
         if name.startswith(MODULES_AFTER_LAST_LAYER) and not with_head:

@@ -96,7 +96,7 @@ def _folder(folder: Path, title: str) -> "TransformerBridge":
 def _hugging_face_model(folder: Path, config: "PretrainedConfig") -> "PreTrainedModel":
     import transformers
 
-    from tl_ffblock.bridge.facts import UNTRAINED_HEAD
+    from tl_ffblock.bridge.model import UNTRAINED_HEAD
 
     architecture = (getattr(config, "architectures", None) or [""])[0]
     # Encoders are often saved without their language-model head; the bridge wants one, the maps do not use it.

@@ -58,6 +58,10 @@ class HookedModel(Protocol):
         """Its layers."""
 
     @property
+    def embed(self) -> nn.Module:
+        """What makes vectors of token ids."""
+
+    @property
     def hook_dict(self) -> dict[str, Any]:
         """Every HookPoint by name."""
 

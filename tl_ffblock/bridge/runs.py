@@ -145,10 +145,10 @@ class Run:
         if self.cache is not None:
             records = self.cache if isinstance(self.cache, Records) else records_of_cache(self.model, spec, self.cache)
             refuse_other_run(self.model, records, self.settings)
+            refuse_other_tokens(self.model, records, batch, self.cache)
             if batch.mask is None:
                 refuse_hidden_padding(self.model, records)
             for layer in self.layers:
-                refuse_other_tokens(records[layer], batch, self.cache)
                 handle(records[layer])
             return
         self._run(batch, spec, handle)

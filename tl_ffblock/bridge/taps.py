@@ -87,6 +87,13 @@ def is_listened_to(hook_points: Iterable[HookPoint]) -> bool:
     return any(len(point._forward_hooks) > _wiring(point) or point._forward_pre_hooks for point in hook_points)
 
 
+def user_callbacks(hook_points: Iterable[HookPoint]) -> frozenset[tuple[int, int]]:
+    """Which callbacks of users sit on which of them: the same set as long as none is added or removed."""
+    return frozenset(
+        (id(point), handle.hook.id) for point in hook_points for handle in point.fwd_hooks if not _is_wiring(handle)
+    )
+
+
 _COEFFICIENTS = re.compile(
     r"\.(hook_(q|k|rot_q|rot_k|attn_scores|pattern|scale|cos|sin|expert_\w+|router_\w+)|[qk](_norm)?\.\w+|router\.\w+)$"
 )
@@ -111,8 +118,12 @@ def edited_names(hook_points: Mapping[str, HookPoint]) -> list[str]:
 
 def _wiring(hook_point: HookPoint) -> int:
     """How many of a HookPoint's callbacks are TransformerLens's own: BERT's bridge passes tensors on to other names so."""
-    functions = (getattr(handle, "user_hook", None) for handle in hook_point.fwd_hooks)
-    return sum(str(getattr(function, "__module__", "")).startswith("transformer_lens.") for function in functions)
+    return sum(_is_wiring(handle) for handle in hook_point.fwd_hooks)
+
+
+def _is_wiring(handle: Any) -> bool:
+    function = getattr(handle, "user_hook", None)
+    return str(getattr(function, "__module__", "")).startswith("transformer_lens.")
 
 
 @contextmanager

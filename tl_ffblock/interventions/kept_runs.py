@@ -10,10 +10,12 @@ from jaxtyping import Float, Int, Integer, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import at_model
-from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.model import Model, identify, weights_fingerprint
 from tl_ffblock.bridge.runs import Layers, MapOptions, Texts, Tokens, kept_records, open_run
+from tl_ffblock.bridge.taps import user_callbacks
 from tl_ffblock.errors import InputError, LayerError
 from tl_ffblock.interventions.edit_points import number_of
+from tl_ffblock.interventions.hooks import adding_rows
 from tl_ffblock.layer.heads import of_heads
 from tl_ffblock.layer.positions import spans
 from tl_ffblock.layer.records import LayerRecord
@@ -33,18 +35,24 @@ class KeptRuns:
     def __init__(self, model: Any, input: Prompts, *, layers: Layers, **options: Unpack[MapOptions]) -> None:
         """Run every prompt once."""
         tensors = isinstance(input, list | tuple) and len(input) > 0 and isinstance(input[0], Tensor)
+        known = identify(model)
         runs = [
-            open_run(model, given, layers=layers, keeps_logits=True, **options)
+            open_run(known, given, layers=layers, keeps_logits=True, **options)
             for given in (input if tensors else [input])
         ]
         first = runs[0]
-        self.model: Model = first.model
+        self.model: Model = known
         self.layers: tuple[int, ...] = first.layers
         self._settings = first.settings
         self._records = [records for run in runs for records in kept_records(run)]
         self._tokens = [at_model(first.model, sequence.tokens) for run in runs for sequence in run.sequences]
         self._labels = [sequence.labels for run in runs for sequence in run.sequences]
         self._logits = [logits for run in runs for batch in run.logits for logits in batch]
+        self._fwd_hooks = tuple(options.get("fwd_hooks", ()))
+        self._callbacks = user_callbacks(known.hook_points.values())
+        batches = [batch for run in runs for batch in run.batches]
+        self._batch = [(batch.tokens, row) for batch in batches for row in range(len(batch.numbers))]
+        """Of every prompt the token ids [batch pos] that ran with it, and its row there: what hooks of the run saw."""
         self._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(self._decompose)
 
     def __len__(self) -> int:
@@ -56,6 +64,7 @@ class KeptRuns:
         alone = copy(self)
         alone._records, alone._tokens = [self._records[index]], [self._tokens[index]]
         alone._labels, alone._logits = [self._labels[index]], [self._logits[index]]
+        alone._batch = [self._batch[index]]
         alone._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(alone._decompose)
         return alone
 
@@ -83,6 +92,45 @@ class KeptRuns:
     def logits(self) -> Float[Tensor, "batch pos d_vocab"]:
         """What the model made of prompts of equal length; errors are those of `shape`."""
         return self._of_all(self._logits)
+
+    @property
+    def is_hooked(self) -> bool:
+        """Whether hooks that were given, or sit on the model, took part in the run."""
+        return bool(self._fwd_hooks or self._callbacks)
+
+    def refuse_changed_model(self) -> None:
+        """Refuse to run the model again where it is no longer the one of these runs.
+
+        Raises:
+            InputError: if its weights changed since, or hooks were added to it or removed.
+        """
+        now = weights_fingerprint(self.model.hooked)
+        if now != self.model.fingerprint:
+            raise InputError(
+                f"the weights of {self.model.name} changed after these Contributions were made (fingerprint "
+                f"{self.model.fingerprint}, now {now}): make them again."
+            )
+        if user_callbacks(self.model.hook_points.values()) != self._callbacks:
+            raise InputError(
+                f"hooks were added to {self.model.name} or removed after these Contributions were made: make them again, so that "
+                "the edited runs are compared with a run under the same hooks."
+            )
+
+    def logits_of_edit(
+        self, name: str, vector: Float[Tensor, " d"], position: int
+    ) -> Float[Tensor, "pos d_vocab"]:
+        """Logits of the first prompt's run once more, under its own hooks, with a vector added after them.
+
+        The hooks see the batch that they saw before.
+
+        Args:
+            name: HookPoint.
+            vector: Added to what passes it, as wide as the tensor, heads side by side.
+            position: Where, from 0.
+        """
+        tokens, row = self._batch[0]
+        hook = name, adding_rows(vector[None], [row], [position], len(tokens))
+        return self.model.hooked.run_with_hooks(at_model(self.model, tokens), fwd_hooks=[*self._fwd_hooks, hook])[row]
 
     def labels(self, index: int = 0) -> tuple[str, ...]:
         """The tokens of one prompt as text."""

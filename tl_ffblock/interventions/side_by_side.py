@@ -1,7 +1,8 @@
 """Many edits in few forward passes.
 
 Edits at whatever layers, of one prompt or of several of equally many tokens, run side by side as rows of a batch; every row
-is a run of its own, from its edit on where the model can go on from cached keys and values (bridge/resume.py).
+is a run of its own, from its edit on where the model can go on from cached keys and values (bridge/resume.py). Where hooks
+took part in the run to be edited, each edit is a forward pass of its own, in which they see the batch that they saw before.
 """
 
 from collections import defaultdict
@@ -49,13 +50,18 @@ class SideBySide:
             starts: By prompt, the positions from 0 at which it will be edited.
             batch_size: Edited runs at a time.
             resume: Whether runs may begin at their edit, where this gives the same logits; False runs whole prompts.
+
+        Raises:
+            InputError: if the model's weights or hooks are not those of the runs.
         """
+        runs[0].refuse_changed_model()
         self._runs = runs
+        self._hooked = runs[0].is_hooked
         self._batch_size = batch_size
         self._length = runs[0].shape[1]
         self._clean = [run.logits[0] for run in runs]
         tokens = torch.cat([run.tokens for run in runs])
-        self._resumed = ResumedRuns(runs[0].model, tokens, self._clean, starts=starts, resume=resume)
+        self._resumed = ResumedRuns(runs[0].model, tokens, self._clean, starts=starts, resume=resume and not self._hooked)
         n_starts = len(set().union(*starts)) if self._resumed.resumes else 1
         self.enough: int = batch_size * n_starts
         """How many edits fill the batches, if they stand evenly at all starts."""
@@ -92,6 +98,10 @@ class SideBySide:
     ) -> Iterator[tuple[list[int], Float[Tensor, "edit read d_vocab"]]]:
         """Numbers of edits with their runs' logits, at every position or from the end as far as `at`."""
         placed = [replace(edit, edit=self._counted_from_0(edit.edit)) for edit in edits]
+        if self._hooked:
+            for row, (prompt, edit) in enumerate((made.prompt, made.edit) for made in placed):
+                yield [row], self._runs[prompt].logits_of_edit(edit.name, edit.vector, edit.query)[None]
+            return
         rows_by_start: dict[int, list[int]] = defaultdict(list)
         for row, edit in enumerate(placed):
             rows_by_start[edit.edit.query if self._resumed.resumes else 0].append(row)

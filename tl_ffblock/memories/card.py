@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from tl_ffblock.bridge.facts import has_trained_head
-from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.model import Model, has_trained_head, identify
 from tl_ffblock.bridge.readout import Reading
 from tl_ffblock.bridge.runs import Run, open_run
 from tl_ffblock.errors import InputError
@@ -191,7 +190,7 @@ def memory_card(
         corpus_texts=len(corpus),
         positive=_card_triggers(known, triggers["positive"]),
         negative=_card_triggers(known, triggers["negative"]),
-        value=_card_value(known, triggers["positive"], reading, k) if has_trained_head(known) else None,
+        value=_card_value(known, triggers["positive"], reading, k) if has_trained_head(known.hooked) else None,
     )
 
 

@@ -207,6 +207,7 @@ def _scores(run: Run, number: int, by_layer: Mapping[int, ScoredHeads], heads: t
         queries=sequence.queries,
         causal=run.model.family.causal,
         model=run.model.name,
+        fingerprint=run.model.fingerprint,
     )
 
 
@@ -230,4 +231,5 @@ def _labelled(
         causal=run.model.family.causal,
         model=run.model.name,
         kind="attention" if kind == "pattern" else "value-weighted attention",
+        provenance={"fingerprint": run.model.fingerprint},
     )

@@ -146,6 +146,7 @@ def _provenance(model: Model, settings: Settings) -> dict[str, str]:
         "torch": str(torch.__version__),
         "api": model.api,
         "family": model.family.name,
+        "fingerprint": model.fingerprint,
         "weights": "processed" if is_processed(model) else "raw",
         "precision": settings.precision,
         "method": settings.method if settings.method == "exact" else f"captum, {settings.n_steps} steps",

@@ -43,6 +43,8 @@ class Records(Mapping[int, LayerRecord]):
         """Layers that a forward pass has completed."""
         self.tokens: Int[Tensor, "batch pos"] | None = None
         """Token ids of the last forward pass; None where it was given embeddings."""
+        self.embedded: Int[Tensor, "batch pos"] | None = None
+        """Those of the forward pass that has begun, before its first layer that is captured."""
 
     def __getitem__(self, layer: int) -> LayerRecord:
         if layer in self._complete:
@@ -58,7 +60,8 @@ class Records(Mapping[int, LayerRecord]):
         return len(self._complete)
 
     def forget(self) -> None:
-        """A new forward pass begins: nothing of an earlier one is left."""
+        """A new forward pass has reached the layers: nothing of an earlier one is left."""
+        self.tokens, self.embedded = self.embedded, None
         self._complete.clear()
         self.pending.clear()
 
@@ -202,8 +205,8 @@ def _reads_tokens(model: Model, records: Records) -> Any:
 
     def read(_: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         ids = args[0] if args else named.get("input_ids")
-        known = isinstance(ids, Tensor) and not ids.is_floating_point()
-        records.tokens = ids.detach().reshape(-1, ids.shape[-1]) if known else None
+        if isinstance(ids, Tensor) and not ids.is_floating_point():
+            records.embedded = ids.detach().reshape(-1, ids.shape[-1])
 
     return model.hooked.embed.register_forward_pre_hook(read, with_kwargs=True)
 

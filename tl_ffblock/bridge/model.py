@@ -176,6 +176,24 @@ def _memory_of(hooked: HookedModel, fingerprint: str) -> Memory:
     return memory
 
 
+def refuse_other_model(what: str, fingerprint: str, model: Model) -> None:
+    """Refuse a result of another model than the one it is used with; one without a fingerprint is of an unknown model.
+
+    Args:
+        what: Names the result: "triggers".
+        fingerprint: Its own; empty where it is not known.
+        model: The model.
+
+    Raises:
+        InputError: if the weights are others.
+    """
+    if fingerprint not in ("", model.fingerprint):
+        raise InputError(
+            f"{what}: made with other weights than those of {model.name} now (fingerprint {fingerprint}, now "
+            f"{model.fingerprint}). Use the same model for both, or make {what} again."
+        )
+
+
 def has_trained_head(hooked: Any) -> bool:
     """Whether the unembedding, and an encoder's head before it, came with the weights: sentence encoders have none.
 
@@ -193,13 +211,17 @@ def weights_fingerprint(hooked: Any) -> str:
     them changes. A head that nobody trained is random at every loading and is left out.
     """
     tensors = list(_weights(hooked))
-    if all(tensor.device.type == "cpu" for tensor in tensors):
+    if _on_cpu(tensors):
         return _digest(tensors)
     signature = _signature(tensors)
     seen = _seen.get(hooked)
     if seen is None or seen.signature != signature:
         seen = _seen[hooked] = _Seen(signature, _digest(tensors))
     return seen.digest
+
+
+def _on_cpu(tensors: Sequence[Tensor]) -> bool:
+    return all(tensor.device.type == "cpu" for tensor in tensors)
 
 
 def _weights(hooked: Any) -> Iterator[Tensor]:
@@ -221,7 +243,7 @@ def _digest(tensors: Sequence[Tensor]) -> str:
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
         if tensor.numel() and tensor.device.type != "meta":
             flat = tensor.cpu().contiguous().reshape(-1)
-            digest.update(flat.view(torch.uint8).numpy())
+            digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -83,6 +83,7 @@ def attention_gradients(model: Any, input: str | Tokens, metric: Metric | LogitF
         model=observed.model.name,
         signed=True,
         kind=f"gradient of {observed.metric.name} along attention",
+        provenance={"fingerprint": observed.model.fingerprint},
     )
 
 

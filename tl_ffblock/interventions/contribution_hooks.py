@@ -140,8 +140,9 @@ class Contributions(KeptRuns):
         The other arguments and errors are those of `vector`.
 
         Raises:
-            InputError: if the donor's run has another shape.
+            InputError: if the donor's run has another shape, or is of another model or `value_bias`.
         """
+        self.refuse_other_donor(donor)
         if donor.shape != self.shape:
             raise InputError(
                 f"donor is a run of shape {donor.shape}, this one of {self.shape} [batch, pos]: the cells of one are not "

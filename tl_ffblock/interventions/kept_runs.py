@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, Integer, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import at_model
-from tl_ffblock.bridge.model import Model, identify, weights_fingerprint
+from tl_ffblock.bridge.model import Model, identify, refuse_other_model, weights_fingerprint
 from tl_ffblock.bridge.runs import Layers, MapOptions, Texts, Tokens, kept_records, open_run
 from tl_ffblock.bridge.taps import user_callbacks
 from tl_ffblock.errors import InputError, LayerError
@@ -116,9 +116,21 @@ class KeptRuns:
                 "the edited runs are compared with a run under the same hooks."
             )
 
-    def logits_of_edit(
-        self, name: str, vector: Float[Tensor, " d"], position: int
-    ) -> Float[Tensor, "pos d_vocab"]:
+    def refuse_other_donor(self, donor: "KeptRuns") -> None:
+        """Refuse a donor whose contributions are not those of this model, made in this way.
+
+        Raises:
+            InputError: if it is of other weights, or another `value_bias`.
+        """
+        refuse_other_model("donor", donor.model.fingerprint, self.model)
+        mine, theirs = self._settings.value_bias, donor._settings.value_bias
+        if mine != theirs:
+            raise InputError(
+                f"donor was made with value_bias={theirs!r}, the run to change with value_bias={mine!r}: their contributions "
+                "are of different kinds. Make both with the same value_bias."
+            )
+
+    def logits_of_edit(self, name: str, vector: Float[Tensor, " d"], position: int) -> Float[Tensor, "pos d_vocab"]:
         """Logits of the first prompt's run once more, under its own hooks, with a vector added after them.
 
         The hooks see the batch that they saw before.

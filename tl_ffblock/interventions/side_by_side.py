@@ -61,7 +61,9 @@ class SideBySide:
         self._length = runs[0].shape[1]
         self._clean = [run.logits[0] for run in runs]
         tokens = torch.cat([run.tokens for run in runs])
-        self._resumed = ResumedRuns(runs[0].model, tokens, self._clean, starts=starts, resume=resume and not self._hooked)
+        self._resumed = ResumedRuns(
+            runs[0].model, tokens, self._clean, starts=starts, resume=resume and not self._hooked
+        )
         n_starts = len(set().union(*starts)) if self._resumed.resumes else 1
         self.enough: int = batch_size * n_starts
         """How many edits fill the batches, if they stand evenly at all starts."""
@@ -99,8 +101,9 @@ class SideBySide:
         """Numbers of edits with their runs' logits, at every position or from the end as far as `at`."""
         placed = [replace(edit, edit=self._counted_from_0(edit.edit)) for edit in edits]
         if self._hooked:
-            for row, (prompt, edit) in enumerate((made.prompt, made.edit) for made in placed):
-                yield [row], self._runs[prompt].logits_of_edit(edit.name, edit.vector, edit.query)[None]
+            for row, made in enumerate(placed):
+                run, alone = self._runs[made.prompt], made.edit
+                yield [row], run.logits_of_edit(alone.name, alone.vector, alone.query)[None]
             return
         rows_by_start: dict[int, list[int]] = defaultdict(list)
         for row, edit in enumerate(placed):

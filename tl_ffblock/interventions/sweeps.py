@@ -154,6 +154,8 @@ def contribution_sweep(
 
 
 def _refuse_other_lengths(runs: Contributions, donor: Contributions | None) -> None:
+    if donor is not None:
+        runs.refuse_other_donor(donor)
     if donor is not None and donor.lengths != runs.lengths:
         raise InputError(
             f"donor has prompts of {', '.join(map(str, donor.lengths))} tokens, the runs to change of "

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.model import Model, identify, refuse_other_model
 from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import coefficients
@@ -62,11 +62,12 @@ def ablate(
         without (the coefficient after it), change (`without / coefficient - 1`).
 
     Raises:
-        InputError: for triggers of an encoder, which has read more than the prefix, or another kind of removal.
+        InputError: for triggers of another model or of an encoder, which has read more than the prefix, or another kind of removal.
     """
     import pandas as pd
 
     known = identify(model)
+    refuse_other_model("triggers", triggers.fingerprint, known)
     if not triggers.causal:
         raise InputError("an encoder has read the text after a trigger, too: its prefix alone is another text.")
     if not where or not set(where) <= set(get_args(Removed)):

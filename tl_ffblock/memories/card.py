@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tl_ffblock.bridge.model import Model, has_trained_head, identify
+from tl_ffblock.bridge.model import Model, has_trained_head, identify, refuse_other_model
 from tl_ffblock.bridge.readout import Reading
 from tl_ffblock.bridge.runs import Run, open_run
 from tl_ffblock.errors import InputError
@@ -96,6 +96,8 @@ class MemoryCard:
     """None where the model's vectors cannot be read as tokens."""
     text: CardText | None = None
     """None until a text is given: `on_text`."""
+    fingerprint: str = ""
+    """Of the model's weights; empty where it is not known."""
 
     @property
     def kind(self) -> str:
@@ -111,10 +113,11 @@ class MemoryCard:
             attribution: From `ffb.attribute` of the same text, for what the memory carries to its target.
 
         Raises:
-            InputError: if the attribution is of another text, or has no such memory.
+            InputError: if the model is not the card's, or the attribution is of another text, or has no such memory.
             CompletenessError: if parts do not sum to a coefficient.
         """
         known = identify(model)
+        refuse_other_model(f"the card of memory {self.memory}", self.fingerprint, known)
         cells = select_memories(known, [self.memory])
         run = open_run(known, text, layers=cells.layers)
         if not run.single:
@@ -191,6 +194,7 @@ def memory_card(
         positive=_card_triggers(known, triggers["positive"]),
         negative=_card_triggers(known, triggers["negative"]),
         value=_card_value(known, triggers["positive"], reading, k) if has_trained_head(known.hooked) else None,
+        fingerprint=known.fingerprint,
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.model import identify, refuse_other_model
 from tl_ffblock.bridge.neuron_hooks import NeuronHook, setting_neurons
 from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.errors import InputError
@@ -114,13 +114,15 @@ def knock_out_effects(
         (divergence of the prediction from the clean one, nats). Changes are clean minus knocked out: what the memory gives.
 
     Raises:
-        InputError: if triggers and values are of other memories or another sign, or of an encoder.
+        InputError: if triggers and values are of other memories, another model or sign, or of an encoder.
         UnsupportedModelError: for memories of experts.
     """
     import pandas as pd
 
     check_same_memories(triggers, values)
     known, rows = identify(model), []
+    refuse_other_model("triggers", triggers.fingerprint, known)
+    refuse_other_model("values", values.fingerprint, known)
     following = triggers.next_ids
     for row, rank in zip(*np.nonzero(triggers.sequence[:, :ranks] >= 0), strict=True):
         name = triggers.memories[row]

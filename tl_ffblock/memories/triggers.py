@@ -64,6 +64,8 @@ class Triggers:
     """The same as text."""
     causal: bool
     """Whether the memory had read the prefix alone, and not the whole text."""
+    fingerprint: str = ""
+    """Of the weights of the model that they are of; empty where it is not known."""
 
     @property
     def next_ids(self) -> Int[np.ndarray, "memory rank"]:
@@ -207,6 +209,7 @@ def _triggers(
         tokens=kept,
         labels={number: label(model, torch.as_tensor(ids)) for number, ids in kept.items()},
         causal=model.family.causal,
+        fingerprint=model.fingerprint,
     )
 
 

@@ -50,6 +50,8 @@ class ValueTokens:
     target_ranks: Int[np.ndarray, "memory target"]
     """1 for the top token; no column where no targets were given."""
     targets: tuple[str, ...] = ()
+    fingerprint: str = ""
+    """Of the weights of the model that they are of; empty where it is not known."""
 
     def top(self, memory: Named) -> tuple[str, ...]:
         """The tokens that a memory promotes most."""
@@ -127,6 +129,7 @@ def value_tokens(
         labels=dict(zip(named.tolist(), label(known, named), strict=True)),
         target_ranks=torch.cat(ranks).numpy(),
         targets=tuple(str(target) for target in targets),
+        fingerprint=known.fingerprint,
     )
 
 
@@ -188,6 +191,11 @@ def check_same_memories(triggers: Triggers, values: ValueTokens) -> None:
         )
     if triggers.memories != values.memories or triggers.sign != values.sign:
         raise InputError("triggers and values are of other memories or another sign; make both of the same.")
+    if triggers.fingerprint and values.fingerprint and triggers.fingerprint != values.fingerprint:
+        raise InputError(
+            f"triggers and values are of two models (fingerprints of their weights {triggers.fingerprint} and "
+            f"{values.fingerprint}): make both of the same model, as it is now."
+        )
 
 
 def agreeing(

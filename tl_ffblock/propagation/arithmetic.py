@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.results.intervals import refuse_mixed
 from tl_ffblock.results.tokens import joined
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def mean(results: "Sequence[Attribution]") -> "Attribution":
     Raises:
         InputError: if they do not describe the same shares.
     """
+    refuse_mixed(results, "average")
     n, target = len(results), results[0].target
     average = _combined(results, (1 / n,) * n, "|", "average")
     if len({result.target for result in results}) > 1:
@@ -77,7 +79,7 @@ def _combined(results: "Sequence[Attribution]", factors: Sequence[float], betwee
     changed: dict[str, Any] = {name: tensor(getattr(result, name) for result in results) for name in _TENSORS}
     for name in ("value", "first_order"):
         changed[name] = sum(factor * getattr(result, name) for factor, result in weighed)
-    for name in ("quantity", "model"):
+    for name in ("quantity", "model", "fingerprint"):
         changed[name] = joined([getattr(result, name) for result in results], between)
     return dataclasses.replace(
         first,

@@ -71,6 +71,14 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
     """Measured errors; None for a difference or a mean."""
     quantity: str = "target"
     """What kind of number the target is, the same for all prompts: "logit difference"."""
+    fingerprint: str = ""
+    """Of the model's weights; empty where it is not known."""
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What must be the same of results of which there is a mean: quantity, model and weights, rules."""
+        names = ("quantity", "model", "fingerprint", "rules")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def entering(self) -> Float[Tensor, " pos"]:

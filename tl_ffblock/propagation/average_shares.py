@@ -17,7 +17,7 @@ from tl_ffblock.numerals import significant
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.patching_estimates import PatchingEstimates
 from tl_ffblock.propagation.tables import largest, table_of
-from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
+from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
 
 if TYPE_CHECKING:
     import pandas
@@ -136,18 +136,14 @@ def average_shares(
         )
     if of not in get_args(Summed):
         raise InputError(f"of={brief(of)}: expected one of {', '.join(map(repr, get_args(Summed)))}.")
+    refuse_mixed(several, "average")
     summed = [_summed(result, of) for result in several]
-    described = [
-        {"quantity": result.quantity, "rules": result.rules, "model": result.model, of: (places, shares.shape)}
-        for result, (places, shares) in zip(several, summed, strict=True)
-    ]
-    for prompt, facts in enumerate(described):
-        for name, mine in facts.items():
-            if mine != described[0][name]:
-                raise InputError(
-                    f"average_shares: attributions 0 and {prompt} differ in {name}: {brief(described[0][name])} against "
-                    f"{brief(mine)}. A mean is of one quantity, one model and one kind of rules."
-                )
+    described = [(places, shares.shape) for places, shares in summed]
+    for prompt, mine in enumerate(described):
+        if mine != described[0]:
+            raise InputError(
+                f"average_shares: results 0 and {prompt} differ in {of}: {brief(described[0])} against {brief(mine)}."
+            )
     first = several[0]
     return AverageShares(
         values=torch.stack([shares.detach().cpu().double() for _, shares in summed]),

@@ -64,6 +64,8 @@ class ContinuationAttribution(ShownContinuation):
     """What shares, biases and edits miss of the first-order form, over the sum of sizes; 0 for `rules="path"`."""
     model: str = "model"
     """Name of the model, for labels."""
+    fingerprint: str = ""
+    """Of the model's weights; empty where it is not known."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -83,6 +85,7 @@ class ContinuationAttribution(ShownContinuation):
             signed=True,
             kind=f"shares of the next token's {self.reading}",
             layered=False,
+            provenance={"fingerprint": self.fingerprint, "rules": self.rules},
         )
 
     def __eq__(self, other: object) -> bool:
@@ -239,6 +242,7 @@ class _Rows:
             edits=edits,
             errors=relative((shares.sum(dim=1) + biases + edits - first_order).abs(), sizes),
             model=self.run.model.name,
+            fingerprint=self.run.model.fingerprint,
         )
 
     def _rows(self, numbers: Int[Tensor, " row"], tokens: Int[Tensor, " target"]) -> tuple[Tensor, ...]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.inputs import is_single
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.slopes import RuleName, Rules
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
@@ -116,11 +117,11 @@ def attribution_patching(
         InputError: for input that cannot be used, pairs of different lengths among it.
         FFBlockError: whatever else `ffb.attribute` raises.
     """
-    asked = _Asked.read(rules, steps, maps, edges)
+    asked, known = _Asked.read(rules, steps, maps, edges), identify(model)
     given = [_one(prompts) for prompts in (clean, corrupted)]
     single = [is_single(prompts) for prompts in given]
     if all(single):
-        return asked.estimates([open_attribution_run(model, prompt, **options) for prompt in given], target)
+        return asked.estimates([open_attribution_run(known, prompt, **options) for prompt in given], target)
     pairs = _pairs(given, single)
     results = []
     with Progress("attribution patching", len(pairs), "pair") as progress:
@@ -128,7 +129,7 @@ def attribution_patching(
             of_pair = options | {
                 name: rows[number] for name, rows in options.items() if isinstance(rows, Tensor) and rows.ndim == 2
             }
-            runs = [open_attribution_run(model, prompt, **of_pair) for prompt in pair]
+            runs = [open_attribution_run(known, prompt, **of_pair) for prompt in pair]
             results.append(asked.estimates(runs, target, number, len(pairs)))
             progress.step()
     return results
@@ -281,4 +282,5 @@ def _estimates(
             if ("post", layer) in shares
         },
         model=runs[0].model.name,
+        fingerprint=runs[0].model.fingerprint,
     )

@@ -52,10 +52,18 @@ class PatchingEstimates:
     neuron_shares: Mapping[int, Float[Tensor, "pos d_mlp"]]
     """By layer; none for a mixture of experts."""
     model: str = "model"
+    fingerprint: str = ""
+    """Of the model's weights; empty where it is not known."""
     cells: Mapping[str, Float[Tensor, "layer query key"]] = dataclasses.field(default_factory=dict)
     """By scope, where they were asked for."""
     edge_estimates: EdgeEstimates | None = None
     """Where they were asked for."""
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What must be the same of estimates of which there is a mean: quantity, model and weights, rules."""
+        names = ("quantity", "model", "fingerprint", "rules")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def edges(self) -> EdgeEstimates:
@@ -110,7 +118,7 @@ class PatchingEstimates:
         Raises:
             InputError: if the folder does not exist.
         """
-        words = ("labels", "target", "quantity", "rules", "clean", "corrupted", "model")
+        words = ("labels", "target", "quantity", "rules", "clean", "corrupted", "model", "fingerprint")
         labels = {name: getattr(self, name) for name in words} | {"scopes": list(self.cells), "edges": None}
         tensors = {name: getattr(self, name) for name in _TABLES}
         tensors |= {f"{_NEURONS}{layer}": shares for layer, shares in self.neuron_shares.items()}

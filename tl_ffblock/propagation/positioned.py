@@ -55,6 +55,7 @@ class PositionedShares:
             model=result.model,
             signed=True,
             kind=f"shares of the {result.quantity}",
+            provenance={"fingerprint": result.fingerprint, "rules": result.rules},
         )
 
 

@@ -72,6 +72,7 @@ class Shares:
             edit_layers={place.name: place.layer for place in edits},
             parts=dict(self._parts(index)),
             model=run.model.name,
+            fingerprint=run.model.fingerprint,
         )
 
     def _of(self, kind: Kind, layer: int, index: int) -> Float[Tensor, " pos"]:

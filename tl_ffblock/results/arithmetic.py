@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.results.scope_table import cell_by_cell
-from tl_ffblock.results.tokens import joined
+from tl_ffblock.results.tokens import joined, joined_provenance
 
 if TYPE_CHECKING:
     from tl_ffblock.results.maps import ContributionMaps
@@ -22,13 +22,12 @@ def combined(
     first = results[0]
     for maps in results[1:]:
         _refuse_other_cells(first, maps, verb)
-    provenance = {name: [maps.provenance.get(name, "?") for maps in results] for name in first.provenance}
     return dataclasses.replace(
         first,
         tokens=tuple(joined(labels, between) for labels in zip(*(maps.tokens for maps in results), strict=True)),
         model=joined([maps.model for maps in results], between),
         signed=any(maps.signed for maps in results),
-        provenance={name: joined(values, "|") for name, values in provenance.items()},
+        provenance=joined_provenance([maps.provenance for maps in results], "|"),
         values=cell_by_cell([maps.values for maps in results], operation),
         bias=cell_by_cell([maps.bias for maps in results], operation),
         remainder=cell_by_cell([maps.remainder for maps in results], operation),

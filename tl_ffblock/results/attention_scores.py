@@ -43,6 +43,8 @@ class AttentionScores:
     """Position of each row."""
     causal: bool
     model: str = "model"
+    fingerprint: str = ""
+    """Of the model's weights; empty where it is not known."""
 
     @property
     def kind(self) -> str:
@@ -88,6 +90,7 @@ class AttentionScores:
             causal=self.causal,
             model=self.model,
             kind="attention",
+            provenance={"fingerprint": self.fingerprint},
         )
 
     def payload(self, text: PageText) -> BlockPayload:

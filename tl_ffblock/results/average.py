@@ -14,7 +14,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import NamedPositions, aligned
 from tl_ffblock.results.average_maps import AverageMaps
-from tl_ffblock.results.intervals import N_DRAWS
+from tl_ffblock.results.intervals import N_DRAWS, refuse_mixed
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import joined
 
@@ -44,13 +44,14 @@ def average(
         seed: Same seed, same intervals.
 
     Raises:
-        InputError: if there is no result, they differ in layers, channels, queries or (without names) in length, or a
+        InputError: if there is no result, they are of different quantities, models or rules, they differ in layers, channels, queries or (without names) in length, or a
             position does not exist or is a query of some of the maps only.
     """
     several = [_as_maps(result) for result in maps]
     if not several:
         raise InputError(_EXPECTED)
     first, lengths = several[0], [len(result.tokens) for result in several]
+    refuse_mixed(several, "average")
     _refuse_unlike(several, named=positions is not None)
     named = {str(place): place for place in range(lengths[0])} if positions is None else positions
     keys = aligned(named, lengths)
@@ -64,8 +65,8 @@ def average(
         queries=tuple(rows),
         keys=tuple(keys),
         labels=tuple(labels),
-        model=joined([result.model for result in several], "|"),
-        kind=joined([result.kind for result in several], "|"),
+        model=first.model,
+        kind=first.kind,
         signed=any(result.signed for result in several),
         causal=positions is None and first.causal,
         n_draws=n_draws,
@@ -73,6 +74,7 @@ def average(
         layered=first.layered,
         prompts=tuple(result.tokens for result in several),
         column=first.column,
+        provenance=first.provenance,
     )
 
 

@@ -1,8 +1,8 @@
 """AverageMaps: the mean of several prompts' maps with its 95 % interval, and each prompt's own values."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
 from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.position_page import position_page, refuse_choices
 from tl_ffblock.results.token_maps import TokenMaps, without_queries
-from tl_ffblock.results.tokens import joined, shortened
+from tl_ffblock.results.tokens import joined, joined_provenance, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -61,6 +61,8 @@ class AverageMaps:
     """Each prompt's tokens, which say whether two averages are of the same ones."""
     column: str = BETWEEN_TOKENS
     """What a column is, as of the maps: "key", or of shares by position "written at", "flowing at"."""
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    """How the maps were made, the fingerprint of the model's weights among it."""
 
     @cached_property
     def interval(self) -> MeanInterval:
@@ -92,6 +94,7 @@ class AverageMaps:
             kind=self.kind,
             layered=self.layered,
             column=self.column,
+            provenance=self.provenance,
         )
 
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
@@ -138,9 +141,10 @@ class AverageMaps:
         labels = tuple(joined(pair, "→") for pair in zip(self.labels, other.labels, strict=True))
         model = joined([self.model, other.model], "→")
         kind = f"difference of {joined([self.kind, other.kind], '→')}"
+        made = joined_provenance([self.provenance, other.provenance], "→")
         pairs = zip(self.prompts, other.prompts, strict=True)
         prompts = tuple(mine if mine == theirs else (*mine, "→", *theirs) for mine, theirs in pairs)
-        changed = replace(self, labels=labels, model=model, kind=kind, prompts=prompts)
+        changed = replace(self, labels=labels, model=model, kind=kind, prompts=prompts, provenance=made)
         causal = self.causal or other.causal
         return replace(changed, values=self.values - other.values, signed=True, causal=causal)
 

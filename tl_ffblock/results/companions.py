@@ -20,7 +20,7 @@ class PageBlocks(Protocol):
     @property
     def labels(self) -> tuple[str, ...]: ...
     @property
-    def model(self) -> str: ...
+    def identity(self) -> Mapping[str, str]: ...
     def page_blocks(self, text: PageText, name: str, first: Sequence[str]) -> Mapping[str, PageBlock]: ...
 
 
@@ -41,7 +41,7 @@ class MapsOfText(Protocol):
     @property
     def queries(self) -> tuple[int, ...]: ...
     @property
-    def model(self) -> str: ...
+    def identity(self) -> Mapping[str, str]: ...
 
 
 def with_companions(run: PageRun, maps: MapsOfText, beside: Beside, text: PageText, first: Sequence[str]) -> PageRun:
@@ -63,6 +63,7 @@ def with_companions(run: PageRun, maps: MapsOfText, beside: Beside, text: PageTe
         name = further.kind if further.kind not in blocks else f"{further.kind} {len(blocks)}"
         if isinstance(further, ChannelMaps):
             _refuse_other_text(maps, further)
+            _refuse_other_model(f"{further.kind} maps are", maps.identity, further.identity)
             blocks[name] = token_maps_block(further, maps.layers, maps.queries)
         elif isinstance(further, PageBlocks):
             _refuse_other_run(maps, further)
@@ -102,5 +103,14 @@ def _refuse_other_run(maps: MapsOfText, further: PageBlocks) -> None:
             f"beside: the attribution is of {len(further.labels)} tokens ({shortened(further.labels)}), these maps are of "
             f"{len(maps.tokens)} ({shortened(maps.tokens)}): attribute the same text."
         )
-    if further.model != maps.model:
-        raise InputError(f"beside: the attribution is of {further.model}, these maps are of {maps.model}.")
+    _refuse_other_model("attribution is", maps.identity, further.identity)
+
+
+def _refuse_other_model(what: str, mine: Mapping[str, str], theirs: Mapping[str, str]) -> None:
+    """Refuse what is of a model of another name, or of other weights where both are known."""
+    for name in ("model", "fingerprint"):
+        if mine[name] and theirs[name] and mine[name] != theirs[name]:
+            weights = " (its weights, by their fingerprint)" * (name == "fingerprint")
+            raise InputError(
+                f"beside: the {what} of {theirs[name]}, these maps are of {mine[name]}{weights}: make both of the same model."
+            )

@@ -4,12 +4,16 @@ All that is read of a prompt is drawn together, so that differences of two readi
 are paired; it is the percentile interval, as `scipy.stats.bootstrap(..., method="percentile")` has it.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Num
 from torch import Tensor
+
+from tl_ffblock.errors import InputError, brief
 
 N_DRAWS = 2000
 """Draws of the bootstrap unless told otherwise."""
@@ -29,6 +33,44 @@ class MeanInterval:
     high: Float[Tensor, "*cell"]
     counts: Int[Tensor, "*cell"]
     """How many prompts have the cell."""
+
+
+class Identified(Protocol):
+    """A result that says of which quantity, model and rules it is."""
+
+    @property
+    def identity(self) -> Mapping[str, str]: ...
+
+
+MADE_HOW = ("fingerprint", "rules", "method", "value_bias", "precision")
+"""Entries of a result's provenance that are part of its identity."""
+
+
+def refuse_mixed(results: Sequence[Identified], verb: str) -> None:
+    """Refuse a mean of unlike results: it is of one quantity, one model and one kind of rules.
+
+    What a result does not know of itself, such as the fingerprint of weights in an older file, is not compared.
+
+    Args:
+        results: One or more.
+        verb: What is done, for the error.
+
+    Raises:
+        InputError: naming the first two that differ, and in what.
+    """
+    known: dict[str, tuple[int, str]] = {}
+    for number, result in enumerate(results):
+        for name, value in result.identity.items():
+            if not value:
+                continue
+            first, expected = known.setdefault(name, (number, value))
+            if value == expected:
+                continue
+            what = "weights, by their fingerprints" if name == "fingerprint" else name
+            raise InputError(
+                f"cannot {verb} results {first} and {number}, which differ in {what}: {brief(expected)} against {brief(value)}. "
+                "A mean is of one quantity, one model and one kind of rules; subtract results to compare them."
+            )
 
 
 def bootstrap_weights(n_prompts: int, n_draws: int, seed: int) -> Float[np.ndarray, "draw prompt"]:

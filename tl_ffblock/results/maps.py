@@ -24,6 +24,7 @@ from tl_ffblock.layer.positions import spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
 from tl_ffblock.results.arithmetic import combined
+from tl_ffblock.results.intervals import MADE_HOW, refuse_mixed
 from tl_ffblock.results.saving import LABELS, read_maps, write_maps
 from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
 from tl_ffblock.results.shown import ShownMaps
@@ -74,6 +75,12 @@ class ContributionMaps(ShownMaps):
     """Float[layer head query key] by scope: contributions through each head and the residual, where they were asked for."""
     provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """How the numbers were made: method, value_bias, rtol, dtype, versions."""
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What must be the same of results of which there is a mean: quantity, model and weights, how they were made."""
+        made = {name: self.provenance.get(name, "") for name in MADE_HOW}
+        return {"quantity": "difference of " * self.signed + "contributions", "model": self.model, **made}
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -140,6 +147,7 @@ class ContributionMaps(ShownMaps):
             model=self.model,
             signed=self.signed,
             kind="difference of " * self.signed + (f"{named[0]} contributions by head" if heads else "contributions"),
+            provenance=self.provenance,
         )
 
     def __add__(self, other: "ContributionMaps") -> "ContributionMaps":
@@ -191,11 +199,12 @@ class ContributionMaps(ShownMaps):
         Completeness is the worst of all.
 
         Raises:
-            InputError: if there is none, or they do not describe the same cells.
+            InputError: if there is none, or they do not describe the same cells, or are of different models or kinds.
         """
         several = list(results)
         if not several or not all(isinstance(maps, ContributionMaps) for maps in several):
             raise InputError("mean: expected one result or more, as contribution_maps gives them for a list of texts.")
+        refuse_mixed(several, "average")
         return combined(several, torch.add, "|", "average") / len(several)
 
     def _scaled(self, scale: Callable[[Tensor], Tensor], *, negative: bool) -> "ContributionMaps":

@@ -6,7 +6,7 @@ A map is `[query, key]`: row = the position that is written, column = the source
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -20,6 +20,7 @@ from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.page import PageView, View, iframe, page, shares_page
 from tl_ffblock.results.files import write_atomically
+from tl_ffblock.results.intervals import MADE_HOW
 from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
 from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.position_page import position_page, refuse_choices
@@ -59,6 +60,8 @@ class TokenMaps:
     column: str = BETWEEN_TOKENS
     """What a column is: "key", the token that a row takes from; else numbers by position, in one row that is no query: shares
     "written at" the column's position, or "flowing at" it."""
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    """How the numbers were made, the fingerprint of the model's weights among it."""
 
     def __post_init__(self) -> None:
         """Refuse labels that do not fit the numbers.
@@ -82,6 +85,12 @@ class TokenMaps:
             raise InputError(f"queries={self.queries}: expected positions from 0 to {len(self.tokens) - 1}.")
         if self.by_position and len(self.queries) != 1:
             raise InputError(f"column={self.column!r} with {len(self.queries)} rows: numbers by position have one.")
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What must be the same of maps of which there is a mean: quantity, model and weights, how they were made."""
+        made = {name: self.provenance.get(name, "") for name in MADE_HOW}
+        return {"quantity": self.kind, "model": self.model, **made}
 
     @property
     def by_position(self) -> bool:

@@ -34,6 +34,11 @@ def shortened(tokens: Sequence[str]) -> str:
     return text if len(text) <= 100 else text[:97] + "..."
 
 
+def joined_provenance(several: Sequence[Mapping[str, str]], between: str) -> dict[str, str]:
+    """How results were made as one, entry by entry of the first."""
+    return {name: joined([made.get(name, "?") for made in several], between) for name in several[0]}
+
+
 def joined(labels: Sequence[str], between: str) -> str:
     """One label for several: each different one once, in order; "she|he|…" where there are more than three."""
     names = list(dict.fromkeys(labels))

@@ -103,10 +103,11 @@ def test_the_only_edge_of_a_row_can_be_cut_where_a_sink_is_left(
 def test_only_the_rest_of_the_prompt_is_run(ffb: ModuleType, model_of: Models, family: str) -> None:
     """From the edited position on, from cached keys and values; whole prompts, when asked for, have the same effects."""
     model = model_of(family, torch.float64)
-    contributions = ffb.Contributions(model, tiny.tokens(family, N))
-    edits = [removal(contributions, layer, "AtbLnFf", query, query) for layer in (0, 1) for query in (N - 2, N - 1)]
     lengths: list[int] = []
     with model.hooks(fwd_hooks=[("blocks.0.hook_resid_pre", lambda tensor, hook: lengths.append(tensor.shape[1]))]):
+        contributions = ffb.Contributions(model, tiny.tokens(family, N))
+        edits = [removal(contributions, layer, "AtbLnFf", query, query) for layer in (0, 1) for query in (N - 2, N - 1)]
+        lengths.clear()
         measured = measure_edits(contributions, edits, metric_of(model))
         assert N not in lengths
         assert {1, 2} <= set(lengths)

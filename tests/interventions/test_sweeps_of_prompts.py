@@ -109,9 +109,9 @@ def test_prompts_of_one_length_cost_the_forward_passes_of_one(ffb: ModuleType, m
         passes.append(len(tensor))
 
     def passes_of(lengths: tuple[int, ...]) -> int:
-        _, corrupted = runs_of(ffb, model, family, lengths)
-        passes.clear()
         with model.hooks(fwd_hooks=[("hook_embed", counted)]):
+            _, corrupted = runs_of(ffb, model, family, lengths)
+            passes.clear()
             contribution_sweep(corrupted, logit(7, minus=9), "Attn", layers=0, positions={"END": -1})
         return len(passes)
 

@@ -72,7 +72,9 @@ def test_one_prompt_has_no_interval(ffb: ModuleType, several: list[Any]) -> None
 def test_what_has_no_common_mean_is_refused(ffb: ModuleType, model: Any, several: list[Any]) -> None:
     """Other units, rules, models or parts; errors name what differs."""
     tokens = tiny.tokens("gpt2", 5)
-    with pytest.raises(ffb.errors.InputError, match=r"0 and 1 differ in quantity: 'logit difference' against 'logit'"):
+    with pytest.raises(
+        ffb.errors.InputError, match=r"0 and 1, which differ in quantity: 'logit difference' against 'logit'"
+    ):
         ffb.average_shares([several[0], ffb.attribute(model, tokens, ffb.logit(7))])
     with pytest.raises(ffb.errors.InputError, match="differ in rules"):
         ffb.average_shares([several[0], ffb.attribute(model, tokens, ffb.logit(7, minus=11), rules="gradient")])

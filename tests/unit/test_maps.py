@@ -193,7 +193,7 @@ def test_labels_that_differ_are_joined(maps: ContributionMaps) -> None:
     assert (words[0] - words[1]).tokens[:3] == ("[CLS]", "she→he", "x")
     assert (words[0] + words[1]).tokens[1] == "she|he"
     assert ContributionMaps.mean(words).tokens[1] == "she|he|it|…"
-    assert (maps - make(model="other")).model == "model→other"
+    assert (maps - make(model="other")).model == "toy→other"
     captum = make(provenance={"method": "captum, 50 steps"})
     assert (maps + captum).provenance == {"method": "exact|captum, 50 steps"}
     assert (maps + maps).tokens == TOKENS

@@ -163,7 +163,7 @@ def _is_of_tokens(model: Model, cached: Mapping[str, Tensor], batch: Batch) -> b
     return bool((gap <= _SAME_EMBEDDING * expected.norm(dim=-1)).all())
 
 
-class _Seen(Exception):  # noqa: N818 - no error
+class _Reached(Exception):  # noqa: N818 - no error
     """Ends a forward pass at the tensor that was waited for."""
 
     def __init__(self, tensor: Tensor) -> None:
@@ -175,14 +175,14 @@ def _passing(model: Model, batch: Batch, name: str) -> Tensor:
     """What passes a HookPoint before the first layer, without anybody's callbacks."""
 
     def stop(tensor: Tensor) -> None:
-        raise _Seen(tensor)
+        raise _Reached(tensor)
 
     with silence(model.hook_points.values()):
         tap = Tap(hook_point(model, name), stop)
         try:
             forward(model, batch)
-        except _Seen as seen:
-            return seen.tensor
+        except _Reached as reached:
+            return reached.tensor
         finally:
             tap.remove()
     raise CaptureError(f"{name} did not fire in a forward pass of {model.name}.")

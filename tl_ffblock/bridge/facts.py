@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.model import MODULES_AFTER_LAST_LAYER, Model, has_trained_head
+from tl_ffblock.bridge.model import MODULES_AFTER_LAST_LAYER, Model
 from tl_ffblock.errors import UntrainedHeadError
 
 
@@ -39,7 +39,7 @@ def refuse_untrained_head(model: Model) -> None:
     Raises:
         UntrainedHeadError: if they are those of random weights.
     """
-    if not has_trained_head(model.hooked):
+    if not model.has_trained_head:
         raise UntrainedHeadError(
             f"{model.name} came without weights for its unembedding (it was saved without its head for masked words): its "
             "logits are those of random weights, so neither a metric nor a vector can be read as tokens. Use a model with a "
@@ -57,7 +57,7 @@ def weights_digest(model: Model, *, head: bool = False) -> str:
 
     A head that nobody trained has other random weights at every loading and says nothing: it is left out.
     """
-    with_head = head and has_trained_head(model.hooked)
+    with_head = head and model.has_trained_head
     digest = hashlib.sha256(model.family.name.encode())
     for name, tensor in sorted(model.hooked.state_dict().items()):
         if name.startswith(MODULES_AFTER_LAST_LAYER) and not with_head:

@@ -19,6 +19,7 @@ from tl_ffblock.bridge.families import Api, Family, family_of
 from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
 from tl_ffblock.bridge.protocols import HookedModel, HookPoint
 from tl_ffblock.bridge.refusals import active_dropout, refuse
+from tl_ffblock.bridge.taps import user_callbacks
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.positions import layer_number
@@ -53,14 +54,14 @@ _memories: WeakKeyDictionary[HookedModel, Memory] = WeakKeyDictionary()
 """By hooked model: every `Model` of it, whenever it was identified, has the same memory, until its weights change."""
 
 
-class _Seen(NamedTuple):
+class _Digested(NamedTuple):
     """Weights on accelerators as they were when they were last digested."""
 
     signature: tuple[Any, ...]
     digest: str
 
 
-_seen: WeakKeyDictionary[HookedModel, _Seen] = WeakKeyDictionary()
+_digested: WeakKeyDictionary[HookedModel, _Digested] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,22 @@ class Model:
     def dtype(self) -> str:
         """The parameters' dtype, such as "float32"."""
         return _dtype_of(self.hooked)
+
+    def fingerprint_now(self) -> str:
+        """Of its weights as they are now."""
+        return weights_fingerprint(self.hooked)
+
+    def callbacks(self) -> frozenset[tuple[int, int]]:
+        """Which callbacks of users sit on its HookPoints: the same set as long as none is added or removed."""
+        return user_callbacks(self.hook_points.values())
+
+    @property
+    def has_trained_head(self) -> bool:
+        """Whether its unembedding, and an encoder's head before it, came with its weights: sentence encoders have none.
+
+        Known of models that `load_model` loaded.
+        """
+        return _has_trained_head(self.hooked)
 
     @cached_property
     def memory(self) -> Memory:
@@ -194,11 +211,7 @@ def refuse_other_model(what: str, fingerprint: str, model: Model) -> None:
         )
 
 
-def has_trained_head(hooked: Any) -> bool:
-    """Whether the unembedding, and an encoder's head before it, came with the weights: sentence encoders have none.
-
-    Known of models that `load_model` loaded.
-    """
+def _has_trained_head(hooked: Any) -> bool:
     config = getattr(getattr(hooked, "original_model", None), "config", None)
     return not getattr(config, UNTRAINED_HEAD, False)
 
@@ -214,10 +227,10 @@ def weights_fingerprint(hooked: Any) -> str:
     if _on_cpu(tensors):
         return _digest(tensors)
     signature = _signature(tensors)
-    seen = _seen.get(hooked)
-    if seen is None or seen.signature != signature:
-        seen = _seen[hooked] = _Seen(signature, _digest(tensors))
-    return seen.digest
+    known = _digested.get(hooked)
+    if known is None or known.signature != signature:
+        known = _digested[hooked] = _Digested(signature, _digest(tensors))
+    return known.digest
 
 
 def _on_cpu(tensors: Sequence[Tensor]) -> bool:
@@ -226,7 +239,7 @@ def _on_cpu(tensors: Sequence[Tensor]) -> bool:
 
 def _weights(hooked: Any) -> Iterator[Tensor]:
     """Every parameter and buffer once, in the order of the modules."""
-    random_modules = () if has_trained_head(hooked) else MODULES_AFTER_LAST_LAYER
+    random_modules = () if _has_trained_head(hooked) else MODULES_AFTER_LAST_LAYER
     known: set[int] = set()
     for name, module in hooked.named_modules():
         if random_modules and name.startswith(random_modules):

@@ -8,18 +8,41 @@ edits; otherwise whole prompts are run.
 
 import copy
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.bridge.inputs import at_model
 from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.taps import silence
 
 RunHooks: TypeAlias = Sequence[tuple[str, Callable[..., Tensor]]]
 
 TOLERANCE = 1e-4
 """How well a run that goes on from the cache must give the clean run's logits, relative to the largest."""
+
+
+@torch.no_grad()
+def logits_under(
+    model: Model,
+    tokens: Int[Tensor, "batch pos"],
+    hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]],
+    *,
+    silent: bool = False,
+) -> Float[Tensor, "batch pos d_vocab"]:
+    """Logits of whole prompts under hooks.
+
+    Args:
+        model: The model.
+        tokens: The prompts, on any device.
+        hooks: Beside those that sit on the model.
+        silent: Whether those that sit on the model are left out.
+    """
+    with silence(model.hook_points.values()) if silent else nullcontext():
+        return model.hooked.run_with_hooks(at_model(model, tokens), fwd_hooks=list(hooks))
 
 
 class ResumedRuns:

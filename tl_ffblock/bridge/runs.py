@@ -28,7 +28,7 @@ from tl_ffblock.bridge.collector import Records, collecting
 from tl_ffblock.bridge.inputs import forward, is_single, label, prepare
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.probe import probe
-from tl_ffblock.bridge.selfcheck import check_once
+from tl_ffblock.bridge.selfcheck import check_once, refuse_nan
 from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions, settings_of
 from tl_ffblock.bridge.taps import is_listened_to
@@ -188,7 +188,7 @@ class Run:
     def _check(self, records: BatchRecords) -> None:
         """Refuse NaN, and what contradicts the model's weights: of padding, where anything may be, nothing is asked."""
         for record in [records.batch] if records.alike else records.values():
-            _refuse_nan(self.model, record)
+            refuse_nan(self.model, record)
         if records.alike and records.batch.layer in self.model.memory.checked:
             check_once(self.model, records.batch, self.settings.rtol)
             return
@@ -275,12 +275,3 @@ def _refuse_unknown_hooks(model: Model, fwd_hooks: Hooks) -> None:
     unknown = [name for name, _ in fwd_hooks if isinstance(name, str) and name not in model.hook_points]
     if unknown:
         raise InputError(f"fwd_hooks: {model.name} has no HookPoint {', '.join(unknown)}.")
-
-
-def _refuse_nan(model: Model, record: LayerRecord) -> None:
-    for name, tensor in {"resid_pre": record.resid_pre, **record.whole}.items():
-        if not bool(torch.isfinite(tensor).all()):
-            raise InputError(
-                f"{model.name}, layer {record.layer}: the model's own {name} holds NaN or infinity. Check the weights, the "
-                "edits of your hooks, or use a wider dtype."
-            )

@@ -13,7 +13,7 @@ from einops import einsum
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.errors import FFBlockError, IdentityError, UnsupportedModelError
+from tl_ffblock.errors import FFBlockError, IdentityError, InputError, UnsupportedModelError
 from tl_ffblock.layer.records import Experts, FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import PROGRAMS, Add, Attend, Feed, Normalise
 
@@ -40,6 +40,7 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
     try:
         for identity, error in identities(record.rows(slice(0, _ROWS))):
             if not error <= rtol:
+                refuse_nan(model, record)
                 raise _contradiction(model, record.layer, f"{identity} (relative error {error:.1e} > {rtol:.0e})")
     except (RuntimeError, ValueError, TypeError) as error:
         if isinstance(error, FFBlockError):
@@ -47,6 +48,20 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
         raise _contradiction(model, record.layer, f"shapes of tensors and weights agree ({error})") from error
     if record.resid_pre.shape[0] > 1:  # with a single token any pattern is 1
         checked.add(record.layer)
+
+
+def refuse_nan(model: Model, record: LayerRecord) -> None:
+    """Refuse a record in which the model's own tensors hold NaN or infinity.
+
+    Raises:
+        InputError: naming layer and tensor.
+    """
+    for name, tensor in {"resid_pre": record.resid_pre, **record.whole}.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise InputError(
+                f"{model.name}, layer {record.layer}: the model's own {name} holds NaN or infinity. Check the weights, the "
+                "edits of your hooks, or use a wider dtype."
+            )
 
 
 def _contradiction(model: Model, layer: int, broken: str) -> Exception:

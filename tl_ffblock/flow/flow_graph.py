@@ -9,7 +9,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import label
-from tl_ffblock.bridge.model import has_trained_head
 from tl_ffblock.bridge.query_keys import read_query_keys
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
 from tl_ffblock.errors import InputError, UnsupportedModelError
@@ -79,7 +78,7 @@ def flow_graph(
         raise InputError(f"layers={layers!r}: expected consecutive layers, such as range(10, 13).")
     labels = run.sequences[0].labels
     row = one_position(position, len(labels), "position")
-    silent = target is None and not has_trained_head(run.model.hooked)
+    silent = target is None and not run.model.has_trained_head
     shared = [] if silent else propagated(run, target, row)
     empty = Draft(len(shared), row, labels)
     try:

@@ -10,12 +10,12 @@ from jaxtyping import Float, Int, Integer, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import at_model
-from tl_ffblock.bridge.model import Model, identify, refuse_other_model, weights_fingerprint
+from tl_ffblock.bridge.model import Model, identify, refuse_other_model
+from tl_ffblock.bridge.resume import TOLERANCE, logits_under
 from tl_ffblock.bridge.runs import Layers, MapOptions, Texts, Tokens, kept_records, open_run
-from tl_ffblock.bridge.taps import user_callbacks
 from tl_ffblock.errors import InputError, LayerError
 from tl_ffblock.interventions.edit_points import number_of
-from tl_ffblock.interventions.hooks import adding_rows
+from tl_ffblock.interventions.hooks import Hook, adding_rows
 from tl_ffblock.layer.heads import of_heads
 from tl_ffblock.layer.positions import spans
 from tl_ffblock.layer.records import LayerRecord
@@ -49,10 +49,12 @@ class KeptRuns:
         self._labels = [sequence.labels for run in runs for sequence in run.sequences]
         self._logits = [logits for run in runs for batch in run.logits for logits in batch]
         self._fwd_hooks = tuple(options.get("fwd_hooks", ()))
-        self._callbacks = user_callbacks(known.hook_points.values())
+        self._callbacks = known.callbacks()
         batches = [batch for run in runs for batch in run.batches]
         self._batch = [(batch.tokens, row) for batch in batches for row in range(len(batch.numbers))]
         """Of every prompt the token ids [batch pos] that ran with it, and its row there: what hooks of the run saw."""
+        self.is_hooked: bool = bool(self._fwd_hooks) or (bool(self._callbacks) and not self._is_run_without_hooks())
+        """Whether hooks that were given, or that sit on the model and change its logits, took part in the run."""
         self._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(self._decompose)
 
     def __len__(self) -> int:
@@ -93,24 +95,19 @@ class KeptRuns:
         """What the model made of prompts of equal length; errors are those of `shape`."""
         return self._of_all(self._logits)
 
-    @property
-    def is_hooked(self) -> bool:
-        """Whether hooks that were given, or sit on the model, took part in the run."""
-        return bool(self._fwd_hooks or self._callbacks)
-
     def refuse_changed_model(self) -> None:
         """Refuse to run the model again where it is no longer the one of these runs.
 
         Raises:
-            InputError: if its weights changed since, or hooks were added to it or removed.
+            InputError: if its weights changed since, or hooks were added to it or removed that change its logits.
         """
-        now = weights_fingerprint(self.model.hooked)
+        now = self.model.fingerprint_now()
         if now != self.model.fingerprint:
             raise InputError(
                 f"the weights of {self.model.name} changed after these Contributions were made (fingerprint "
                 f"{self.model.fingerprint}, now {now}): make them again."
             )
-        if user_callbacks(self.model.hook_points.values()) != self._callbacks:
+        if self.model.callbacks() != self._callbacks and not self._has_logits(self._once_more()):
             raise InputError(
                 f"hooks were added to {self.model.name} or removed after these Contributions were made: make them again, so that "
                 "the edited runs are compared with a run under the same hooks."
@@ -130,6 +127,19 @@ class KeptRuns:
                 "are of different kinds. Make both with the same value_bias."
             )
 
+    def _once_more(self, *hooks: Hook, silent: bool = False) -> Float[Tensor, "batch pos d_vocab"]:
+        """Logits of the first prompt's batch, run again under its own hooks and further ones after them."""
+        return logits_under(self.model, self._batch[0][0], [*self._fwd_hooks, *hooks], silent=silent)
+
+    def _has_logits(self, batch: Float[Tensor, "batch pos d_vocab"]) -> bool:
+        """Whether the first prompt's row of a batch is what was kept of its run."""
+        kept, found = self._logits[0], batch[self._batch[0][1]]
+        return torch.allclose(found, kept, rtol=TOLERANCE, atol=TOLERANCE * float(kept.abs().max()))
+
+    def _is_run_without_hooks(self) -> bool:
+        """Whether hooks that sit on the model only read: without them every prompt's logits are the same."""
+        return all(run._has_logits(run._once_more(silent=True)) for run in map(self.prompt, range(len(self))))
+
     def logits_of_edit(self, name: str, vector: Float[Tensor, " d"], position: int) -> Float[Tensor, "pos d_vocab"]:
         """Logits of the first prompt's run once more, under its own hooks, with a vector added after them.
 
@@ -141,8 +151,7 @@ class KeptRuns:
             position: Where, from 0.
         """
         tokens, row = self._batch[0]
-        hook = name, adding_rows(vector[None], [row], [position], len(tokens))
-        return self.model.hooked.run_with_hooks(at_model(self.model, tokens), fwd_hooks=[*self._fwd_hooks, hook])[row]
+        return self._once_more((name, adding_rows(vector[None], [row], [position], len(tokens))))[row]
 
     def labels(self, index: int = 0) -> tuple[str, ...]:
         """The tokens of one prompt as text."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tl_ffblock.bridge.model import Model, has_trained_head, identify, refuse_other_model
+from tl_ffblock.bridge.model import Model, identify, refuse_other_model
 from tl_ffblock.bridge.readout import Reading
 from tl_ffblock.bridge.runs import Run, open_run
 from tl_ffblock.errors import InputError
@@ -193,7 +193,7 @@ def memory_card(
         corpus_texts=len(corpus),
         positive=_card_triggers(known, triggers["positive"]),
         negative=_card_triggers(known, triggers["negative"]),
-        value=_card_value(known, triggers["positive"], reading, k) if has_trained_head(known.hooked) else None,
+        value=_card_value(known, triggers["positive"], reading, k) if known.has_trained_head else None,
         fingerprint=known.fingerprint,
     )
 

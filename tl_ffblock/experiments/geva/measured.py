@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.model import Model, has_trained_head
+from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import Reading, read_out
 from tl_ffblock.bridge.settings import settings_of
 from tl_ffblock.bridge.weights import read_block
@@ -68,7 +68,7 @@ def sampled_cells(model: Model, keys: int, seed: int) -> Cells:
 @torch.no_grad()
 def known_values(model: Model, cells: Cells) -> KnownValues:
     """Read every value of a model by its unembedding, and those of the sample in both readings."""
-    if not has_trained_head(model.hooked):
+    if not model.has_trained_head:
         return KnownValues(cells, {}, {}, {}, {})
     tops: dict[str, Int[np.ndarray, "reading cell"]] = {}
     probability: dict[str, Float[np.ndarray, "reading cell"]] = {}

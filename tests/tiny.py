@@ -108,6 +108,11 @@ FAMILIES: dict[str, Family] = {family.name: family for family in _LIST}
 
 _NEO = {"num_heads": N_HEADS, "num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 4}
 _D_MODEL = dict(d_model=D_MODEL, **_IDS)
+_GRANITE = {
+    "embedding_multiplier": 3.0,
+    "attention_multiplier": 0.2,
+    "logits_scaling": 2.0,
+}  # 12, 1/64 and 8 at Granite 3
 _SLIDING = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
 _MORE = (
     Family("gpt_neo", "GPTNeoForCausalLM", "GPTNeoConfig", {**_NEO, **_CTX, **_SHAPE, "intermediate_size": D_MLP}),
@@ -133,7 +138,7 @@ _MORE = (
     Family("apertus", "ApertusForCausalLM", "ApertusConfig", _GQA),
     Family("arcee", "ArceeForCausalLM", "ArceeConfig", _GQA),
     Family("ernie4_5", "Ernie4_5ForCausalLM", "Ernie4_5Config", {**_GQA, "head_dim": D_HEAD, "use_bias": True}),
-    Family("granite", "GraniteForCausalLM", "GraniteConfig", _GQA),
+    Family("granite", "GraniteForCausalLM", "GraniteConfig", {**_GQA, **_GRANITE}),
     Family("hunyuan", "HunYuanDenseV1ForCausalLM", "HunYuanDenseV1Config", {**_GQA, "head_dim": D_HEAD}),
     Family("jais2", "Jais2ForCausalLM", "Jais2Config", {**_GQA, "head_dim": D_HEAD}),
     Family("nanochat", "NanoChatForCausalLM", "NanoChatConfig", {**_GQA, "head_dim": D_HEAD}),

@@ -14,8 +14,8 @@ from tests.tolerances import ORACLE_FLOAT32_WITHIN
 
 Models = Callable[..., Any]
 N = 6
-FAMILIES = ("gpt2", "llama", "qwen3", "gemma2", "phi", "olmo2", "bert", "qwen2_moe")
-"""Sequential, grouped keys with rotation, norms of queries and keys, sandwich, parallel, norm after, Post-LN, experts."""
+FAMILIES = ("gpt2", "llama", "qwen3", "gemma2", "phi", "olmo2", "bert", "qwen2_moe", "granite")
+"""Sequential, grouped keys with rotation, norms of queries and keys, sandwich, parallel, norm after, Post-LN, experts, multiplied embeddings."""
 
 
 def sums(graph: Any) -> Tensor:

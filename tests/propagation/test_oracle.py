@@ -125,6 +125,31 @@ def test_gradient_of_tokens_is_autograds_through_hugging_face(
     torch.testing.assert_close(result.tokens, products.sum(-1), rtol=0, atol=1e-4 * float(products.abs().max()))
 
 
+def test_gradient_of_biases_of_experts_and_router_is_autograds(
+    ffb: ModuleType, model_of_any: Models, difference: Any
+) -> None:
+    """`<b, df/db>` through Hugging Face's gpt_oss, whose experts show no tensor of their insides; a frozen router has none."""
+    tokens, model = tiny.tokens("gpt_oss", N), tiny.hf_model("gpt_oss")
+    bridge = model_of_any("gpt_oss")
+    difference(model(tokens[None]).logits).sum().backward()
+    result = ffb.attribute(bridge, tokens, difference, rules="gradient")
+    for number, layer in enumerate(model.model.layers):
+        of_gate_up, of_down, of_router = (
+            (bias * bias.grad).detach()
+            for bias in (layer.mlp.experts.gate_up_proj_bias, layer.mlp.experts.down_proj_bias, layer.mlp.router.bias)
+        )
+        for name, products in {
+            "experts.b_gate": of_gate_up[:, ::2],
+            "experts.b_in": of_gate_up[:, 1::2],
+            "experts.b_out": of_down,
+            "router.b": of_router,
+        }.items():
+            found = result.biases[f"blocks.{number}.mlp.{name}"]
+            assert found == pytest.approx(float(products.sum()), abs=1e-5 * float(products.abs().sum()))
+    frozen = ffb.attribute(bridge, tokens, difference, rules="path").bias_names
+    assert set(result.bias_names) - set(frozen) == {f"blocks.{layer}.mlp.router.b" for layer in range(2)}
+
+
 @pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
 def test_a_gate_that_never_fired_is_refused(
     ffb: ModuleType, model_of_any: Models, difference: Any, monkeypatch: pytest.MonkeyPatch, family: str

@@ -146,8 +146,8 @@ def _fit_layer(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer
     if model.family.order != "attn_only":
         if not has_experts(model.hooked.blocks[layer].mlp):
             _fit_activation(model, rules, tape, fittings, layer)
-        elif rules.feed_forward:
-            fit_experts(model, tape, fittings, layer)
+        else:
+            fit_experts(model, rules.feed_forward, tape, fittings, layer)
     if "mlp_out" in tape.keeps and _is_seen_behind_norm(model):
         fittings.output_of(f"{block}.mlp", partial(_keep, tape, "mlp_out", layer))
     if layer + 1 == model.n_layers:

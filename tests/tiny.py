@@ -60,7 +60,7 @@ _SANDWICH = {
     "num_hidden_layers": 3,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     "sliding_window": 4,
-    "query_pre_attn_scalar": 16,
+    "query_pre_attn_scalar": 24,  # not head_dim, as in the 27B models
 }
 _QWEN_MOE = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, **_GQA)
 _MIXTRAL = dict(num_local_experts=4, num_experts_per_tok=2, **_GQA)
@@ -420,18 +420,24 @@ def _windowed(config: Any) -> dict[str, Any]:
     return {"use_local_attn": True, "window_size": config.sliding_window, "attn_types": local}
 
 
+def _attn_scale(config: Any) -> dict[str, Any]:
+    """What Gemma's scores are divided by."""
+    return {"use_attn_scale": True, "attn_scale": math.sqrt(config.query_pre_attn_scalar)}
+
+
 def _gemma2(config: Any) -> dict[str, Any]:
     """Norms on both sides, soft caps on scores and logits."""
     caps = {
         "attn_scores_soft_cap": config.attn_logit_softcapping,
         "output_logits_soft_cap": config.final_logit_softcapping,
     }
-    return _gated(config, use_normalization_before_and_after=True, **caps, **_windowed(config))
+    return _gated(config, use_normalization_before_and_after=True, **caps, **_windowed(config), **_attn_scale(config))
 
 
 def _gemma3(config: Any) -> dict[str, Any]:
     """Norms on both sides, normed queries and keys, another rotary base in local layers."""
     base = _gated(config, use_normalization_before_and_after=True, use_qk_norm=True, **_windowed(config))
+    base |= _attn_scale(config)
     return {**base, "rotary_base": 1000000, "rotary_base_local": 10000}
 
 

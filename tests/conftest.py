@@ -149,7 +149,10 @@ def float64_throughout(monkeypatch: pytest.MonkeyPatch) -> None:
     def softmax(scores: Tensor, dim: int | None = None, dtype: torch.dtype | None = None, **rest: Any) -> Tensor:
         return shipped(scores, dim=dim, dtype=None if scores.dtype == torch.float64 else dtype, **rest)
 
-    model_classes = {family.model_class for family in tiny.FAMILIES.values()} | {"Glm4ForCausalLM"}  # a golden case
+    model_classes = {family.model_class for family in tiny.FAMILIES.values()} | {
+        "Glm4ForCausalLM",
+        "GraniteForCausalLM",
+    }  # a golden case, frozen autograd
     for model_class in sorted(model_classes):
         module = sys.modules[getattr(transformers, model_class).__module__]
         for name, norm in vars(module).items():

@@ -58,6 +58,7 @@ _BERT: dict[str, Site] = {
 PLACES: dict[str, Places] = {
     "gpt2": _pre_ln("transformer.h", "attn.c_proj", "ln_2"),
     "llama": _LLAMA,
+    "granite": _LLAMA,
     "mixtral": _LLAMA,
     "gemma2": _pre_ln("model.layers", "self_attn.o_proj", "pre_feedforward_layernorm", **_BRANCH_NORMS),
     # In parallel blocks no tensor is the residual stream behind attention alone.

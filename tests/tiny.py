@@ -60,7 +60,7 @@ _SANDWICH = {
     "num_hidden_layers": 3,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     "sliding_window": 4,
-    "query_pre_attn_scalar": 16,
+    "query_pre_attn_scalar": 24,  # not head_dim, as in the 27B models
 }
 _QWEN_MOE = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, **_GQA)
 _MIXTRAL = dict(num_local_experts=4, num_experts_per_tok=2, **_GQA)
@@ -108,6 +108,11 @@ FAMILIES: dict[str, Family] = {family.name: family for family in _LIST}
 
 _NEO = {"num_heads": N_HEADS, "num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 4}
 _D_MODEL = dict(d_model=D_MODEL, **_IDS)
+_GRANITE = {
+    "embedding_multiplier": 3.0,
+    "attention_multiplier": 0.2,
+    "logits_scaling": 2.0,
+}  # 12, 1/64 and 8 at Granite 3
 _SLIDING = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
 _MORE = (
     Family("gpt_neo", "GPTNeoForCausalLM", "GPTNeoConfig", {**_NEO, **_CTX, **_SHAPE, "intermediate_size": D_MLP}),
@@ -133,7 +138,7 @@ _MORE = (
     Family("apertus", "ApertusForCausalLM", "ApertusConfig", _GQA),
     Family("arcee", "ArceeForCausalLM", "ArceeConfig", _GQA),
     Family("ernie4_5", "Ernie4_5ForCausalLM", "Ernie4_5Config", {**_GQA, "head_dim": D_HEAD, "use_bias": True}),
-    Family("granite", "GraniteForCausalLM", "GraniteConfig", _GQA),
+    Family("granite", "GraniteForCausalLM", "GraniteConfig", {**_GQA, **_GRANITE}),
     Family("hunyuan", "HunYuanDenseV1ForCausalLM", "HunYuanDenseV1Config", {**_GQA, "head_dim": D_HEAD}),
     Family("jais2", "Jais2ForCausalLM", "Jais2Config", {**_GQA, "head_dim": D_HEAD}),
     Family("nanochat", "NanoChatForCausalLM", "NanoChatConfig", {**_GQA, "head_dim": D_HEAD}),
@@ -415,18 +420,24 @@ def _windowed(config: Any) -> dict[str, Any]:
     return {"use_local_attn": True, "window_size": config.sliding_window, "attn_types": local}
 
 
+def _attn_scale(config: Any) -> dict[str, Any]:
+    """What Gemma's scores are divided by."""
+    return {"use_attn_scale": True, "attn_scale": math.sqrt(config.query_pre_attn_scalar)}
+
+
 def _gemma2(config: Any) -> dict[str, Any]:
     """Norms on both sides, soft caps on scores and logits."""
     caps = {
         "attn_scores_soft_cap": config.attn_logit_softcapping,
         "output_logits_soft_cap": config.final_logit_softcapping,
     }
-    return _gated(config, use_normalization_before_and_after=True, **caps, **_windowed(config))
+    return _gated(config, use_normalization_before_and_after=True, **caps, **_windowed(config), **_attn_scale(config))
 
 
 def _gemma3(config: Any) -> dict[str, Any]:
     """Norms on both sides, normed queries and keys, another rotary base in local layers."""
     base = _gated(config, use_normalization_before_and_after=True, use_qk_norm=True, **_windowed(config))
+    base |= _attn_scale(config)
     return {**base, "rotary_base": 1000000, "rotary_base_local": 10000}
 
 

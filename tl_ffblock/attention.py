@@ -9,6 +9,7 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.query_keys import score_scale
 from tl_ffblock.bridge.runs import DEFAULTS, Layers, Run, RunOptions, Texts, Tokens, open_run
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedModelError
 from tl_ffblock.layer.heads import AskedHeads, head_names, head_numbers
@@ -146,7 +147,7 @@ def attention_scores(
 ) -> AttentionScores | list[AttentionScores]:
     """Why heads attend as they do: query and key vectors, and the score of each pair as the sum of their products.
 
-    `score[i, j] = scale * sum_e q[i, e] k[j, e]` with q and k as attention multiplied them, rotated where the model rotates
+    `score[i, j] = scale * sum_e q[i, e] k[j, e]` with the model's own scale of the layer and q and k as attention multiplied them, rotated where the model rotates
     (Vaswani et al. 2017, eq. 1; drawn as the neuron view of Vig 2019). Softmax over the keys that i sees has to give the
     pattern that the run shows, head by head; where it does not there is no result.
 
@@ -176,7 +177,7 @@ def attention_scores(
 
     def receive(records: Mapping[int, LayerRecord]) -> None:
         for number, record in records.items():
-            scored = scored_heads(record, chosen)
+            scored = scored_heads(record, chosen, score_scale(run.model, record.layer))
             if not scored.error <= run.settings.rtol:
                 raise UnsupportedModelError(
                     f"{run.model.name} ({run.model.family.name}), layer {record.layer}: the softmax of query times key is not "
@@ -193,13 +194,11 @@ def attention_scores(
 def _scores(run: Run, number: int, by_layer: Mapping[int, ScoredHeads], heads: tuple[int, ...]) -> AttentionScores:
     sequence = run.sequences[number]
     scored = [by_layer[layer] for layer in run.layers]
-    scales = {layer.scale for layer in scored}
-    assert len(scales) == 1, "layers of a model have heads of one size"
     return AttentionScores(
         query=torch.stack([layer.query.cpu()[:, sequence.order] for layer in scored]),
         key=torch.stack([layer.key.cpu() for layer in scored]),
         pattern=torch.stack([layer.pattern.cpu()[:, sequence.order] for layer in scored]),
-        scale=scales.pop(),
+        scale=tuple(layer.scale for layer in scored),
         error=max(layer.error for layer in scored),
         tokens=sequence.labels,
         layers=run.layers,

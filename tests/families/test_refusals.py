@@ -231,3 +231,25 @@ def test_bridges_of_transformer_lens_4_are_recognised_by_name_only(identify: Cal
     """Nothing is imported to recognise a model: a class of that name and form is enough, another is no model."""
     with pytest.raises(ValueError, match="expected a TransformerLens model"):
         identify(nn.Linear(2, 2))
+
+
+def test_a_final_norm_without_a_hook_point_is_refused(ffb: ModuleType) -> None:
+    """OPT with an embedding of another width: the bridge has no component for the norm, which would be left out of the last scope."""
+    from tl_ffblock.check import check_model
+
+    model, tokens = tiny.bridge("opt", word_embed_proj_dim=16), tiny.tokens("opt", 5)
+    refusal = r"(?s)enters project_out is not .* AtbLnFfResLn .*final_layer_norm \(LayerNorm\).* layers=range\(1\)"
+    for call in (
+        lambda: ffb.contribution_maps(model, tokens),
+        lambda: ffb.contribution_maps(model, tokens, layers=-1),
+        lambda: ffb.attribute(model, tokens, ffb.logit(7)),
+    ):
+        with pytest.raises(UnsupportedModelError, match=refusal):
+            call()
+    result = check_model(model, tokens)
+    assert not result.ok
+    assert "final_layer_norm" in result.verdict()
+    assert ffb.contribution_maps(model, tokens, layers=range(1)).worst_completeness()[0] < 1e-5
+    without = tiny.bridge("opt", word_embed_proj_dim=16, _remove_final_layer_norm=True)
+    maps = ffb.contribution_maps(without, tokens)
+    assert torch.equal(maps["AtbLnFfResLn", 1], maps["AtbLnFfRes", 1])

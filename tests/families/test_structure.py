@@ -208,7 +208,7 @@ MIXED = [
     ("falcon", {"alibi": True}),
     ("stablelm", {"qk_layernorm": True}),
     ("gpt_neo", {"activation_function": "relu"}),
-    ("granite", {"embedding_multiplier": 3.0, "logits_scaling": 2.0, "attention_multiplier": 0.2}),
+    ("granite", {"embedding_multiplier": 1.0, "logits_scaling": 1.0, "attention_multiplier": 1.0}),
     ("gemma2", {"final_logit_softcapping": None, "attn_logit_softcapping": 5.0}),
     ("gemma3", {"rope_parameters": None}),
 ]

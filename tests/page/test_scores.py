@@ -28,7 +28,7 @@ def made(tokens: tuple[str, ...], layers: tuple[int, ...] = (0, 2), heads: tuple
         query=query,
         key=key,
         pattern=scores.softmax(dim=-1),
-        scale=8**-0.5,
+        scale=(8**-0.5,) * len(layers),
         error=1e-7,
         tokens=tokens,
         layers=layers,

@@ -70,7 +70,7 @@ def test_shares_sum_to_the_target_in_toys(ffb: ModuleType, difference: Any, toy:
         certified(result, CONSERVED_FLOAT32)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "qwen2_moe", "gpt_oss"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "qwen2_moe", "gpt_oss", "granite"])
 @pytest.mark.parametrize("rules", ["path", "patching", "gradient"])
 def test_logits_are_the_models_own_to_the_bit(model_of_any: Models, family: str, rules: str) -> None:
     """With local rules and without, on the prompts themselves."""

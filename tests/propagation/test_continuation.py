@@ -13,7 +13,7 @@ from tests import tiny
 Models = Callable[..., Any]
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "qwen2_moe", "opt"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "qwen2_moe", "opt", "granite"])
 def test_rows_are_the_tokens_own_attributions(ffb: ModuleType, model_of_any: Models, family: str) -> None:
     """All at once from one forward pass, as one by one from the prompt before each; nothing comes from behind."""
     model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, 8)

@@ -89,7 +89,7 @@ def test_the_last_layers_heads_and_neurons_are_direct_logit_attribution(
     torch.testing.assert_close(result.edges[-1, :, -1], direct(written), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "bert", "mixtral"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "bert", "mixtral", "granite"])
 def test_gradient_is_autograds(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
     """Gradient x input of the residual stream and of neurons, by autograd through the model as it is."""
     model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
@@ -106,6 +106,73 @@ def test_gradient_is_autograds(ffb: ModuleType, model_of_any: Models, difference
         (gradient,) = torch.autograd.grad(target, records[0].post)
         expected = (records[0].post * gradient).reshape(N, -1).detach()
         torch.testing.assert_close(result.neurons(0), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
+def test_gradient_of_tokens_is_autograds_through_hugging_face(
+    ffb: ModuleType, model_of_any: Models, difference: Any, family: str
+) -> None:
+    """`<e, df/de>`, e the rows that Hugging Face's own model looks up: whatever the bridge does with its HookPoints."""
+    tokens, model = tiny.tokens(family, N), tiny.hf_model(family)
+    looked_up: list[Tensor] = []
+    handle = model.get_input_embeddings().register_forward_hook(lambda _, args, rows: looked_up.append(rows))
+    logits = model(tokens[None]).logits
+    handle.remove()
+    (rows,) = looked_up
+    (gradient,) = torch.autograd.grad(difference(logits).sum(), rows)
+    products = (rows * gradient)[0].detach()
+    result = ffb.attribute(model_of_any(family), tokens, difference, rules="gradient")
+    torch.testing.assert_close(result.tokens, products.sum(-1), rtol=0, atol=1e-4 * float(products.abs().max()))
+
+
+def test_gradient_of_biases_of_experts_and_router_is_autograds(
+    ffb: ModuleType, model_of_any: Models, difference: Any
+) -> None:
+    """`<b, df/db>` through Hugging Face's gpt_oss, whose experts show no tensor of their insides; a frozen router has none."""
+    tokens, model = tiny.tokens("gpt_oss", N), tiny.hf_model("gpt_oss")
+    bridge = model_of_any("gpt_oss")
+    difference(model(tokens[None]).logits).sum().backward()
+    result = ffb.attribute(bridge, tokens, difference, rules="gradient")
+    for number, layer in enumerate(model.model.layers):
+        of_gate_up, of_down, of_router = (
+            (bias * bias.grad).detach()
+            for bias in (layer.mlp.experts.gate_up_proj_bias, layer.mlp.experts.down_proj_bias, layer.mlp.router.bias)
+        )
+        for name, products in {
+            "experts.b_gate": of_gate_up[:, ::2],
+            "experts.b_in": of_gate_up[:, 1::2],
+            "experts.b_out": of_down,
+            "router.b": of_router,
+        }.items():
+            found = result.biases[f"blocks.{number}.mlp.{name}"]
+            assert found == pytest.approx(float(products.sum()), abs=1e-5 * float(products.abs().sum()))
+    frozen = ffb.attribute(bridge, tokens, difference, rules="path").bias_names
+    assert set(result.bias_names) - set(frozen) == {f"blocks.{layer}.mlp.router.b" for layer in range(2)}
+
+
+@pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
+def test_a_gate_that_never_fired_is_refused(
+    ffb: ModuleType, model_of_any: Models, difference: Any, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    """An embedding that goes past its HookPoint leaves the tokens' gates out, and one that drops what came back leaves them unused."""
+    model, tokens = model_of_any(family), tiny.tokens(family, N)
+    kind = type(model.embed)
+    shipped = kind.forward
+
+    def silent(embed: Any, ids: Tensor, *args: Any, **options: Any) -> Tensor:
+        return embed.original_component(ids)
+
+    def dropped(embed: Any, ids: Tensor, *args: Any, **options: Any) -> Tensor:
+        shipped(embed, ids, *args, **options)
+        return embed.original_component(ids)
+
+    monkeypatch.setattr(kind, "forward", silent)
+    for rules in ("path", "patching", "gradient"):
+        with pytest.raises(ffb.errors.CaptureError, match=r"nothing passed embed\.hook_out"):
+            ffb.attribute(model, tokens, difference, rules=rules)
+    monkeypatch.setattr(kind, "forward", dropped)
+    with pytest.raises(ffb.errors.CaptureError, match=r"do not depend on what HookPoints gave for token"):
+        ffb.attribute(model, tokens, difference, rules="gradient")
 
 
 def test_patching_differs_from_path_by_queries_and_keys_alone(

@@ -31,6 +31,8 @@ _SUMMANDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     ("token type", ("token_type_embed.hook_out", "embed.hook_token_type_embed")),
 )
 """What is added to the embeddings of tokens, and the HookPoints that may carry it; the first that there is does."""
+_OUTSIDE_THE_STREAM = ("rotary", "alibi")
+"""Position embeddings that are no summand: what TransformerLens 4.3 calls hook_pos_embed there is of a module that never runs."""
 
 
 def norm_places(model: Model) -> Iterator[tuple[int, str]]:
@@ -59,12 +61,15 @@ def fit_embedding(model: Model, tape: Tape, fittings: Fittings) -> None:
     else:
         fittings.before(token_embedding_name(model), tokens)
     fittings.after(token_embedding_name(model), partial(_keep_embedded, tape))
+    positional = getattr(model.hooked.cfg, "positional_embedding_type", None)
     for kind, names in _SUMMANDS:
+        if kind == "position" and positional in _OUTSIDE_THE_STREAM:
+            continue
         name = next((name for name in names if name in model.hook_points), None)
         if name is not None:
             fittings.before(name, tape.measured(Place(kind, EMBEDDING, "")))
         elif kind == "position":
-            tape.unseen_positions = getattr(model.hooked.cfg, "positional_embedding_type", None) == "standard"
+            tape.unseen_positions = positional == "standard"
 
 
 def _keep_embedded(tape: Tape, x: Tensor) -> None:

@@ -39,16 +39,25 @@ def slopes_at_values(model: Model, tokens: Int[Tensor, "1 pos"], read: Read) -> 
 
 @torch.no_grad()
 def logits_with_heads_replaced(
-    model: Model, tokens: Int[Tensor, "1 pos"], layer: int, written: Float[Tensor, "head d_head"]
+    model: Model, tokens: Int[Tensor, "1 pos"], layer: int, *, mean: bool
 ) -> Float[Tensor, "head pos d_vocab"]:
-    """Logits of as many runs as the layer has heads: in run h head h has `written[h]` at every position as its z."""
+    """Logits of as many runs as the layer has heads: in run h the z of head h is replaced at every position.
+
+    Args:
+        model: The model.
+        tokens: The prompt.
+        layer: The layer of the heads.
+        mean: Whether by its mean over the run's positions, after users' hooks; else by zero.
+    """
     n_heads = model.n_heads
 
     def put(z: Tensor, hook: object = None) -> Tensor:
         changed = z.clone(memory_format=torch.contiguous_format)
         by_head = changed.view(n_heads, tokens.shape[1], n_heads, -1)
         for head in range(n_heads):
-            by_head[head, :, head] = written[head].to(z)
+            of_head = by_head[head, :, head]
+            wide = of_head.to(torch.promote_types(z.dtype, torch.float32))
+            by_head[head, :, head] = wide.mean(dim=0).to(z) if mean else torch.zeros_like(of_head)
         return changed
 
     several = at_model(model, tokens).expand(n_heads, -1)

@@ -42,6 +42,8 @@ class Memory:
     """Layers whose identities held on a small run without any hooks."""
     difference: float | None = None
     """Of its logits from those of the Hugging Face model it wraps, relative; None before both have run, NaN where they cannot."""
+    ends_held: bool = False
+    """Whether the last layer's last scope was found to be what the model reads next."""
     reads_out: bool = False
     """Whether the read-out of its last layer's output was found to be its logits."""
     logit_differences: dict[str, float] = field(default_factory=dict)

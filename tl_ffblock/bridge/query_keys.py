@@ -1,6 +1,7 @@
-"""What makes queries and keys of what attention reads: weights that no map needs, read where a graph is drawn."""
+"""What makes queries and keys of what attention reads, and scores of them: weights that no map needs, read where they are shown."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from einops import einsum
@@ -9,6 +10,9 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import UnsupportedModelError
+
+_SCALES = (("scaling", 1), ("softmax_scale", 1), ("inv_norm_factor", 1), ("scale_attn", -1))
+"""Attributes of Hugging Face's attention modules that hold the scale of scores, or what they are divided by."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,24 @@ class QueryKeyWeights:
     def answered_to(self, key: Float[Tensor, "head d_head"]) -> Float[Tensor, "head d"]:
         """`W_Q k`: the direction whose product with what is read at the query is the score."""
         return einsum(self.w_q, key, "head d e, head e -> head d")
+
+
+def score_scale(model: Model, layer: int) -> float:
+    """What a layer's attention multiplies products of query and key by, read from its module.
+
+    1 / sqrt(d_head) where the module says nothing; another number in Granite (attention_multiplier), Gemma
+    (query_pre_attn_scalar) and GPT-2 with scale_attn_by_inverse_layer_idx.
+    """
+    attn: Any = model.hooked.blocks[layer].attn
+    if model.api != "TransformerBridge":
+        return 1.0 / float(attn.attn_scale)
+    inner = getattr(attn, "original_component", None)
+    for owner in (inner, getattr(inner, "self", None)):  # BERT's is inside its attention
+        for name, power in _SCALES:
+            value = getattr(owner, name, None)
+            if isinstance(value, (float, Tensor)):
+                return float(value) ** power
+    return float(model.hooked.cfg.d_head) ** -0.5
 
 
 def read_query_keys(model: Model, layer: int, dtype: torch.dtype) -> QueryKeyWeights:

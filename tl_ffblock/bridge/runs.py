@@ -27,7 +27,7 @@ from tl_ffblock.bridge.cached import records_of_cache, refuse_hidden_padding, re
 from tl_ffblock.bridge.collector import Records, collecting
 from tl_ffblock.bridge.inputs import forward, is_single, label, prepare
 from tl_ffblock.bridge.model import Model, identify, select_layers
-from tl_ffblock.bridge.probe import probe
+from tl_ffblock.bridge.probe import hold_end, probe
 from tl_ffblock.bridge.selfcheck import check_once, refuse_nan
 from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions, settings_of
@@ -122,6 +122,7 @@ class Run:
             CaptureError: if the run did not deliver what a layer needs.
             UnsupportedModelError: if the model cannot be certified.
         """
+        hold_end(self.model, self.settings.dtype, self.layers)
         for batch in self.batches:
             self._deliver_batch(batch, receiver, check=check)
 

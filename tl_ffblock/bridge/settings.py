@@ -69,3 +69,8 @@ def settings_of(model: Model, options: _AllOptions) -> Settings:
 def tolerance_of(model: Model) -> float:
     """Relative error above which a result is refused, by the dtype of the model's parameters."""
     return TOLERANCE.get(next(model.hooked.parameters()).dtype, TOLERANCE[torch.float32])
+
+
+def eps_of(model: Model, settings: Settings) -> float:
+    """The unit of rounding of a decomposition: of the coarser of the model's dtype and the arithmetic's."""
+    return max(torch.finfo(dtype).eps for dtype in (next(model.hooked.parameters()).dtype, settings.dtype))

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from tl_ffblock.bridge.collector import hook_point
-from tl_ffblock.bridge.ends import fit_embedding, fit_head, norm_places
+from tl_ffblock.bridge.ends import fit_embedding, fit_head, norm_places, token_embedding_name
 from tl_ffblock.bridge.experts import fit_experts
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import branch_output_name, has_experts, is_gated, output_name, values_name
@@ -63,8 +63,12 @@ RULES: dict[RuleName, Rules] = {
 
 
 @contextmanager
-def local_slopes(model: Model, rules: Rules, tape: Tape) -> Iterator[None]:
-    """Local rules for the forward passes inside, which write their dials and tensors to the tape."""
+def local_slopes(model: Model, rules: Rules, tape: Tape) -> Iterator[Fittings]:
+    """Local rules for the forward passes inside, which write their dials and tensors to the tape.
+
+    Where a bridge multiplies its embeddings (Granite), TransformerLens 4.3 skips their HookPoint unless a callback that was
+    added by its own `add_hook` is there: one that does nothing is.
+    """
     fittings = Fittings(partial(hook_point, model), model.hooked.get_submodule)
     fit_embedding(model, tape, fittings)
     for layer, name in norm_places(model):
@@ -73,11 +77,16 @@ def local_slopes(model: Model, rules: Rules, tape: Tape) -> Iterator[None]:
         _fit_layer(model, rules, tape, fittings, layer)
     fit_head(model, rules.feed_forward, tape, fittings)
     _fit_edits(model, tape, fittings)
-    try:
-        fittings.fit()
-        yield
-    finally:
-        fittings.remove()
+    with model.hooked.hooks(fwd_hooks=[(token_embedding_name(model), _unchanged)]):
+        try:
+            fittings.fit()
+            yield fittings
+        finally:
+            fittings.remove()
+
+
+def _unchanged(x: Tensor, hook: object = None) -> None:
+    """A callback of TransformerLens's own kind that does nothing."""
 
 
 def _fit_norm(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer: int, name: str) -> None:
@@ -137,8 +146,8 @@ def _fit_layer(model: Model, rules: Rules, tape: Tape, fittings: Fittings, layer
     if model.family.order != "attn_only":
         if not has_experts(model.hooked.blocks[layer].mlp):
             _fit_activation(model, rules, tape, fittings, layer)
-        elif rules.feed_forward:
-            fit_experts(model, tape, fittings, layer)
+        else:
+            fit_experts(model, rules.feed_forward, tape, fittings, layer)
     if "mlp_out" in tape.keeps and _is_seen_behind_norm(model):
         fittings.output_of(f"{block}.mlp", partial(_keep, tape, "mlp_out", layer))
     if layer + 1 == model.n_layers:

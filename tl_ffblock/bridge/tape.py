@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tl_ffblock.bridge.protocols import HookPoint
 from tl_ffblock.bridge.taps import Tap
+from tl_ffblock.errors import CaptureError
 from tl_ffblock.layer.local_forms import added, carried, scaled
 
 Kind: TypeAlias = Literal["token", "position", "token type", "residual", "bias", "edit"]
@@ -135,26 +136,58 @@ class Fittings:
         self._module = module
         self._rounds: tuple[list[Callable[[], Any]], ...] = ([], [], [])
         self._removable: list[Any] = []
+        self._unfired: dict[str, None] = {}
 
     def before(self, name: str, change: Callable[[Tensor], Tensor | None] | None, *, edits: bool = False) -> None:
         """Change what enters a HookPoint, before users' callbacks."""
         if change is not None:
-            self._rounds[int(edits)].append(lambda: Before(self._hook_point(name), change))
+            fitted = change if edits else self._expected(name, change)
+            self._rounds[int(edits)].append(lambda: Before(self._hook_point(name), fitted))
 
     def after(self, name: str, receive: Callable[[Tensor], Tensor | None], *, edits: bool = False) -> None:
         """Read or change what a HookPoint hands on, after users' callbacks."""
-        self._rounds[1 if edits else 2].append(lambda: Tap(self._hook_point(name), receive))
+        fitted = receive if edits else self._expected(name, receive)
+        self._rounds[1 if edits else 2].append(lambda: Tap(self._hook_point(name), fitted))
 
-    def output_of(self, module: str, change: Callable[[Tensor], Tensor] | None) -> None:
+    def output_of(self, module: str, change: Callable[[Tensor], Tensor | None] | None) -> None:
         """Change what a module without a HookPoint at its end gives."""
         if change is not None:
-            fitted = self._module(module)
-            self._rounds[0].append(lambda: fitted.register_forward_hook(lambda _, args, output: change(output)))
+            fitted = self._expected(module, change)
+            self._rounds[0].append(
+                lambda: self._module(module).register_forward_hook(lambda _, args, output: fitted(output))
+            )
 
     def input_of(self, module: str, change: Callable[[Tensor], Tensor | None] | None) -> None:
         """Read or change what a module without a HookPoint at its begin gets."""
         if change is not None:
-            self._rounds[0].append(lambda: Before(self._module(module), change))
+            fitted = self._expected(module, change)
+            self._rounds[0].append(lambda: Before(self._module(module), fitted))
+
+    def _expected(self, name: str, change: Callable[[Tensor], Tensor | None]) -> Callable[[Tensor], Tensor | None]:
+        """The same callback, which a forward pass must have called. Those of users' edits may be where nothing passes."""
+        self._unfired[name] = None
+
+        def called(x: Tensor) -> Tensor | None:
+            self._unfired.pop(name, None)
+            return change(x)
+
+        return called
+
+    def refuse_unfired(self, model: str) -> None:
+        """Refuse a forward pass that left a callback out: what it measures would be zero.
+
+        Args:
+            model: Name of the model.
+
+        Raises:
+            CaptureError: naming the HookPoints or modules.
+        """
+        if self._unfired:
+            raise CaptureError(
+                f"{model}: nothing passed {', '.join(self._unfired)} in this forward pass, so shares there would be zero without "
+                "being so. No attribution is made: this version of TransformerLens, or a callback outside its HookPoints, "
+                "leaves them out."
+            )
 
     def fit(self) -> None:
         """Add all of them."""

@@ -29,7 +29,7 @@ from tl_ffblock.bridge.slopes import RULES, RuleName, Rules, local_slopes
 from tl_ffblock.bridge.tape import END, Place, Tape
 from tl_ffblock.bridge.taps import is_listened_to, silence
 from tl_ffblock.bridge.weights import working_dtype
-from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
+from tl_ffblock.errors import CaptureError, IdentityError, InputError, UnsupportedModelError
 
 
 @contextmanager
@@ -212,6 +212,7 @@ def difference_of_logits(model: Model, rules: RuleName) -> float:
 
     Raises:
         InputError: if the clean run's logits hold NaN or infinity, or the model's derivatives are not its own or cannot be had.
+        CaptureError: if logits do not depend on a dial.
         IdentityError: if it is not zero, or if the model is not read rightly.
         UnsupportedModelError: if the model hands each head an input of its own.
     """
@@ -222,8 +223,9 @@ def difference_of_logits(model: Model, rules: RuleName) -> float:
     if rules not in known:
         batch = Batch(probe_tokens(model.hooked))
         with with_gradients(), silence(model.hook_points.values()):
-            logits = _traced(model, batch, RULES[rules], frozenset()).logits
-            plain = forward(model, batch, gradients=True)
+            traced = _traced(model, batch, RULES[rules], frozenset())
+            _refuse_unused_dials(traced)
+            logits, plain = traced.logits, forward(model, batch, gradients=True)
         if not bool(plain.isfinite().all()):
             raise InputError(f"{model.name}: its logits of a clean run hold NaN or infinity. Check the weights.")
         known[rules] = float((logits.detach() - plain.detach()).abs().max())
@@ -233,6 +235,19 @@ def difference_of_logits(model: Model, rules: RuleName) -> float:
             "what is shared out would be of another run. No attribution is made."
         )
     return known[rules]
+
+
+def _refuse_unused_dials(traced: Traced) -> None:
+    """Every dial of a clean run multiplies something that logits are made of, unless the model drops what its HookPoint gave."""
+    places, dials = list(traced.tape.dials), list(traced.tape.dials.values())
+    slopes = torch.autograd.grad(traced.logits.sum(), dials, allow_unused=True)
+    unused = [place for place, slope in zip(places, slopes, strict=True) if slope is None]
+    if unused:
+        names = ", ".join(f"{place.kind} {place.name or place.layer}" for place in unused)
+        raise CaptureError(
+            f"{traced.model.name}: its logits do not depend on what HookPoints gave for {names}, so shares there would be zero "
+            "without being so. No attribution is made: this version of TransformerLens drops it."
+        )
 
 
 def _refuse_other_gradients(model: Model) -> None:
@@ -253,9 +268,10 @@ def _refuse_other_gradients(model: Model) -> None:
 def _traced(model: Model, batch: Batch, rules: Rules, keeps: frozenset[str], *, twice: bool = False) -> Traced:
     size = (batch.tokens.shape[0], batch.tokens.shape[1])
     tape = Tape(size, keeps)
-    with local_slopes(model, rules, tape), forgetful_layers(model) if twice else nullcontext():
+    with local_slopes(model, rules, tape) as fittings, forgetful_layers(model) if twice else nullcontext():
         logits = forward(model, batch, gradients=True)
     if not isinstance(logits, Tensor) or ("logits", END) not in tape.kept:
         raise UnsupportedModelError(f"{model.name} ({model.family.name}) gives no logits of tokens.")
+    fittings.refuse_unfired(model.name)
     onward = with_secant(tape, logits) if rules.feed_forward else logits
     return Traced(model, rules, batch, tape, onward, twice)

@@ -149,6 +149,14 @@ def normalises_routing(model: Model, layer: int) -> bool:
     return bool(getattr(owner, "norm_topk_prob", True))
 
 
+def router_bias(model: Model, layer: int) -> Float[Tensor, " expert"] | None:
+    """The bias in the logits of a router whose weights are the softmax of those of the chosen experts (gpt_oss); else None."""
+    if model.api != "TransformerBridge" or not normalises_routing(model, layer):
+        return None
+    bias = getattr(_router(model.hooked.blocks[layer].mlp), "bias", None)
+    return bias.detach() if isinstance(bias, Tensor) else None
+
+
 def experts_per_token(model: Model, layer: int) -> int:
     """How many experts a router chooses."""
     return int(_router(model.hooked.blocks[layer].mlp).top_k)

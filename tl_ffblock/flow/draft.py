@@ -63,6 +63,8 @@ class DraftNode:
     own_number: float = 0.0
     largest: float = 0.0
     """The largest coefficient of its kind, by which one that is all but zero is measured."""
+    rounding: float = 0.0
+    """How far rounding may put the coefficient from an exact one."""
     by_coefficient: Float[Tensor, " target"] | None = None
     """By the coefficient; None where what enters carries nothing of a target: the node then brings its share itself."""
 
@@ -153,7 +155,7 @@ class Draft:
         )
 
     def error(self, node: DraftNode, entering: list[DraftEdge]) -> float:
-        """What the sum of all that enters misses of the node, relative to it; 0 for the first input, or an unknown score.
+        """What the sum of all that enters misses of the node beyond its rounding, relative to it; 0 for the first input, or an unknown score.
 
         Where a sum cancels, a thousandth of its largest summand stands for its size.
         """
@@ -162,7 +164,7 @@ class Draft:
         if node.coefficient is not None:
             numbers = torch.tensor([*(edge.number for edge in entering), node.own_number], dtype=torch.float64)
             return _relative(
-                (numbers.sum() - node.coefficient).abs(),
+                ((numbers.sum() - node.coefficient).abs() - node.rounding).clamp(min=0),
                 abs(node.coefficient),
                 numbers.abs().max().clamp(min=node.largest),
             )

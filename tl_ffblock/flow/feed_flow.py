@@ -19,7 +19,7 @@ from tl_ffblock.flow.draft import DraftNode
 from tl_ffblock.flow.place import LayerPlace
 from tl_ffblock.flow.pruning import ends
 from tl_ffblock.layer.neuron_shares import neuron_name
-from tl_ffblock.layer.neurons import coefficients, feed_forwards, neuron_values
+from tl_ffblock.layer.neurons import coefficient_rounding, coefficients, feed_forwards, neuron_values
 from tl_ffblock.layer.records import LayerRecord
 
 
@@ -31,6 +31,8 @@ class Memories:
     """k_n: what the coefficient's product with is, by which the memory is turned on."""
     coefficients: Float[Tensor, " neuron"]
     """m_n, the model's own."""
+    rounding: Float[Tensor, " neuron"]
+    """How far rounding may put m_n from an exact one."""
     biases: Float[Tensor, " neuron"]
     """b_n: what no input brings to it."""
     values: Float[Tensor, "neuron d"]
@@ -38,13 +40,14 @@ class Memories:
     """b_out, of experts weighed by the router."""
 
 
-def memories_at(record: LayerRecord, position: int, operand: str) -> Memories:
+def memories_at(record: LayerRecord, position: int, operand: str, eps: float) -> Memories:
     """The memories of a run at one position.
 
     Args:
         record: The run.
         position: The query.
         operand: The scope that the feed-forward reads.
+        eps: The unit of rounding.
     """
     block, row = record.block, record.rows(slice(position, position + 1))
     x = record.tensor(operand)[position : position + 1]
@@ -68,7 +71,8 @@ def memories_at(record: LayerRecord, position: int, operand: str) -> Memories:
         else:
             keys.append((on_pre * w).T)
             biases.append(on_pre * b + at_zero)
-    return Memories(torch.cat(keys), own, torch.cat(biases), neuron_values(block), output_bias)
+    rounding = coefficient_rounding(row, eps)[0]
+    return Memories(torch.cat(keys), own, rounding, torch.cat(biases), neuron_values(block), output_bias)
 
 
 def draw_feed_forward(place: LayerPlace, reads: int, name: str, scope: str, operand: str) -> int:
@@ -82,7 +86,7 @@ def draw_feed_forward(place: LayerPlace, reads: int, name: str, scope: str, oper
         operand: The scope that it reads.
     """
     draft, by = place.draft, place.by[scope]
-    memories = memories_at(place.record, place.position, operand)
+    memories = memories_at(place.record, place.position, operand, place.eps)
     read = draft.nodes[reads].vector
     m, values = memories.coefficients, memories.values
     shown = ends(m * values.norm(dim=-1), place.pruning.memories)
@@ -113,11 +117,14 @@ def draw_feed_forward(place: LayerPlace, reads: int, name: str, scope: str, oper
 def _draw_memory(place: LayerPlace, reads: int, memories: Memories, neuron: int, by: Float[Tensor, "target d"]) -> int:
     """Key and value of a memory; the value's node."""
     draft, name = place.draft, neuron_name(place.record.block, neuron)
-    coefficient, value = float(memories.coefficients[neuron]), memories.values[neuron]
-    from_read = float(memories.keys[neuron] @ draft.nodes[reads].vector)
+    coefficient, value, read = float(memories.coefficients[neuron]), memories.values[neuron], draft.nodes[reads].vector
+    from_read = float(memories.keys[neuron] @ read)
+    # Two products are rounded, this one and the model's: |fl(<k, x>) - <k, x>| <= eps sum_j |k_j x_j|.
+    of_products = 2 * place.eps * float(memories.keys[neuron].abs() @ read.abs())
     key = DraftNode("memory key", place.layer, f"memory {name}: key", memories.keys[neuron])
     key.index, key.coefficient, key.own_number = neuron, coefficient, float(memories.biases[neuron])
     key.largest = float(memories.coefficients.abs().max())
+    key.rounding = float(memories.rounding[neuron]) + of_products
     written = DraftNode("memory value", place.layer, f"memory {name}: value", coefficient * value, by)
     written.index, written.coefficient = neuron, coefficient
     key.by_coefficient = written.by_coefficient = by @ value

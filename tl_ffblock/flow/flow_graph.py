@@ -11,6 +11,8 @@ from torch import Tensor
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.query_keys import read_query_keys
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
+from tl_ffblock.bridge.settings import eps_of
+from tl_ffblock.bridge.taps import is_listened_to
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.flow.draft import Draft, DraftEdge, DraftNode
 from tl_ffblock.flow.graph import FlowCertificate, FlowEdge, FlowGraph, FlowNode, FlowTarget, FlowVectors
@@ -88,13 +90,15 @@ def flow_graph(
     vectors = torch.stack([node.vector for node in draft.nodes])
     readings = read_vectors(run.model, vectors, [each.token for each in shared], N_TOKENS)
     graph = _graph(run, draft, shared, readings, walk)
-    graph.certificate.refuse(run.model.name)
+    graph.certificate.refuse(
+        run.model.name, hooked=bool(run.fwd_hooks) or is_listened_to(run.model.hook_points.values())
+    )
     return graph
 
 
 def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -> tuple[Draft, float]:
     """All layers, and how far their backward walk is from the propagated derivative."""
-    walks, output = [0.0], [-1]
+    walks, output, eps = [0.0], [-1], eps_of(run.model, run.settings)
 
     def receive(records: Mapping[int, LayerRecord]) -> None:
         record = records[0]
@@ -104,7 +108,7 @@ def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -
         if output[0] < 0:
             x = record.resid_pre[draft.position]
             output[0] = draft.add(DraftNode("input", record.layer, "layer input", x, by[INPUT]))
-        output[0] = draw_layer(LayerPlace(draft, record, weights, by, by_read, pruning), output[0])
+        output[0] = draw_layer(LayerPlace(draft, record, weights, by, by_read, pruning, eps), output[0])
 
     run.deliver(receive)
     return draft, max(walks)

@@ -100,8 +100,12 @@ class FlowCertificate:
     rtol: float
     """What was accepted."""
 
-    def refuse(self, model: str) -> None:
+    def refuse(self, model: str, *, hooked: bool) -> None:
         """Refuse errors above the tolerance.
+
+        Args:
+            model: Name of the model.
+            hooked: Whether callbacks of the user's ran.
 
         Raises:
             CompletenessError: naming the error and its place.
@@ -112,9 +116,10 @@ class FlowCertificate:
             ("layers walked backward miss the propagated derivative", self.walk),
         ):
             if not error <= self.rtol:
+                cause = "Does one of your hooks edit the model inside a layer? " if hooked else ""
                 raise CompletenessError(
-                    f"{model}: {name} by {error:.1e} (tolerance {self.rtol:.0e}). No flow graph is drawn: was the model edited "
-                    "inside a layer, by a hook of your own? Half precision may need a higher rtol."
+                    f"{model}: {name} by {error:.1e} (tolerance {self.rtol:.0e}). No flow graph is drawn. {cause}Half precision "
+                    "may need a higher rtol."
                 )
 
     def __repr__(self) -> str:

@@ -25,6 +25,8 @@ class LayerPlace:
     by_read: Float[Tensor, "target d"]
     """By what attention reads at the position, through its values."""
     pruning: Pruning
+    eps: float
+    """The unit of rounding: see `bridge.settings.eps_of`."""
 
     @property
     def position(self) -> int:

@@ -47,11 +47,9 @@ def ablation_effects(
     if replacement not in get_args(Replacement):
         raise InputError(f'replacement={replacement!r}: expected "zero" or "mean".')
     observed = _ObservedRun.of(model, input, metric)
-    z = torch.einsum("lhqk,lkhe->lqhe", observed.pattern, observed.values)
-    written = z.mean(dim=1) if replacement == "mean" else torch.zeros_like(z[:, 0])
     effects = []
-    for layer, of_layer in enumerate(written):
-        logits = logits_with_heads_replaced(observed.model, observed.tokens, layer, of_layer)
+    for layer in range(observed.model.n_layers):
+        logits = logits_with_heads_replaced(observed.model, observed.tokens, layer, mean=replacement == "mean")
         effects.append(run_by_run(observed.metric, logits) - observed.clean)
     return torch.stack(effects).float().cpu()
 

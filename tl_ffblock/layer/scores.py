@@ -22,11 +22,16 @@ class ScoredHeads:
     """The largest difference of a weight."""
 
 
-def scored_heads(record: LayerRecord, heads: Sequence[int]) -> ScoredHeads:
+def scored_heads(record: LayerRecord, heads: Sequence[int], scale: float) -> ScoredHeads:
     """Queries, keys and pattern of these heads, with the scale under which the three belong together.
 
-    The scale is 1 / sqrt(d_head) in nearly every model, 1 in some: of the two the one whose softmax is nearer to the pattern,
-    which is the run's own and so decides.
+    That is the model's own, or 1 where its queries were multiplied by it before they are shown (OPT): of the two the one
+    whose softmax is nearer to the pattern, which is the run's own and so decides.
+
+    Args:
+        record: The run, with queries and keys.
+        heads: Numbers of the heads.
+        scale: The model's own.
     """
     assert record.query is not None and record.key is not None, "the run was opened without queries and keys"
     shared = record.query.shape[1] // record.key.shape[1]
@@ -34,9 +39,9 @@ def scored_heads(record: LayerRecord, heads: Sequence[int]) -> ScoredHeads:
     key = record.key.repeat_interleave(shared, dim=1)[:, list(heads)].transpose(0, 1)
     pattern = record.pattern[list(heads)]
     products = query @ key.transpose(-1, -2)
-    errors = {scale: _error(scale * products, pattern) for scale in (query.shape[-1] ** -0.5, 1.0)}
-    scale = min(errors, key=lambda candidate: errors[candidate])
-    return ScoredHeads(query, key, pattern, scale, errors[scale])
+    errors = {factor: _error(factor * products, pattern) for factor in (scale, 1.0)}
+    nearer = min(errors, key=lambda candidate: errors[candidate])
+    return ScoredHeads(query, key, pattern, nearer, errors[nearer])
 
 
 def _error(scores: Float[Tensor, "head query key"], pattern: Float[Tensor, "head query key"]) -> float:

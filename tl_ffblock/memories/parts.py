@@ -10,11 +10,11 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Run, open_run
+from tl_ffblock.bridge.settings import eps_of
 from tl_ffblock.errors import CompletenessError, InputError
-from tl_ffblock.layer.neurons import coefficient_parts, coefficients
+from tl_ffblock.layer.neurons import coefficient_parts, coefficient_rounding, coefficients
 from tl_ffblock.layer.parts import CANCELLED
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.layer.settings import Settings
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
 from tl_ffblock.signatures import spelled_out
 
@@ -44,19 +44,21 @@ class CoefficientParts:
     """The model's own."""
     largest: Float[Tensor, " memory"]
     """The largest `|m_i|` of any memory of the same layer there, by which a coefficient that is all but zero is measured."""
+    rounding: Float[Tensor, " memory"]
+    """How far the activation function's own rounding may put the model's coefficient from an exact one."""
 
     @property
     def error(self) -> Float[Tensor, " memory"]:
-        """What the sum misses of the coefficient, relative to the largest of it and its summands.
+        """What the sum misses of the coefficient beyond `rounding`, relative to the largest of it and its summands.
 
-        Below a thousandth of the layer's largest coefficient only the activation function's own rounding is left, and
-        that thousandth stands for it.
+        Where these are below a thousandth of the layer's largest coefficient they have cancelled, and that thousandth stands
+        for them.
         """
         summands = torch.cat(
             [self.parts, self.bias[:, None], self.remainder[:, None], self.coefficient[:, None]], dim=1
         )
         largest = torch.maximum(summands.abs().amax(dim=1), CANCELLED * self.largest)
-        gap = (summands[:, :-1].sum(dim=1) - self.coefficient).abs()
+        gap = ((summands[:, :-1].sum(dim=1) - self.coefficient).abs() - self.rounding).clamp(min=0)
         return gap / torch.where(largest == 0, 1, largest)
 
     def of(self, memory: Named) -> Float[Tensor, " key"]:
@@ -114,7 +116,7 @@ def token_parts(
     if not run.single:
         raise InputError("input is several sequences; parts of coefficients are of one at a time.")
     by_layer: list[_Columns] = []
-    run.deliver(lambda records: by_layer.append(_columns(records[0], run.settings, cells)))
+    run.deliver(lambda records: by_layer.append(_columns(run, records[0], cells)))
     columns = [torch.cat(of_layers, dim=1) for of_layers in zip(*by_layer, strict=True)]
     return _certified(run, cells, run.sequences[0].queries[0], [column[0] for column in columns])
 
@@ -132,19 +134,20 @@ def parts_at(run: Run, record: LayerRecord, cells: Cells, positions: Sequence[in
         CompletenessError: if parts and bias do not sum to a coefficient.
     """
     chosen = record.rows(torch.tensor(list(positions), device=record.resid_pre.device))
-    columns = _columns(chosen, run.settings, cells)
+    columns = _columns(run, chosen, cells)
     return tuple(
         _certified(run, cells, position, [column[row] for column in columns]) for row, position in enumerate(positions)
     )
 
 
-def _columns(record: LayerRecord, settings: Settings, cells: Cells) -> _Columns:
-    """Parts [query memory key], and bias, remainder, coefficient and the layer's largest coefficient [query memory]."""
+def _columns(run: Run, record: LayerRecord, cells: Cells) -> _Columns:
+    """Parts [query memory key], and bias, remainder, coefficient, the layer's largest one, and rounding [query memory]."""
     neurons = cells.numbers[cells.rows(record.layer)].tolist()
-    parts, own = coefficient_parts(record, settings, neurons), coefficients(record)
+    parts, own = coefficient_parts(record, run.settings, neurons), coefficients(record)
     remainder = torch.zeros_like(parts.bias) if parts.remainder is None else parts.remainder
     largest = own.abs().amax(dim=1, keepdim=True).expand(-1, len(neurons))
-    return parts.tokens.transpose(1, 2), parts.bias, remainder, own[:, neurons], largest
+    rounding = coefficient_rounding(record, eps_of(run.model, run.settings))[:, neurons]
+    return parts.tokens.transpose(1, 2), parts.bias, remainder, own[:, neurons], largest, rounding
 
 
 def _certified(run: Run, cells: Cells, position: int, columns: Sequence[Tensor]) -> CoefficientParts:

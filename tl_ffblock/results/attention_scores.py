@@ -32,7 +32,8 @@ class AttentionScores:
     """Of a key-value head once for each of the heads that share it."""
     pattern: Float[Tensor, "layer head query key"]
     """The run's own, after softmax."""
-    scale: float
+    scale: tuple[float, ...]
+    """By layer: the model's own, as a rule 1 / sqrt(d_head) everywhere."""
     error: float
     tokens: tuple[str, ...]
     layers: tuple[int, ...]
@@ -54,7 +55,8 @@ class AttentionScores:
     @property
     def score(self) -> Float[Tensor, "layer head query key"]:
         """What is soft-maxed; minus infinity where the run gave no weight: later keys, and those of a window."""
-        scores = self.scale * (self.query @ self.key.transpose(-1, -2))
+        scale = torch.tensor(self.scale, dtype=self.query.dtype)[:, None, None, None]
+        scores = scale * (self.query @ self.key.transpose(-1, -2))
         return scores.masked_fill(self.pattern == 0, -torch.inf)
 
     def products(self, layer: int, head: int, query: int, key: int) -> Float[Tensor, " d_head"]:
@@ -77,7 +79,7 @@ class AttentionScores:
             if number not in held:
                 raise InputError(f"{name}={number}: these scores hold {name} {spans(tuple(held))}.")
         at = self.layers.index(layer_number(layer, self.layers)), self.heads.index(head)
-        return self.scale * self.query[at][self.queries.index(query)] * self.key[at][key]
+        return self.scale[at[0]] * self.query[at][self.queries.index(query)] * self.key[at][key]
 
     def token_maps(self) -> TokenMaps:
         """The pattern as maps, heads as channels."""

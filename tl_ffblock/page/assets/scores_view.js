@@ -39,9 +39,10 @@ function scoresRow(scene) {
   const row = data.queries.indexOf(selection.to);
   const [n, size] = [data.words.length, query.length / data.queries.length];
   const mine = query.subarray(row * size, (row + 1) * size);
-  const products = Float32Array.from(keys, (value, at) => block.scale * value * mine[at % size]);
+  const scale = block.scale[layer];
+  const products = Float32Array.from(keys, (value, at) => scale * value * mine[at % size]);
   const along = (numbers) => spread(data, numbers).subarray(row * n, (row + 1) * n);
-  return { block, size, n, query: mine, keys, products, scores: along(scores), weights: along(weights) };
+  return { block, scale, size, n, query: mine, keys, products, scores: along(scores), weights: along(weights) };
 }
 
 function scoresFields() {
@@ -132,7 +133,7 @@ function scoresTip(scene, row, { key, dimension }) {
   const tokens = data.runs[selection.run].tokens;
   const lines = [tipLine("to", tokenAt(scene, tokens[selection.to], selection.to)), tipLine("from", tokenAt(scene, tokens[key], key))];
   const at = key * row.size + dimension;
-  if (dimension !== null) lines.push(element("div", { textContent: `dimension ${dimension}: ${formatNumber(row.query[dimension])} × ${formatNumber(row.keys[at])} × ${formatNumber(row.block.scale)} = ${formatChange(row.products[at], false)}` }));
+  if (dimension !== null) lines.push(element("div", { textContent: `dimension ${dimension}: ${formatNumber(row.query[dimension])} × ${formatNumber(row.keys[at])} × ${formatNumber(row.scale)} = ${formatChange(row.products[at], false)}` }));
   const seen = !Number.isNaN(row.scores[key]);
   lines.push(element("div", { textContent: seen ? `score ${formatChange(row.scores[key], false)}, weight ${formatPercent(row.weights[key])}` : "no weight: this key is not seen" }));
   return lines;
@@ -170,7 +171,7 @@ function scoresMark(scene, place, width) {
 
 /** What the numbers are, and how exact. */
 function scoresLaw(row) {
-  return `A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.block.scale)}. ✓ The softmax of these scores is the model's own pattern, ${row.block.error ? `to ${formatError(row.block.error)}` : "digit for digit"}.`;
+  return `A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.scale)}. ✓ The softmax of these scores is the model's own pattern, ${row.block.error ? `to ${formatError(row.block.error)}` : "digit for digit"}.`;
 }
 
 /** Why there is nothing to draw: the layers that the page has scores of. */

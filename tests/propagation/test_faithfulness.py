@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tests import tiny
+from tl_ffblock.propagation.faithfulness import _generator_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 
@@ -123,6 +124,23 @@ def test_each_prompt_is_its_own_run_and_answer(ffb: ModuleType, model: Any, prom
     assert difference == pytest.approx(
         together.mean("correlation", "path")[0] - together.mean("correlation", "recency")[0]
     )
+
+
+def test_random_scores_are_of_the_prompt_and_the_seed(
+    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any
+) -> None:
+    """A list and its prompts one by one have the same numbers; other prompts, and other seeds, have other ones."""
+    scores = torch.zeros(3, 12)
+    together = ffb.faithfulness(model, prompts, difference, {"zeros": scores})
+    for number in (2, 0):
+        alone = ffb.faithfulness(model, prompts[number], difference, {"zeros": scores[number]})
+        for measure in ("correlation", "MoRF", "LeRF", "area"):
+            torch.testing.assert_close(together.by_prompt[measure][:, [number]], alone.by_prompt[measure])
+    assert len(set(together.by_prompt["correlation"][together.methods.index("random")].tolist())) == 3
+    other = ffb.faithfulness(model, prompts, difference, {"zeros": scores}, seed=1)
+    assert not torch.equal(other.by_prompt["area"][-2], together.by_prompt["area"][-2])
+    drawn = torch.rand(3, generator=_generator_of(torch.arange(4), 0))
+    torch.testing.assert_close(drawn, torch.tensor([0.79565, 0.75453, 0.84038]), rtol=0, atol=1e-5)  # in any process
 
 
 def test_scores_that_say_nothing_count_as_nothing(

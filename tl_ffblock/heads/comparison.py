@@ -122,7 +122,8 @@ def share_of_chosen(
 ) -> Share:
     """Share of right answers by the candidate that is chosen on the other folds, mean over deals of documents into folds.
 
-    Every draw of the bootstrap makes the choice of every fold and deal again, so that its interval has the uncertainty of the choice.
+    Every draw of the bootstrap makes the choice of every fold and deal again, so that the interval has the uncertainty of the choice.
+    A draw has fewer distinct documents to choose on: it loses the more, the more candidates there are.
 
     Args:
         hits: Whether each candidate answers right.

@@ -13,7 +13,7 @@
   95 % intervals (bootstrap over documents, the choice made again in each draw) and differences on the same draws: to
   attention, to the best offset, and of later scopes to the map after attention (`minus_atb`). `top_` is the best on all
   documents. `differences`: their means over all questions (a relation read from one end), with intervals on the same
-  draws, and in how many questions the interval excludes zero (`better`, `worse`); if nothing differed, one in twenty would.
+  draws, and in how many the interval excludes zero (`better`, `worse`): if nothing differed, at most one in twenty.
 
 Maps are attention, value-weighted attention and contributions at three scopes, of the whole layer or also by head.
 """

@@ -4,7 +4,7 @@
 
 A block lies between `<!-- block: NAME -->` and `<!-- end of block -->`. What it says is rendered from tables and JSON
 files that runs have written and that lie beside the page. The text around it may be reworded freely; a figure that is
-no longer that of the stored run makes a test fail.
+no longer that of the stored run makes a test fail, and a sentence whose condition no longer holds is refused (`claim`).
 """
 
 import re
@@ -12,7 +12,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from docs import cost, hook_names, rooms
-from docs.results import causal_tables, faithfulness_tables, findings, flow_tables, heads_tables, memories_tables
+from docs.results import (
+    causal_tables,
+    faithfulness_sentences,
+    faithfulness_tables,
+    findings,
+    flow_tables,
+    heads_tables,
+    memories_tables,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
@@ -22,7 +30,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/transformer_lens.md": hook_names.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,
     "docs/results/causal_validation.md": causal_tables.BLOCKS,
-    "docs/results/faithfulness.md": faithfulness_tables.BLOCKS,
+    "docs/results/faithfulness.md": {**faithfulness_tables.BLOCKS, **faithfulness_sentences.BLOCKS},
     "docs/results/flow.md": flow_tables.BLOCKS,
     "docs/results/heads.md": heads_tables.BLOCKS,
     "docs/results/memories.md": memories_tables.BLOCKS,

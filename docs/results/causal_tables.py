@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from docs.markdown import number, table
+from docs.markdown import claim, number, table
 
 FOLDER = Path(__file__).resolve().parent
 SETS = ("ioi", "sva", "blimp")
@@ -82,4 +82,36 @@ def with_diagonal() -> str:
     return table(["set", f"`{OUTPUT}` map", "attention", "attention × value norm"], rows)
 
 
-BLOCKS = {"off-diagonal": off_diagonal, "knockout": knockout, "with-diagonal": with_diagonal}
+def without_first() -> str:
+    """What the first token does to the knockout."""
+    rho, lead = (
+        {name: [_of_knockout(read(name, cells)) for cells in ("off-diagonal", "beyond first")] for name in SETS}
+        for read in (rho_of, lead_of)
+    )
+    falls = [
+        (f"`{name}` {number(own[0].loc[OUTPUT].rho)} to {number(own[1].loc[OUTPUT].rho)}") for name, own in rho.items()
+    ]
+    return claim(
+        f"**Part of all this is the first token**, on which attention rests. Without it as a key (`beyond first`) rho for the knockout "
+        f"falls in all three sets ({', '.join(falls)}), and the lead over attention grows.",
+        *(own[1].loc[OUTPUT].rho < own[0].loc[OUTPUT].rho for own in rho.values()),
+        *(
+            own[1].loc[other].difference > own[0].loc[other].difference
+            for own in lead.values()
+            for other in (ATTENTION, VALUES)
+        ),
+    )
+
+
+def _of_knockout(rows: pd.DataFrame) -> pd.DataFrame:
+    """By predictor; of leads those of the map of the layer's output."""
+    of_knockout = rows.loc["edge knockout"]
+    return of_knockout.loc[OUTPUT] if of_knockout.index.nlevels > 1 else of_knockout
+
+
+BLOCKS = {
+    "without-first": without_first,
+    "off-diagonal": off_diagonal,
+    "knockout": knockout,
+    "with-diagonal": with_diagonal,
+}

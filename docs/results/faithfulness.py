@@ -104,7 +104,7 @@ def run_tokens(name: str, options: argparse.Namespace) -> None:
             measured = set(of_prompt(file, number)["method"])
             held = {m: of_prompt(f, number)["score"].to_numpy() for m, f in files.items() if m not in measured}
             if held:
-                rows = removal_rows(model, number, example, held, removal)
+                rows = removal_rows(model, example, held, removal)
                 file.add(number, [row for row in rows if row[0] not in measured])
         if name == "sst2" and number == 0:
             (options.work / "probe.csv").write_text(f"accuracy\n{probe(model, options.data)[2]:.4f}\n")
@@ -135,14 +135,10 @@ def scores(model: Any, number: int, example: Example, files: dict[str, Grown], d
         files[method].add(number, rows)
 
 
-def removal_rows(
-    model: Any, number: int, example: Example, held: dict[str, Any], removal: str
-) -> list[tuple[Any, ...]]:
+def removal_rows(model: Any, example: Example, held: dict[str, Any], removal: str) -> list[tuple[Any, ...]]:
     """Every measure of every method on one prompt, and the points of its curves."""
     given = {method: torch.tensor(values) for method, values in held.items()}
-    result = ffb.faithfulness(
-        model, example.tokens, example.target, given, removal=removal, cause=example.cause, seed=number
-    )
+    result = ffb.faithfulness(model, example.tokens, example.target, given, removal=removal, cause=example.cause)
     table = result.to_dataframe(by_prompt=True)
     rows = [(row.method, row.measure, f"{row.value:.6g}") for row in table.itertuples()]
     curves = result.curves_dataframe()

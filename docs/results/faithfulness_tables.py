@@ -1,6 +1,7 @@
 """The blocks of faithfulness.md, from the CSV files beside it."""
 
 from pathlib import Path
+from statistics import NormalDist
 
 import pandas as pd
 
@@ -20,14 +21,14 @@ REFERENCES = ("leave one out", "random", "recency")
 OURS = "path"
 
 
-def _stored(name: str = "faithfulness") -> pd.DataFrame:
+def stored(name: str = "faithfulness") -> pd.DataFrame:
     """A table; where a number is missing it has NaN, where a name is missing an empty one."""
     numbers = {column: ["", "nan"] for column in ("mean", "low", "high", "n")}
     return pd.read_csv(FOLDER / f"{name}.csv", keep_default_na=False, na_values=numbers)
 
 
-def _chosen(stored: pd.DataFrame, measure: str, removal: str | None) -> pd.DataFrame:
-    rows = stored[stored["measure"] == measure]
+def _chosen(everything: pd.DataFrame, measure: str, removal: str | None) -> pd.DataFrame:
+    rows = everything[everything["measure"] == measure]
     return rows if removal is None else rows[rows["removal"] == removal]
 
 
@@ -42,7 +43,7 @@ def _cell(row: "pd.Series[float] | None", usual: int | None = None) -> str:
 
 def _by_set(measure: str, removal: str, *, references: tuple[str, ...] = REFERENCES) -> str:
     """Methods by sets, the best in the mean over sets first, the references last."""
-    rows = _chosen(_stored(), measure, removal)
+    rows = _chosen(stored(), measure, removal)
     if not len(rows):
         return "No prompt has been run."
     sets = [name for name in SETS if name in set(rows["set"])]
@@ -83,11 +84,12 @@ def cause() -> str:
 
 def against() -> str:
     """How far `path` is ahead of every other method, and where it is behind for certain."""
-    rows = _chosen(_stored("faithfulness_differences"), "correlation", "mask")
+    rows = _chosen(stored("faithfulness_differences"), "correlation", "mask")
     rows = rows[rows["method"] != "leave one out"]
     sets = [name for name in SETS if name in set(rows["set"])]
     cells = {(row["set"], row["method"]): row for _, row in rows.iterrows()}
     lines, behind, ahead, compared = [], [], 0, 0
+    kept = _corrected(rows)
     for method in rows["method"].unique():
         line = [method]
         for name in sets:
@@ -99,14 +101,23 @@ def against() -> str:
                 behind += [f"{method} on {SETS[name]}"] * bool(row["high"] < 0)
         lines.append(line)
     said = f"Of {compared} differences {ahead} have an interval above zero, {len(behind)} one below zero{': ' + '; '.join(behind) if behind else ''}."
+    said += f" With Bonferroni's correction for their number, from the widths of the intervals as if normal, it would be {kept[0]} and {kept[1]}."
     return f"{table(['`path` minus', *(SETS[name] for name in sets)], lines)}\n\n{said}"
+
+
+def _corrected(rows: pd.DataFrame) -> tuple[int, int]:
+    """How many differences would be above zero, and below, with intervals for all of them together."""
+    normal = NormalDist()
+    error = (rows["high"] - rows["low"]) / (2 * normal.inv_cdf(0.975))
+    limit = normal.inv_cdf(1 - 0.025 / len(rows)) * error
+    return int((rows["mean"] > limit).sum()), int((rows["mean"] < -limit).sum())
 
 
 def components() -> str:
     """Estimates of patching against patching."""
     if not (FOLDER / "faithfulness_components.csv").is_file():
         return "No pair has been run."
-    rows = _stored("faithfulness_components")
+    rows = stored("faithfulness_components")
     measures = [name for name in rows["measure"].unique() if name != "seconds"]
     cells = {(row["estimate"], row["measure"]): row for _, row in rows.iterrows()}
     first = rows["estimate"].iloc[0]
@@ -116,13 +127,16 @@ def components() -> str:
         for e in rows["estimate"].unique()
     ]
     pairs = int(rows["n"].max())
-    return f"{table(['estimate', *measures, 'time'], lines)}\n\n{pairs} pairs. Time is relative to the first row."
+    return (
+        f"{table(['estimate', *measures, 'time'], lines)}\n\n{pairs} pairs of one sentence, with other names: intervals are over names. "
+        "Time is relative to the first row."
+    )
 
 
 def cost() -> str:
     """Times of methods in forward passes, medians over prompts."""
-    stored = _stored()
-    rows, lengths = _chosen(stored, "cost", None), _chosen(stored, "tokens", None).set_index("set")
+    everything = stored()
+    rows, lengths = _chosen(everything, "cost", None), _chosen(everything, "tokens", None).set_index("set")
     sets = [name for name in SETS if name in set(rows["set"])]
     cells = {(row["set"], row["method"]): number(float(row["mean"]), 1) for _, row in rows.iterrows()}
     heads = [
@@ -151,7 +165,7 @@ def dev() -> str:
 
 def rule() -> str:
     """Our rules, AttnLRP and `path` on the same prompts."""
-    rows = _stored("faithfulness_rule")
+    rows = stored("faithfulness_rule")
     names = {**SETS, "all": "all with AttnLRP"}
     sets = [name for name in names if name in set(rows["set"])]
     cells = {(row["set"], row["method"], row["minus"]): row for _, row in rows.iterrows()}
@@ -175,13 +189,13 @@ def _signed(mean: float, low: float, high: float) -> str:
 
 def sets() -> str:
     """How many prompts of which lengths have been run, and how good the direction of sentiment is."""
-    stored = _stored()
-    lengths = _chosen(stored, "tokens", None).set_index("set")
+    everything = stored()
+    lengths = _chosen(everything, "tokens", None).set_index("set")
     lines = [
         [SETS[name], number(float(row["n"]), 0), f"{number(float(row['low']), 0)} to {number(float(row['high']), 0)}"]
         for name, row in ((name, lengths.loc[name]) for name in SETS if name in lengths.index)
     ]
-    accuracy = _chosen(stored, "accuracy of the probe", None)["mean"].tolist()
+    accuracy = _chosen(everything, "accuracy of the probe", None)["mean"].tolist()
     said = (
         f"\n\nAccuracy of the direction of sentiment on the other half: {number(float(accuracy[0]))}."
         if accuracy

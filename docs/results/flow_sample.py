@@ -184,6 +184,7 @@ def layer_pairs(graph: Any, tops: Tensor, layer: int) -> Iterator[dict[str, Any]
             at.setdefault(node.kind, []).append(number)
     first = graph.layers.index(layer) == 0
     output, attention, ff = at["sum"][1], at["attention"][0], at["feed-forward"][0]
+    final = max(number for number, node in enumerate(graph.nodes) if node.kind == "sum")
     entry = (
         at["input"][0] if first else max(n for n, node in enumerate(graph.nodes[: at["norm"][0]]) if node.kind == "sum")
     )
@@ -191,10 +192,11 @@ def layer_pairs(graph: Any, tops: Tensor, layer: int) -> Iterator[dict[str, Any]
     norms = {number: graph.nodes[number].norm for number in heads}
     values = {(graph.nodes[v].head, rank): v for rank, v in ranked_values(graph, at["value"])}
     keys = {graph.nodes[k].head: k for k in reversed(at["key"])}
+    largest = max(heads, key=norms.__getitem__)
     noise = range(len(graph.nodes), len(tops))
     named = {
         "head, attention": [(head, attention) for head in heads],
-        "largest head, attention": [(max(heads, key=norms.__getitem__), attention)],
+        "largest head, attention": [(largest, attention)],
         "smallest head, attention": [(min(heads, key=norms.__getitem__), attention)],
         "most attended value, head": [(values[graph.nodes[h].head, 0], h) for h in heads],
         "memory, feed-forward": [(memory, ff) for memory in memories],
@@ -202,9 +204,15 @@ def layer_pairs(graph: Any, tops: Tensor, layer: int) -> Iterator[dict[str, Any]
         "attention, layer output": [(attention, output)],
         "feed-forward, layer output": [(ff, output)],
         "layer input, layer output": [(entry, output)],
+        "head, layer output": [(head, output) for head in heads],
+        "largest head, layer output": [(largest, output)],
+        "head, final output": [(head, final) for head in heads],
+        "largest head, final output": [(largest, final)],
+        "layer output, final output": [(output, final)],
         "query, key attended most": [(q, keys[graph.nodes[q].head]) for q in at["query"]],
         "random vector, attention": [(vector, attention) for vector in noise],
         "random vector, layer output": [(vector, output) for vector in noise],
+        "random vector, final output": [(vector, final) for vector in noise],
         "random vector, random vector": [(a, b) for a, b in zip(noise, list(noise)[1:], strict=False)],
     }
     for name, numbers in named.items():

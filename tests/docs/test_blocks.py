@@ -3,9 +3,13 @@
 import re
 from pathlib import Path
 
+import numpy
+import pandas
 import pytest
 
 from docs import blocks
+from docs.markdown import claim, interval
+from docs.results import heads_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,3 +47,25 @@ def test_an_empty_block_is_filled_and_swallows_nothing() -> None:
     texts = {"first": lambda: "1", "second": lambda: "2"}
     assert blocks.rendered(page, texts) == filled
     assert blocks.rendered(filled, texts) == filled
+
+
+def test_a_sentence_is_written_only_if_the_tables_bear_it_out() -> None:
+    """One condition that fails refuses it, whichever kind of truth it is; the error names the sentence."""
+    assert claim("Cats are larger.", True, numpy.bool_(True)) == "Cats are larger."
+    with pytest.raises(ValueError, match=r"no longer, that: Cats are larger\."):
+        claim("Cats are larger.", True, numpy.bool_(False))
+    assert interval((0.123, -0.05, 0.3), 1, "+", 100) == "+12.3 [−5.0, +30.0]"
+
+
+def test_a_table_that_turns_round_refuses_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were the feed-forward's gain certain, the page could not say that there is none."""
+    read = heads_tables.stored
+
+    def turned(run: str, name: str) -> pandas.DataFrame:
+        rows = read(run, name)
+        return rows.assign(mean_low=rows["mean_high"] / 2) if name == "heads_differences" else rows
+
+    assert heads_tables.in_short().startswith("In short")
+    monkeypatch.setattr(heads_tables, "stored", turned)
+    with pytest.raises(ValueError, match="does not make relations clearer"):
+        heads_tables.in_short()

@@ -22,16 +22,6 @@ def by_sixth(rows, column):
 
 
 @pytest.mark.parametrize("run", SMOLLM2)
-def test_endings_are_shared_by_nearly_all_and_longer_ones_below(run) -> None:
-    """Four of five memories and more share a last token; three are shared most in the lower layers and least in the upper."""
-    rows = table(run, "ngrams")
-    assert by_sixth(rows[rows["n"] == 1], "shared").min() > 0.8
-    three = by_sixth(rows[rows["n"] == 3], "shared")
-    assert three.iloc[:2].min() > three.iloc[2:].max()
-    assert three.idxmin() == 5
-
-
-@pytest.mark.parametrize("run", SMOLLM2)
 def test_values_agree_more_than_by_chance_and_at_less_than_one_trigger_in_a_hundred(run) -> None:
     """Of all triggers; and the most certain values have an agreeing trigger five times as often as all values."""
     for _, rows in table(run, "agreement").groupby("reading"):
@@ -61,13 +51,3 @@ def test_the_middle_layers_decide_elsewhere_in_two_cases_of_five(run) -> None:
     middle = by_sixth(rows, "elsewhere")[2:4]
     assert middle.min() > 0.3 and middle.max() < 0.5
     assert by_sixth(rows, "own")[1:].min() > 0.97
-
-
-@pytest.mark.parametrize("run", SMOLLM2)
-def test_rank_predicts_an_effect_but_not_a_better_prediction(run) -> None:
-    """First triggers move the prediction more than last ones in every third; the token that follows is moved by less than 0.05."""
-    rows = table(run, "causes_effects")
-    thirds = rows.groupby(rows["layer"] * 3 // N_LAYERS).mean()
-    assert (thirds["kl_first"] > 2 * thirds["kl_last"]).all()
-    assert thirds["top_logit_first"].idxmax() == 2
-    assert (thirds["next_log_probability_first"].abs() < 0.05).all()

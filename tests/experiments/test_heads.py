@@ -88,6 +88,12 @@ def test_best_maps_are_compared_on_other_documents(treebank_run: Runs, loaded: C
     assert set(best["map"]) == {"attention", "value-weighted", "Atb", "AtbFf", "AtbFfResLn", "offset"}
     assert (best["accuracy_low"] <= best["accuracy"]).all() and (best["accuracy"] <= best["accuracy_high"]).all()
     assert (best.query("map == 'attention'")[["minus_attention_low", "minus_attention_high"]] == 0).all().all()
+    differences = finished.tables["heads_differences"].set_index(["map", "minus"])
+    for (kind, other), row in differences.iterrows():
+        of_kind = best[best["map"] == kind]
+        assert row["questions"] == len(of_kind) and row["mean"] == pytest.approx(of_kind[f"minus_{other}"].mean())
+        assert row["better"] == (of_kind[f"minus_{other}_low"] > 0).sum() and row["mean_low"] <= row["mean_high"]
+    assert {other for kind, other in differences.index if kind == "AtbFf"} == {"attention", "offset", "atb"}
     maps = best[best["map"] != "offset"]
     assert (maps["top_accuracy"] >= maps["accuracy"]).all()
     accuracy = maps.query("map == 'attention' and relation == 'all' and read == 'from head'")["accuracy"].item()

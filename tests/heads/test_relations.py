@@ -8,6 +8,7 @@ from tests.heads.planted import drawn, labelled, pointing, uniform
 from tl_ffblock import heads
 from tl_ffblock.errors import InputError
 from tl_ffblock.heads.relations import ALL, DIRECTIONS
+from tl_ffblock.results.intervals import bootstrap_weights
 from tl_ffblock.results.token_maps import TokenMaps
 
 GOLD = heads.Arcs.of([(0, 1, "det"), (1, 2, "nsubj"), (3, 2, "obj"), (4, 2, "punct")])
@@ -114,3 +115,80 @@ def test_one_document_gives_no_choice() -> None:
         heads.chosen_elsewhere(np.ones((3, 2), dtype=bool), np.zeros(3, dtype=np.int64))
     with pytest.raises(InputError, match="no answer to count"):
         heads.share_of_hits(np.zeros(0), np.zeros(0, dtype=np.int64))
+
+
+def test_folds_of_a_deal_are_even_and_deals_differ() -> None:
+    """Every deal gives each document one fold, all folds as many; deal 0 is in the order of numbers."""
+    document = np.repeat(np.arange(10), 3)
+    assert heads.folds_of(document).tolist() == (np.repeat(np.arange(10), 3) % 5).tolist()
+    deals = [heads.folds_of(document, deal=deal)[::3] for deal in range(20)]
+    assert all(np.bincount(deal).tolist() == [2] * 5 for deal in deals)
+    assert len({tuple(deal) for deal in deals}) > 15
+    np.testing.assert_array_equal(heads.folds_of(document, deal=3)[::3], heads.folds_of(np.arange(10), deal=3))
+
+
+def test_a_gain_of_one_deal_is_none_over_twenty() -> None:
+    """Five candidates of each kind, each wrong in its own five of 25 documents: every one finds 80 %, whichever kind it is of.
+
+    Those of the first kind are wrong in a fold of deal 0, so that it chooses for each fold the one that is wrong there and
+    finds nothing; those of the second kind are wrong in five documents in a row, one of each fold.
+    """
+    document = np.repeat(np.arange(25), 4)
+    first, second = (groups[:, None] != np.arange(5) for groups in (document % 5, document // 5))
+    one = [heads.share_of_hits(heads.chosen_elsewhere(hits, document)[0], document) for hits in (second, first)]
+    assert one[1].value == 0 and one[0].minus(one[1]).interval()[0] > 0.5, "one deal says gain"
+    others = [heads.share_of_chosen(hits, document, n_deals=20) for hits in (second, first)]
+    low, high = others[0].minus(others[1]).interval()
+    assert low < 0 < high and abs(others[0].value - others[1].value) < 0.1, "twenty say none"
+
+
+def test_the_mean_over_deals_is_that_of_a_plain_loop() -> None:
+    """The value by `chosen_elsewhere` of every deal; a draw by the same on its documents, each as often as it was drawn."""
+    random = np.random.default_rng(0)
+    hits, document = random.random((90, 7)) < 0.4, np.sort(random.integers(0, 11, 90))
+    share = heads.share_of_chosen(hits, document, n_deals=4, n_draws=3)
+    weights = np.vstack([np.ones(11), bootstrap_weights(11, 3, 0)])[:, document]
+    expected = np.zeros((4, 4))
+    for (draw, deal), _ in np.ndenumerate(expected):
+        fold, right = heads.folds_of(document, deal=deal), 0.0
+        for number in range(5):
+            inside = fold == number
+            chosen = (weights[draw, ~inside] @ hits[~inside]).argmax()
+            right += weights[draw, inside] @ hits[inside, chosen]
+        expected[draw, deal] = right / weights[draw].sum()
+    np.testing.assert_allclose([share.value, *share.draws], expected.mean(axis=1), rtol=1e-6)
+
+
+def test_draws_choose_again() -> None:
+    """Two candidates that are right in one half of the documents each: what is chosen, and so the answer, changes by draw."""
+    document = np.arange(12)
+    hits = np.stack([document < 6, document >= 6], axis=1)
+    once = heads.share_of_hits(heads.chosen_elsewhere(hits, document)[0], document)
+    again = heads.share_of_chosen(hits, document)
+    assert np.ptp(once.interval()) < np.ptp(again.interval())
+
+
+def test_shares_of_one_corpus_are_drawn_together() -> None:
+    """A question without answers in some documents has the draws of one that has them everywhere, and their mean is theirs."""
+    document = np.arange(10)
+    right = np.ones((10, 1), dtype=bool)
+    everywhere = heads.share_of_chosen(document[:, None] < 5, document)
+    part = heads.share_of_chosen(document[:5, None] < 5, document[:5], drawn_from=document)
+    weights = bootstrap_weights(10, len(everywhere.draws), 0)
+    several = (weights[:, :5] > 0).sum(axis=1) > 1
+    assert (part.draws[several] == 1).all() and np.isnan(part.draws[~several]).all()
+    np.testing.assert_allclose(everywhere.draws, weights[:, :5].sum(axis=1) / 10, rtol=1e-6)
+    mean = heads.mean_share([everywhere, heads.share_of_chosen(right, document)])
+    assert mean.value == 0.75 and mean.interval()[0] == pytest.approx((1 + everywhere.interval()[0]) / 2)
+    with pytest.raises(InputError, match=r"drawn_from lacks documents.*pass the documents of all"):
+        heads.share_of_chosen(right, document, drawn_from=document[1:])
+
+
+def test_a_draw_without_a_choice_has_no_value() -> None:
+    """Two documents: a draw of one of them twice has no other to choose on, and the interval leaves it out."""
+    share = heads.share_of_chosen(np.array([[True], [False]]), np.array([0, 1]), n_draws=50)
+    assert share.value == 0.5 and np.isnan(share.draws).any() and share.interval() == (0.5, 0.5)
+    with pytest.raises(InputError, match="needs two at least"):
+        heads.share_of_chosen(np.ones((3, 2), dtype=bool), np.zeros(3, dtype=np.int64))
+    with pytest.raises(InputError, match="needs two at least"):
+        heads.share_of_chosen(np.ones((0, 2), dtype=bool), np.zeros(0, dtype=np.int64))

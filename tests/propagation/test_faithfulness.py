@@ -125,6 +125,22 @@ def test_each_prompt_is_its_own_run_and_answer(ffb: ModuleType, model: Any, prom
     )
 
 
+def test_random_scores_are_of_the_prompt_and_the_seed(
+    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any
+) -> None:
+    """A list and its prompts one by one have the same numbers; other prompts, and other seeds, have other ones."""
+    scores = torch.zeros(3, 12)
+    together = ffb.faithfulness(model, prompts, difference, {"zeros": scores})
+    for number in (2, 0):
+        alone = ffb.faithfulness(model, prompts[number], difference, {"zeros": scores[number]})
+        for measure in ("correlation", "MoRF", "LeRF", "area"):
+            torch.testing.assert_close(together.by_prompt[measure][:, [number]], alone.by_prompt[measure])
+    other = ffb.faithfulness(model, prompts, difference, {"zeros": scores}, seed=1)
+    assert not torch.equal(other.by_prompt["area"][-2], together.by_prompt["area"][-2])
+    drawn = together.by_prompt["correlation"][together.methods.index("random")]
+    assert drawn.tolist() == pytest.approx([-2 / 110, -35 / 110, 20 / 110], abs=1e-4), "those of any process"
+
+
 def test_scores_that_say_nothing_count_as_nothing(
     ffb: ModuleType, model: Any, prompts: Tensor, difference: Any
 ) -> None:

@@ -23,7 +23,7 @@ comparison.py     shares with intervals over documents, candidates chosen on oth
 """
 
 from tl_ffblock.heads.antecedents import Mentions, antecedent_hits, nearest_hits
-from tl_ffblock.heads.comparison import Share, chosen_elsewhere, folds_of, share_of_hits
+from tl_ffblock.heads.comparison import Share, chosen_elsewhere, folds_of, mean_share, share_of_chosen, share_of_hits
 from tl_ffblock.heads.distributions import distributions, entropy, evenness
 from tl_ffblock.heads.divergences import clusters, divergence_sums, divergences, plane
 from tl_ffblock.heads.effects import Replacement, ablation_effects, attention_gradients
@@ -69,12 +69,14 @@ __all__ = [
     "evenness",
     "folds_of",
     "hits",
+    "mean_share",
     "means",
     "nearest_hits",
     "plane",
     "query_statistics",
     "reachable_arcs",
     "relation_hits",
+    "share_of_chosen",
     "share_of_hits",
     "summary",
     "target_shares",

@@ -1,10 +1,12 @@
 """Shares over a corpus with intervals over its documents, and candidates that are chosen on other documents.
 
 The best of many heads is better by chance than it is. So each fold of documents is measured with the candidate that
-does best on the other folds. Intervals are the bootstrap's over documents, whose arcs are drawn together; the choice
-is not made again in a draw.
+does best on the other folds, and since that depends on which documents share a fold, the share is a mean over several
+deals of documents into folds. Intervals are the bootstrap's over documents, whose arcs are drawn together; each draw
+makes the choice again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +16,8 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
 
 FOLDS = 5
+DEALS = 20
+"""Deals of documents into folds over which the share of a chosen candidate is a mean."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +28,8 @@ class Share:
     draws: Float[np.ndarray, " draw"]
 
     def interval(self) -> tuple[float, float]:
-        """95 %, of the draws."""
-        low, high = np.percentile(self.draws, PERCENTILES)
+        """95 %, of the draws that have a value."""
+        low, high = np.nanpercentile(self.draws, PERCENTILES)
         return float(low), float(high)
 
     def columns(self, name: str) -> dict[str, float]:
@@ -36,6 +40,14 @@ class Share:
     def minus(self, other: "Share") -> "Share":
         """The difference, draw by draw: both have to be drawn from the same documents."""
         return Share(self.value - other.value, self.draws - other.draws)
+
+
+def mean_share(shares: Sequence[Share]) -> Share:
+    """The mean of several shares, draw by draw, of those that have a value: all have to be drawn from the same documents."""
+    draws = np.stack([share.draws for share in shares])
+    with np.errstate(invalid="ignore"):
+        means = np.nansum(draws, axis=0) / np.isfinite(draws).sum(axis=0)
+    return Share(float(np.mean([share.value for share in shares])), means)
 
 
 def share_of_hits(
@@ -60,8 +72,13 @@ def share_of_hits(
     return Share(float(np.mean(hit)), (weights @ right) / (weights @ answers))
 
 
-def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS) -> Int[np.ndarray, " arc"]:
-    """The fold of each answer: documents are dealt out in the order of their numbers.
+def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS, deal: int = 0) -> Int[np.ndarray, " arc"]:
+    """The fold of each answer.
+
+    Args:
+        document: A number for the document of each answer.
+        n_folds: Folds, at most one per document.
+        deal: Deal 0 takes the documents in the order of their numbers, each other one in a random order of its own.
 
     Raises:
         InputError: if there are fewer than two documents.
@@ -69,7 +86,8 @@ def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS) -> Int[np.
     names, row = np.unique(document, return_inverse=True)
     if len(names) < 2:
         raise InputError(f"{len(names)} document: choosing on other documents needs two at least.")
-    return row % min(n_folds, len(names))
+    order = np.random.default_rng(deal).permutation(len(names)) if deal else np.arange(len(names))
+    return order[row] % min(n_folds, len(names))
 
 
 def chosen_elsewhere(
@@ -77,7 +95,7 @@ def chosen_elsewhere(
 ) -> tuple[Bool[np.ndarray, " arc"], Int[np.ndarray, " fold"]]:
     """Each fold's answers by the candidate that has most hits in the other folds, and which that was.
 
-    The first of several equals is chosen.
+    The first of several equals is chosen. This is one deal of documents into folds; `share_of_chosen` is the mean over several.
 
     Raises:
         InputError: if there are fewer than two documents.
@@ -90,3 +108,59 @@ def chosen_elsewhere(
         chosen.append(int(hits[~inside].sum(axis=0).argmax()))
         answers[inside] = hits[inside, chosen[-1]]
     return answers, np.array(chosen, dtype=np.int64)
+
+
+def share_of_chosen(
+    hits: Bool[np.ndarray, "arc candidate"],
+    document: Int[np.ndarray, " arc"],
+    *,
+    drawn_from: Int[np.ndarray, " document"] | None = None,
+    n_deals: int = DEALS,
+    n_folds: int = FOLDS,
+    n_draws: int = N_DRAWS,
+    seed: int = 0,
+) -> Share:
+    """Share of right answers by the candidate that is chosen on the other folds, mean over deals of documents into folds.
+
+    Every draw of the bootstrap makes the choice of every fold and deal again, so that the interval has the uncertainty of the choice.
+    A draw has fewer distinct documents to choose on: it loses the more, the more candidates there are.
+
+    Args:
+        hits: Whether each candidate answers right.
+        document: A number for the document of each answer.
+        drawn_from: Documents that the bootstrap draws, where some have no answer here: shares of the same ones have the same draws.
+            A draw without any answer to choose on and to measure is NaN.
+        n_deals: Deals of documents into folds.
+        n_folds: Folds of each.
+        n_draws: Draws of the bootstrap.
+        seed: Of the draws.
+
+    Raises:
+        InputError: if there are fewer than two documents with answers, or `drawn_from` lacks one of them.
+    """
+    names = np.unique(document)
+    folds = [folds_of(names, n_folds, deal) for deal in range(n_deals)]
+    everything = names if drawn_from is None else np.unique(drawn_from)
+    if not np.isin(names, everything).all():
+        raise InputError("drawn_from lacks documents that have answers; pass the documents of all questions.")
+    weights = bootstrap_weights(len(everything), n_draws, seed)[:, np.searchsorted(everything, names)]
+    weights = np.vstack([np.ones(len(names)), weights]).astype(
+        np.float32
+    )  # row 0 is the sample; sums are exact below 2^24
+    order = np.argsort(document, kind="stable")
+    begins = np.searchsorted(document[order], names)
+    right = np.add.reduceat(hits[order].astype(np.float32), begins, axis=0)
+    answers = np.diff([*begins, len(document)]).astype(np.float32)
+    all_right, all_answers = weights @ right, weights @ answers
+    found, asked = np.zeros(len(weights)), np.zeros(len(weights))
+    for fold in folds:
+        for number in range(fold.max() + 1):
+            inside = fold == number
+            own_right, own_answers = weights[:, inside] @ right[inside], weights[:, inside] @ answers[inside]
+            chosen = (all_right - own_right).argmax(axis=1)
+            can_choose = all_answers > own_answers
+            found += can_choose * own_right[np.arange(len(weights)), chosen]
+            asked += can_choose * own_answers
+    with np.errstate(invalid="ignore"):
+        shares = found / asked
+    return Share(float(shares[0]), shares[1:])

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from typing import Any, SupportsIndex, get_args
 
 import torch
@@ -82,6 +83,11 @@ def faithfulness(
 
     Candidates are all tokens but the special ones, those at which the target is read and those that cannot reach it.
 
+    Beside the given methods are "leave one out" (the effects of single tokens as scores), "recency" (the last token first) and
+    "random": one draw of scores per prompt, not an expectation. Its expectation is 0 for the correlation and the area, and
+    (1 + 1/2 + ... + 1/n) / n for the cause among n candidates. The draw depends on the seed and the prompt's tokens alone, so
+    that prompts one by one have the numbers of a list.
+
     Args:
         model: As in `ffb.attribute`.
         prompts: A text, texts, or token ids [pos] or [batch pos].
@@ -91,7 +97,7 @@ def faithfulness(
         removal: "mask" or "mean".
         cause: Position of the token that is known to be the cause, one for all prompts or one a prompt.
         keys: Candidates, where they are to be others, the same in all prompts.
-        seed: Of the random scores, of the order of equal scores.
+        seed: Of the random scores and the order of equal scores of each prompt.
 
     Raises:
         InputError: for input, results or options that cannot be used, attributions of another target, text or model among them.
@@ -105,12 +111,12 @@ def faithfulness(
     target = for_prompts(target, len(run.sequences))
     methods = read_results(results, run)
     causes = None if cause is None else aligned({"cause": cause}, [len(s.tokens) for s in run.sequences])["cause"]
-    generator, measured = torch.Generator().manual_seed(seed), []
+    measured = []
     with Progress(run.model.name, len(run.sequences), "prompt") as progress, torch.no_grad():
         for number in range(len(run.sequences)):
             prompt = _prompt(run, number, target, removal, keys)
             own = {of.name: of.of_prompt(number, prompt.target)[prompt.candidates] for of in methods}
-            measured.append(_Measured.of(prompt, own, None if causes is None else causes[number], generator))
+            measured.append(_Measured.of(prompt, own, None if causes is None else causes[number], seed))
             progress.step()
     return _gathered(run, measured, target, removal)
 
@@ -128,9 +134,9 @@ class _Measured:
 
     @classmethod
     def of(
-        cls, prompt: _Prompt, own: dict[str, Float[Tensor, " candidate"]], cause: int | None, generator: torch.Generator
+        cls, prompt: _Prompt, own: dict[str, Float[Tensor, " candidate"]], cause: int | None, seed: int
     ) -> "_Measured":
-        n = len(prompt.candidates)
+        n, generator = len(prompt.candidates), _generator_of(prompt.sequence.tokens, seed)
         effects = prompt.falls([frozenset({number}) for number in range(n)])
         random, shuffle = torch.rand(n, generator=generator), torch.randperm(n, generator=generator)
         scores = {**own, LEAVE_ONE_OUT: effects, RANDOM: random, RECENCY: torch.arange(n, dtype=torch.float64)}
@@ -161,6 +167,12 @@ class _Measured:
             "area": areas[:, 0] - areas[:, 1],
             "cause": torch.tensor(ranks, dtype=torch.float64),
         }
+
+
+def _generator_of(tokens: Int[Tensor, " pos"], seed: int) -> torch.Generator:
+    """Random numbers of one prompt, whichever prompts are measured with it: seeded by a digest, which is that of any process."""
+    digest = blake2b(repr((seed, tokens.tolist())).encode(), digest_size=7).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
 
 
 def _order(scores: Float[Tensor, " candidate"], shuffle: Int[Tensor, " candidate"]) -> list[int]:

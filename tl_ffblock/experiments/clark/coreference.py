@@ -23,7 +23,7 @@ from tl_ffblock.corpus.texts.texts import CorpusText
 from tl_ffblock.corpus.texts.tokenised import Tokeniser
 from tl_ffblock.experiments.clark.compared import channels_of, compared_maps, compared_scopes, kinds_of, of_kind
 from tl_ffblock.experiments.clark.syntax import maps_of_words
-from tl_ffblock.heads import Share, antecedent_hits, chosen_elsewhere, nearest_hits, share_of_hits
+from tl_ffblock.heads import Share, antecedent_hits, nearest_hits, share_of_chosen, share_of_hits
 
 SENTENCES = (
     "The king/1 thanked the girls/2 because they/2 had found the ring .",
@@ -90,7 +90,7 @@ def antecedents(model: Any) -> pd.DataFrame:
     shares: dict[str, Share] = {}
     for kind in kinds_of(channels):
         of_channels = hits[..., of_kind(channels, kind)].reshape(len(hits), -1)
-        shares[kind] = share_of_hits(chosen_elsewhere(of_channels, sentence)[0], sentence)
+        shares[kind] = share_of_chosen(of_channels, sentence)
     shares["nearest mention"] = share_of_hits(nearest, sentence)
     return pd.DataFrame(
         [

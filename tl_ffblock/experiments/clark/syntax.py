@@ -1,6 +1,6 @@
 """Relations of a corpus: which arcs each map finds, as arrays that merge, and their tables (section 4.2)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -12,12 +12,14 @@ from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.study import Arrays
 from tl_ffblock.corpus.texts.tokenised import TokenisedText
 from tl_ffblock.experiments.clark.compared import ATTENTION, VALUE_WEIGHTED, Channel, kinds_of, of_kind
-from tl_ffblock.heads import Arcs, RelationHits, Share, chosen_elsewhere, relation_hits, share_of_hits, word_maps
+from tl_ffblock.heads import Arcs, RelationHits, Share, mean_share, relation_hits, share_of_chosen, word_maps
 from tl_ffblock.heads.probes import ROOT, UNKNOWN
 from tl_ffblock.heads.relations import DIRECTIONS, OFFSETS, PUNCTUATION, Direction
 from tl_ffblock.results.ranks import shares
 from tl_ffblock.results.token_maps import TokenMaps
 
+OFFSET = "offset"
+"""The best fixed distance, which stands beside the kinds of maps."""
 _NAME_BYTES = 24
 """Bytes that a relation's name is kept in; the longest of Universal Dependencies have 17."""
 
@@ -125,26 +127,54 @@ def offsets_table(hits: RelationHits, least: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def best_table(hits: RelationHits, channels: Sequence[Channel], least: int, seed: int) -> pd.DataFrame:
-    """For every relation the best map of each kind, chosen on other documents, beside the best offset and attention."""
-    rows = []
+def best_tables(
+    hits: RelationHits, channels: Sequence[Channel], least: int, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """For every relation the best map of each kind, chosen on other documents, beside others; and means over relations."""
+    rows, questions = [], []
+    documents = np.unique(hits.document)
     for relation, direction, arcs in _questions(hits, least):
         document = hits.document[arcs]
         if len(np.unique(document)) < 2:
             continue
-        offset = _chosen(hits.offset[arcs][:, None] == np.array(OFFSETS), document, seed)
         found = hits.hits[DIRECTIONS.index(direction)][arcs]
-        best = {kind: _chosen(found[..., of_kind(channels, kind)], document, seed) for kind in kinds_of(channels)}
+        candidates = {kind: found[..., of_kind(channels, kind)] for kind in kinds_of(channels)}
+        candidates[OFFSET] = hits.offset[arcs][:, None] == np.array(OFFSETS)
+        best = {
+            kind: share_of_chosen(each.reshape(len(each), -1), document, drawn_from=documents, seed=seed)
+            for kind, each in candidates.items()
+        }
+        differences = {
+            (kind, other): best[kind].minus(best[of_other])
+            for kind in kinds_of(channels)
+            for other, of_other in _compared_with(kind).items()
+        }
+        questions.append(differences)
         question = {"relation": relation, "read": direction, "arcs": int(arcs.sum())}
         for kind, share in best.items():
-            top = _top(found[..., of_kind(channels, kind)], channels, kind)
-            differences = share.minus(best[ATTENTION]).columns("minus_attention")
-            differences |= share.minus(offset).columns("minus_offset")
-            before = "Atb by head" if kind.endswith(" by head") else "Atb"
-            if kind not in (ATTENTION, VALUE_WEIGHTED, before):
-                differences |= share.minus(best[before]).columns("minus_atb")
-            rows.append(question | {"map": kind} | share.columns("accuracy") | differences | top)
-        rows.append(question | {"map": "offset"} | offset.columns("accuracy"))
+            row = question | {"map": kind} | share.columns("accuracy")
+            for (of, other), difference in differences.items():
+                row |= difference.columns(f"minus_{other}") if of == kind else {}
+            rows.append(row | ({} if kind == OFFSET else _top(candidates[kind], channels, kind)))
+    return pd.DataFrame(rows), _differences_table(questions)
+
+
+def _compared_with(kind: str) -> dict[str, str]:
+    """By the name in the tables the kind of map that another kind is compared with."""
+    before = "Atb by head" if kind.endswith(" by head") else "Atb"
+    others = {"attention": ATTENTION, "offset": OFFSET}
+    return others if kind in (ATTENTION, VALUE_WEIGHTED, before) else others | {"atb": before}
+
+
+def _differences_table(questions: Sequence[Mapping[tuple[str, str], Share]]) -> pd.DataFrame:
+    """Over all questions: in how many the interval of a difference excludes zero, and the mean difference."""
+    rows = []
+    for kind, other in questions[0] if questions else ():
+        shares = [differences[kind, other] for differences in questions]
+        ends = np.array([share.interval() for share in shares])
+        counts = {"better": int((ends[:, 0] > 0).sum()), "worse": int((ends[:, 1] < 0).sum())}
+        row: dict[str, object] = {"map": kind, "minus": other, "questions": len(shares)}
+        rows.append(row | counts | mean_share(shares).columns("mean"))
     return pd.DataFrame(rows)
 
 
@@ -155,11 +185,6 @@ def _questions(hits: RelationHits, least: int) -> Iterator[tuple[str, Direction,
             arcs = of_relation & hits.reachable(direction)
             if arcs.sum() >= least:
                 yield relation, direction, arcs
-
-
-def _chosen(hits: Bool[np.ndarray, "arc ..."], document: Int[np.ndarray, " arc"], seed: int) -> Share:
-    answers, _ = chosen_elsewhere(hits.reshape(len(hits), -1), document)
-    return share_of_hits(answers, document, seed=seed)
 
 
 def _top(found: Bool[np.ndarray, "arc layer channel"], channels: Sequence[Channel], kind: str) -> dict[str, object]:

@@ -97,7 +97,9 @@ class Column(LayerWalk):
     """
 
     def __init__(self, record: LayerRecord, sequences: Int[Tensor, " query"], key: int, settings: Settings) -> None:
-        super().__init__(replace(record, edited=False), settings)  # the parts of tokens do not depend on what was edited
+        super().__init__(
+            replace(record, edited=False), settings
+        )  # the parts of tokens do not depend on what was edited
         self.sequences = sequences
         self.key = key
 

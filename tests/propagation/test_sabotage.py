@@ -287,6 +287,8 @@ GRAPHS = (
     Fault("layer.records.Block.value_constant", every, "graph", "all heads together brings"),
     Fault("layer.norm_slopes.NormSlope.pull", every, "flow", "layers walked backward miss"),
     Fault("layer.adjoint.Adjoint.to_keys", every, "flow", "layers walked backward miss"),
+    Fault("flow.feed_flow.memories_at", only("keys"), "flow", "what enters memory 2:13: key of layer 2 misses it"),
+    Fault("flow.feed_flow.memories_at", only("values"), "flow", "what enters feed-forward of layer 2 misses it"),
     Fault("flow.draft.Draft.share_brought", every, "flow", "shares of what enters a node miss"),
     Fault("flow.draft.Draft.share_of_edge", every, "flow", "shares of what enters a node miss"),
     Fault("flow.draft.Draft.share_of_rest", every, "flow", "shares of what enters a node miss"),

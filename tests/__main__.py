@@ -1,4 +1,7 @@
-"""Everything that CI checks: `python -m tests`, or some steps of it: `python -m tests lint types`."""
+"""Everything that CI checks: `python -m tests`, or some steps of it: `python -m tests lint types`.
+
+`python -m tests mutants` is no step of CI: it is run by hand and before a release (tests/mutants.py).
+"""
 
 import os
 import shlex
@@ -6,6 +9,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from tests import mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = ["-n", "auto", "--dist", "loadgroup"]
@@ -50,6 +55,8 @@ STEPS = {
 
 def main(names: list[str]) -> int:
     """Run the named steps, or all, until one fails; returns its status."""
+    if names[:1] == ["mutants"]:
+        return mutants.main(names[1:])
     unknown = [name for name in names if name not in STEPS]
     if unknown:
         print(f"unknown step {', '.join(unknown)}; there are {', '.join(STEPS)}", file=sys.stderr)

@@ -9,11 +9,12 @@ from typing import Any, SupportsIndex, Unpack, overload
 
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Texts, Tokens, open_run
 from tl_ffblock.errors import InputError
+from tl_ffblock.layer.fast.stacks import Stack
 from tl_ffblock.layer.heads import AskedHeads, with_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.vectors import Decomposition, decompose_record
-from tl_ffblock.map_tables import MapTables, certify, heads_of_run
+from tl_ffblock.map_tables import MapTables, certify, certify_heads, heads_of_run
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.signatures import spelled_out
@@ -186,6 +187,9 @@ def decompose(
             result = decompose_record(rows, run.settings)
             certify(run.model, rows, {scope: result.completeness(scope) for scope in result.scopes}, run.settings)
             results[number] = with_heads(result, rows, run.settings, numbers)
+            if numbers:
+                by_head = {scope: results[number].heads(scope).norm(dim=-1)[None] for scope in result.scopes}
+                certify_heads(run.model, Stack((number,), rows), by_head, numbers, run.settings)
 
     run.deliver(receive)
     return results[0] if run.single else [results[number] for number in range(len(run.sequences))]

@@ -13,8 +13,8 @@ from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.weights import is_processed
 from tl_ffblock.errors import CompletenessError
 from tl_ffblock.layer.fast.buffers import Buffers
-from tl_ffblock.layer.fast.norms import norms_of_stack
-from tl_ffblock.layer.fast.stacks import stacks
+from tl_ffblock.layer.fast.norms import LayerNorms, errors_of_cell, errors_of_column, norms_of_stack
+from tl_ffblock.layer.fast.stacks import Stack, stacks
 from tl_ffblock.layer.heads import AskedHeads, channel_names, head_norms, head_numbers, refuse_captum
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import select_scopes
@@ -64,6 +64,39 @@ def certify(
             )
 
 
+def certify_heads(
+    model: Model,
+    stack: Stack,
+    by_head: Mapping[str, Float[Tensor, "sequence channel query key"]],
+    heads: Sequence[int],
+    settings: Settings,
+) -> None:
+    """Refuse norms by head that are not those of vectors, in the cell that is made once more.
+
+    Args:
+        model: For the error's text.
+        stack: One layer of some sequences.
+        by_head: Their norms by scope and channel, the residual's last.
+        heads: The heads that the other channels are.
+        settings: The tolerance.
+
+    Raises:
+        CompletenessError: naming layer, scope, channel and error.
+    """
+    for scope, errors in errors_of_cell(stack, by_head, heads, settings).items():
+        for channel, error in zip(channel_names(heads), errors.tolist(), strict=True):
+            _refuse_other_norms(model, stack, scope, f"{channel} to the first query", error, settings)
+
+
+def _refuse_other_norms(model: Model, stack: Stack, scope: str, of: str, error: float, settings: Settings) -> None:
+    if not error <= settings.rtol:
+        raise CompletenessError(
+            f"{model.name}, layer {stack.record.layer}, scope {scope}: norms of contributions of {of} differ from those of their "
+            f"vectors by {error:.1e} of the query's largest (tolerance {settings.rtol:.0e}). No map is made. Please report this "
+            'fault of tl_ffblock; method="captum" takes another way.'
+        )
+
+
 class MapTables:
     """Receives records, turns them into norms, and norms into the tables of results.
 
@@ -89,21 +122,35 @@ class MapTables:
         settings, products = self.run.settings, self.run.model.memory.products
         for stack in stacks(records, self._buffers, settings):
             norms = norms_of_stack(stack, settings, self.scopes, self._buffers, products)
-            # Asked so that NaN fails too: Python's max may pass it by.
-            if not all(bool((errors <= settings.rtol).all()) for errors in norms.completeness.values()):
-                for index, number in enumerate(stack.numbers):
-                    n_queries = len(records[number].queries)
-                    errors = {scope: table[index, :n_queries] for scope, table in norms.completeness.items()}
-                    certify(self.run.model, records[number], errors, settings)
+            self._certify(stack, norms, records)
             tables: dict[Hashable, Tensor] = {
                 (name, scope): table for name in TABLES for scope, table in getattr(norms, name).items()
             }
             if self.heads:
                 by_head = head_norms(stack, settings, self.scopes, self.heads, buffers=self._buffers, products=products)
+                certify_heads(self.run.model, stack, by_head, self.heads, settings)
                 tables |= {(_HEADS, scope): table for scope, table in by_head.items()}
             self._tables.keep(stack.record.layer, stack.numbers, tables)
         if self._progress is not None:
             self._progress.step()
+
+    def _certify(self, stack: Stack, norms: LayerNorms, records: Mapping[int, LayerRecord]) -> None:
+        """Refuse norms whose parts do not sum to the model's tensor, or that are not those of vectors."""
+        settings = self.run.settings
+        # Asked so that NaN fails too: Python's max may pass it by.
+        if not all(bool((errors <= settings.rtol).all()) for errors in norms.completeness.values()):
+            for index, number in enumerate(stack.numbers):
+                n_queries = len(records[number].queries)
+                errors = {scope: table[index, :n_queries] for scope, table in norms.completeness.items()}
+                certify(self.run.model, records[number], errors, settings)
+        if settings.method == "captum":
+            return  # its norms are taken of vectors
+        key = int(stack.record.queries[len(stack.record.queries) // stack.n_sequences - 1]) // 2  # many queries see it
+        for scope, table in errors_of_column(stack, norms.values, key, settings).items():
+            if not bool((table <= settings.rtol).all()):
+                for index, number in enumerate(stack.numbers):
+                    worst = float(table[index, : len(records[number].queries)].max())
+                    _refuse_other_norms(self.run.model, stack, scope, f"token {key}", worst, settings)
 
     def results(self) -> list[ContributionMaps]:
         """One result a sequence, in the order of the input."""
@@ -135,6 +182,11 @@ class MapTables:
             provenance=_provenance(run.model, run.settings),
             **by_name,
         )
+
+
+def _checked_key(stack: Stack) -> int:
+    """A source token that many queries see, in a causal model too: half way before the last of them."""
+    return int(stack.record.queries[len(stack.record.queries) // stack.n_sequences - 1]) // 2
 
 
 def _provenance(model: Model, settings: Settings) -> dict[str, str]:

@@ -381,3 +381,23 @@ def test_what_cannot_be_validated_is_refused(ffb: ModuleType, model_of: Models) 
         found.correlation("AtbLn", "Attn")
     with pytest.raises(ValueError, match="cells='all': expected one of off-diagonal, reachable"):
         found.correlation("Attn", "Attn", cells="all")
+
+
+def test_the_second_row_of_a_prompt_reaches_the_metric(ffb: ModuleType, model_of: Models) -> None:
+    """Beside the row that is read another is sampled, before it in a causal model, and over many draws every one of them."""
+    from tl_ffblock.bridge.model import identify
+    from tl_ffblock.interventions.sampling import Sampler
+
+    for family, others in (("gpt2", {0, 1, 2, 3}), ("bert", {0, 1, 2, 3, 5, 6})):
+        metric = ffb.logit(7, minus=9, at=4)
+        sampler = Sampler(identify(model_of(family)), metric, ("Atb",), False, SamplePlan(n_cells=6))
+        generator, rows = np.random.default_rng(0), []
+        for _ in range(200):
+            *first, last = sampler._draw(7, (0, 1, 2), generator)
+            seconds = {cell.query for cells in first for cell in cells if not cell.reads}
+            assert len(seconds) == 1 and all(cell.reads for cell in last)
+            rows.extend(seconds)
+        assert set(rows) == others
+        assert min(rows.count(row) for row in others) > 200 / len(others) / 3
+    alone = Sampler(identify(model_of("gpt2")), ffb.logit(7, at=0), ("Atb",), False, SamplePlan(n_cells=6))
+    assert all(cell.query == 0 for cells in alone._draw(7, (0, 1), np.random.default_rng(0)) for cell in cells)

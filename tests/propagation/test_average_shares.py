@@ -1,5 +1,6 @@
 """Averages of shares summed over positions are numpy's of the attributions' own, whatever the prompts' lengths."""
 
+import dataclasses
 from types import ModuleType
 from typing import Any
 
@@ -109,3 +110,17 @@ def test_estimates_of_patching_are_averaged_over_pairs(ffb: ModuleType, model: A
         ffb.average_shares([attribution], "mlps")
     with pytest.raises(ffb.errors.InputError, match="one attribution or more"):
         ffb.average_shares([attribution, estimates[0]])
+
+
+def test_neurons_have_the_numbers_of_their_layers(ffb: ModuleType, several: list[Any]) -> None:
+    """Where the first layer has no neurons of its own, as a mixture of experts, the others keep their numbers."""
+    without = [
+        dataclasses.replace(one, parts={name: part for name, part in one.parts.items() if name != "neurons.0"})
+        for one in several
+    ]
+    neurons = ffb.average_shares(without, "neurons")
+    assert neurons.places["layer"] == (1, 2)
+    for row, layer in enumerate(neurons.places["layer"]):
+        by_hand = torch.stack([one.neurons(layer).sum(dim=0) for one in several]).mean(dim=0)
+        torch.testing.assert_close(neurons.mean[row], by_hand)
+    assert set(neurons.to_dataframe()["layer"]) == {1, 2}

@@ -45,3 +45,15 @@ def test_rules_that_are_not_complete_say_so(ffb: ModuleType, model_of_any: Calla
     assert isinstance(block, LogitBlock)
     assert not block.complete and "not complete" in block.certificate and "not handed out" in block.sums
     assert block.maps == ""
+
+
+def test_rows_of_signed_maps_are_the_pages(ffb: ModuleType, model_of_any: Callable[..., Any]) -> None:
+    """A page of some queries in an order of its own has the signed map's rows of those, layer by layer."""
+    model, tokens, queries = model_of_any("gpt2"), tiny.tokens("gpt2", 6, 0), [4, 1]
+    result = ffb.attribute(model, tokens, ffb.logit(7), of="maps")
+    maps = ffb.contribution_maps(model, tokens, queries=queries, layers=[2, 0])
+    signed = page_data({"run": maps}, beside=(result,)).runs[0].blocks["logit maps"]
+    assert isinstance(signed, MapsBlock)
+    for scope, values in signed.values.items():
+        torch.testing.assert_close(values[1], result.maps[scope, 2][queries], rtol=0, atol=0)
+        torch.testing.assert_close(values[0], result.maps[scope, 0][queries], rtol=0, atol=0)

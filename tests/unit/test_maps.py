@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -460,3 +461,26 @@ def test_token_maps_of_heads_are_of_one_scope(maps: ContributionMaps) -> None:
     assert by_head().token_maps("Atb", heads=True)["head 3"].equal(by_head().heads["Atb"][:, 1])
     with pytest.raises(InputError, match="heads=True of 2 scopes: channels are the heads of one, such as 'Atb'"):
         by_head().token_maps(heads=True)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_colours_of_a_figure_end_at_the_99th_percentile(signed: bool) -> None:
+    """One cell a thousand times the others does not bleach a map; the colour bar says that cells lie beyond its end."""
+    n = 24
+    values = torch.rand(1, n, n, generator=torch.Generator().manual_seed(0))
+    values[0, 20, 3] = 1000.0
+    held = {name: ScopeTable({"Atb": torch.zeros(1, n)}, (0,)) for name in ("bias", "remainder", "completeness")}
+    one = make(
+        tokens=tuple("abcdefghijklmnopqrstuvwx"),
+        layers=(0,),
+        queries=tuple(range(n)),
+        values=ScopeTable({"Atb": values - 0.5 * signed}, (0,)),
+        signed=signed,
+        **held,
+    )
+    image = one.figure(layer=0, scope="Atb").axes[0].images[0]
+    cells = np.abs(image.get_array().compressed().astype(float))
+    cells, end = cells[np.isfinite(cells)], image.get_clim()[1]
+    assert end == pytest.approx(np.percentile(cells, 99)) and end < cells.max()
+    assert image.get_clim()[0] == (-end if signed else 0)
+    assert image.colorbar.extend == ("both" if signed else "max")

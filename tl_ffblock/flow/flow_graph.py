@@ -142,6 +142,7 @@ def _graph(run: Run, draft: Draft, shared: list[Propagated], readings: Readings,
     worst = max(range(len(errors)), key=errors.__getitem__)
     sizes = torch.tensor([abs(each.attribution.first_order) for each in shared], dtype=torch.float64)
     shares = max(_error_of_shares(draft, node, edges, sizes) for node, edges in zip(draft.nodes, entering, strict=True))
+    shares = max([shares, *_errors_of_input(run, draft, shared, sizes)])
     certificates = [each.attribution.certificate for each in shared]
     propagation = max((max(c.forms, float(c.boundaries.max())) for c in certificates if c is not None), default=0.0)
     zero = torch.zeros_like(draft.nodes[0].vector)
@@ -171,6 +172,18 @@ def _graph(run: Run, draft: Draft, shared: list[Propagated], readings: Readings,
             torch.stack([zero if edge.vector is None else edge.vector for edge in draft.edges]).cpu(),
         ),
     )
+
+
+def _errors_of_input(
+    run: Run, draft: Draft, shared: list[Propagated], targets: Float[Tensor, " target"]
+) -> list[float]:
+    """What the layer input's shares miss of those that the certified propagation has there."""
+    stream = [each.attribution.residual[run.layers[0], draft.position].double() for each in shared]
+    own = draft.share_of_node(draft.nodes[0])
+    return [
+        float(relative((found - expected).abs(), expected.abs() + size))
+        for found, expected, size in zip(own, stream, targets, strict=True)
+    ]
 
 
 def _target(run: Run, each: Propagated) -> FlowTarget:

@@ -112,8 +112,8 @@ class FlowCertificate:
         """
         for name, error in (
             (f"what enters {self.worst} misses it", self.sums),
-            ("shares of what enters a node miss its own", self.shares),
             ("layers walked backward miss the propagated derivative", self.walk),
+            ("shares of what enters a node miss its own", self.shares),
         ):
             if not error <= self.rtol:
                 cause = "Does one of your hooks edit the model inside a layer? " if hooked else ""

@@ -1,7 +1,8 @@
 """The layer maps with a sign and a target: what every contribution `F_i(x_j)` of a layer carries to it.
 
 The target's derivative by the residual stream comes from the backward pass; each layer's record is walked backward from it
-(layer/adjoint.py), which must end at the derivative by the layer's input: a check that shares no code with the hooks.
+(layer/adjoint.py), which must end at the derivative by the layer's input: a check that shares no code with the hooks. By that
+derivative the cells of the last scope must sum to what flows from each source token.
 """
 
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ def signed_maps(
         rtol: How well the walk must end at the derivative by the layer's input.
 
     Raises:
-        CompletenessError: if it does not: an edit of a user's hooks inside the layer, for one.
+        CompletenessError: if it does not, as with an edit of a user's hooks inside the layer, or if cells do not sum.
     """
     scopes = [step.scope for step in scopes_to_output(run.model.family.order) if not step.at_keys]
     maps: dict[int, dict[str, list[Tensor]]] = {number: {scope: [] for scope in scopes} for number in derivatives}
@@ -50,9 +51,25 @@ def signed_maps(
             _refuse_other_end(run, record.layer, by[INPUT], of_stream[record.layer], rtol)
             for scope in scopes:
                 maps[number][scope].append(walk.carried(scope, by[scope]).cpu())
+            if not record.edited:  # an edit of values adds what no token brings
+                of_tokens = (record.resid_pre * by[INPUT]).sum(dim=-1)
+                _refuse_other_cells(run, record.layer, maps[number][scopes[-1]][-1], of_tokens.cpu(), rtol)
 
     run.deliver(receive)
     return {number: {scope: torch.stack(layers) for scope, layers in of.items()} for number, of in maps.items()}
+
+
+def _refuse_other_cells(
+    run: Run, layer: int, cells: Float[Tensor, "query key"], of_tokens: Float[Tensor, " key"], rtol: float
+) -> None:
+    """At a layer's output the cells of a source token sum to `<x_j, df/dx_j>`: a layer's parts are linear in its input."""
+    miss = (cells.sum(dim=0) - of_tokens).abs().max()
+    error = float(relative(miss, cells.abs().sum()))
+    if not error <= rtol:
+        raise CompletenessError(
+            f"{run.model.name}, layer {layer}: the cells of a signed map miss what flows from their source tokens by {error:.1e} of "
+            f'their sizes (tolerance {rtol:.0e}). No signed maps are made. Leave "maps" out of `of`.'
+        )
 
 
 def _refuse_other_end(run: Run, layer: int, walked: Tensor, expected: Tensor, rtol: float) -> None:

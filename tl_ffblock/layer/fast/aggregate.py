@@ -1,10 +1,10 @@
-"""Bias part, remainder and completeness: a layer walked with all source tokens as one."""
+"""Bias part, remainder and completeness: a layer with all source tokens as one, and one source token through each head."""
 
 from dataclasses import replace
 
 import torch
 from einops import einsum, rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.layer.activations import PathCoefficients
@@ -24,13 +24,18 @@ class Aggregate(LayerWalk):
     tokens' sum for a "key" axis of length one. That sum is what completeness is about: `sum + bias +
     remainder` against the model's own tensor. From the feed-forward on it is not computed from the sum
     before, which would be complete whatever the pairs came out as; the rows that were really computed are
-    put in its place.
+    put in its place, and at the last scope again: the steps between are in them.
     """
 
     def __init__(self, record: LayerRecord, n_sequences: int, settings: Settings, rows: PairRows | None) -> None:
         super().__init__(record, settings)
         self.n_sequences = n_sequences
         self.rows = rows
+
+    def settle(self, scope: str, parts: Parts) -> Parts:
+        if self.rows is not None and scope == self.rows.end:
+            parts = replace(parts, tokens=self.rows.end_sum[:, None])
+        return super().settle(scope, parts)
 
     def attend(self) -> Parts:
         value, constant = token_values(self.record, self.settings.value_bias)
@@ -76,3 +81,39 @@ class Aggregate(LayerWalk):
         if factors is None or self.record.edited:
             return super().players(parts, weight, bias, real)
         return Parts(parts.tokens @ weight, factors.through(weight, bias))
+
+
+class Column(LayerWalk):
+    """The parts of one source token at some queries, through each head and, last, the residual connection around attention.
+
+    These channels take the place of the "key" axis, so that the plain steps of vectors.py give vectors in which every
+    norm of that token can be checked, of the whole parts and through heads.
+
+    Args:
+        record: One layer of some sequences, all queries of one before those of the next.
+        sequences: Which sequence each query is of.
+        key: The source token's position.
+        settings: How the decomposition is made.
+    """
+
+    def __init__(self, record: LayerRecord, sequences: Int[Tensor, " query"], key: int, settings: Settings) -> None:
+        super().__init__(
+            replace(record, edited=False), settings
+        )  # the parts of tokens do not depend on what was edited
+        self.sequences = sequences
+        self.key = key
+
+    def attend(self) -> Parts:
+        n_keys = self.record.pattern.shape[-1]
+        values = token_values(self.record, self.settings.value_bias)[0][self.key :: n_keys]
+        written = einsum(values, self.block.attention.w_o, "sequence head e, head e d -> sequence head d")
+        through_heads = self.record.pattern[:, :, self.key].T[:, :, None] * written[self.sequences]
+        residual = torch.zeros_like(through_heads[:, :1])
+        return Parts(torch.cat([through_heads, residual], dim=1), torch.zeros_like(residual[:, 0]))
+
+    def input(self) -> Parts:
+        x = self.record.tensor(INPUT)
+        channels = x.new_zeros(len(x), len(self.block.attention.w_o) + 1, x.shape[1])
+        own = self.key + self.record.pattern.shape[-1] * self.sequences  # among the keys of all sequences
+        channels[:, -1] = x * (self.record.queries == own)[:, None]
+        return Parts(channels, torch.zeros_like(x))

@@ -12,6 +12,7 @@ README.md beside this file walks one example through all of it. `norms_of_vector
 making every vector.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,13 +20,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.layer.activations import PathCoefficients
-from tl_ffblock.layer.fast.aggregate import Aggregate
+from tl_ffblock.layer.fast.aggregate import Aggregate, Column
 from tl_ffblock.layer.fast.buffers import Buffers
 from tl_ffblock.layer.fast.pair_norms import NormsOfPairs, pairs_of
 from tl_ffblock.layer.fast.products import HeadProducts, ProductsOfHeads
 from tl_ffblock.layer.fast.stacks import Stack
 from tl_ffblock.layer.parts import Parts
 from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scopes import PROGRAMS, Feed
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import decompose_record, walk
 
@@ -162,6 +164,66 @@ def norms_of_vectors(
             for tables in zip(*chunks, strict=True)
         )
     )
+
+
+def errors_of_column(
+    stack: Stack, values: Mapping[str, Float[Tensor, "sequence query key"]], key: int, settings: Settings
+) -> dict[str, Float[Tensor, "sequence query"]]:
+    """How far one source token's norms are from those of its vectors, over the largest of each query's row.
+
+    Of the scopes before the feed-forward, where a vector is cheap; from there on the rows are summed, which completeness holds.
+
+    Args:
+        stack: One layer of some sequences.
+        values: Their norms by scope.
+        key: The source token.
+        settings: How the decomposition is made.
+    """
+    program = PROGRAMS[stack.record.block.order]
+    feed = next((number for number, step in enumerate(program) if isinstance(step.operation, Feed)), len(program))
+    last = max((number for number, step in enumerate(program[:feed]) if step.scope in values), default=-1)
+    if last < 0:
+        return {}
+    sequences = torch.arange(stack.n_sequences, device=stack.record.queries.device)
+    column = Column(
+        stack.record, sequences.repeat_interleave(len(stack.record.queries) // len(sequences)), key, settings
+    )
+    errors = {}
+    for scope, parts in walk(column):
+        if scope in values:
+            norms = parts.tokens.sum(dim=1).norm(dim=-1).view(values[scope].shape[:2])
+            errors[scope] = _over_largest(values[scope][..., key] - norms, values[scope].amax(dim=-1))
+        if scope == program[last].scope:
+            break
+    return errors
+
+
+def errors_of_cell(
+    stack: Stack,
+    by_head: Mapping[str, Float[Tensor, "sequence channel query key"]],
+    heads: Sequence[int],
+    settings: Settings,
+) -> dict[str, Float[Tensor, " channel"]]:
+    """The same of the norms by head, of every scope, in one cell: the first query and its own token, which all channels reach.
+
+    Args:
+        stack: As in `errors_of_column`.
+        by_head: Their norms by scope and channel, the residual's last.
+        heads: The heads that the other channels are.
+        settings: How the decomposition is made.
+    """
+    first = stack.record.rows(slice(1))
+    key = int(first.queries)
+    errors = {}
+    for scope, parts in walk(Column(first, torch.zeros_like(first.queries), key, settings)):
+        if scope in by_head:
+            norms, table = parts.tokens[0, [*heads, -1]].norm(dim=-1), by_head[scope][0, :, 0]
+            errors[scope] = _over_largest(table[:, key] - norms, table.amax(dim=-1))
+    return errors
+
+
+def _over_largest(miss: Tensor, largest: Tensor) -> Tensor:
+    return miss.abs() / torch.where(largest == 0, 1, largest)
 
 
 def _remainder_norm(parts: Parts) -> Float[Tensor, " query"]:

@@ -74,6 +74,10 @@ class PairRows:
         """Filled by `flush` for every scope that `take_norms` named."""
         self.rows_sum = torch.zeros_like(x)
         """Sum over source tokens of the feed-forward's rows."""
+        self.end = ""
+        """The last scope that `take_norms` named."""
+        self.end_sum = self.rows_sum
+        """Sum over source tokens of the rows of that scope."""
         self._given = given
         self._settings = settings
         self._steps: list[_RowStep] = []
@@ -113,6 +117,7 @@ class PairRows:
     def take_norms(self, scope: str) -> None:
         """The rows are now a scope whose norms are asked for."""
         self.norms[scope] = self.rows_sum.new_zeros(len(self.rows_sum), self.pairs.n_keys)
+        self.end, self.end_sum = scope, torch.zeros_like(self.rows_sum) if self._steps else self.rows_sum
         self._steps.append(_TakeNorms(self.norms[scope]))
 
     def queue(self, group: KeyGroup) -> None:
@@ -130,7 +135,7 @@ class PairRows:
         cells = torch.cat([self.pairs.cells[tile.keys, :, tile.rows].flatten() for tile in self._waiting])
         rows = self._feed_forward()
         queries = cells // self.pairs.n_keys  # [pair]: the number of every pair's query
-        self._add_to_sum(rows)
+        self._add_to_sum(rows, self.rows_sum)
         for step in self._steps:
             match step:
                 case _AddHeadSum(head_sum):
@@ -140,6 +145,8 @@ class PairRows:
                     norm.linear_(rows).div_(scale[queries])
                 case _TakeNorms(table):
                     table.view(-1)[cells] = torch.linalg.vector_norm(rows, dim=-1)
+        if self.end_sum is not self.rows_sum:
+            self._add_to_sum(rows, self.end_sum)
         self._waiting, self._n_waiting_pairs = [], 0
 
     def _feed_forward(self) -> Float[Tensor, "pair d_model"]:
@@ -226,10 +233,10 @@ class PairRows:
             basis = tile.group.basis(head_sum.norms)[tile.keys_in_group]
             rows_of_tile.baddbmm_(tile.cut(tile.group.weights(head_sum)), basis)
 
-    def _add_to_sum(self, rows: Float[Tensor, "pair d_model"]) -> None:
+    def _add_to_sum(self, rows: Float[Tensor, "pair d_model"], total: Float[Tensor, "query d_model"]) -> None:
         """Add every pair's row to the sum of its query."""
         n_sequences = self.pairs.n_sequences
-        sums = self.rows_sum.view(n_sequences, -1, rows.shape[1])
+        sums = total.view(n_sequences, -1, rows.shape[1])
         for tile, rows_of_tile in self._by_tile(rows):
             by_key = rows_of_tile.view(tile.n_keys, n_sequences, *rows_of_tile.shape[1:])
             # A sum over one source token, as most of a causal layer's tiles have, would be a copy.

@@ -1,0 +1,289 @@
+"""Deliberate faults, each of which the tests of its area must notice: `python -m tests mutants`.
+
+A row of `MUTANTS` replaces one text of one file of the package by another, in a copy, and runs a few tests there. A fault
+that they do not notice is a promise that nothing holds: it gets a test, or a reason. The step is run by hand and before a
+release; that every `old` text is still there, exactly once, is checked with the other tests (tests/house/test_mutants.py).
+
+    python -m tests mutants                    # all, some at a time
+    python -m tests mutants --only flow walk   # those whose names hold one of these texts
+"""
+
+import argparse
+import contextlib
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+ROOT = Path(__file__).resolve().parent.parent
+LIMIT = 600
+"""Seconds for the tests of one fault."""
+SABOTAGE = "tests/propagation/test_sabotage.py"
+COPIED = (
+    "tl_ffblock",
+    "tests",
+    "docs",
+    "notebooks",
+    "benchmarks",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault."""
+
+    name: str
+    """What is wrong, after the area."""
+    file: str
+    """In the package."""
+    old: str
+    """A text that the file has exactly once, best a part of one line."""
+    new: str
+    tests: tuple[str, ...]
+    """Arguments of pytest: the tests of the area that must fail."""
+    survives: str = ""
+    """Why no test can notice it."""
+
+
+def _sabotage(made: str) -> tuple[str, ...]:
+    return (SABOTAGE, "-k", made)
+
+
+MUTANTS = (
+    # Certificates and identities.
+    Mutant("certificate: layer sums", "propagation/certificate.py", "if self.complete and not error <= self.rtol:", "if self.complete and error < 0:", _sabotage("shares-layer.local_forms")),
+    Mutant("certificate: edges", "propagation/certificate.py", "if not self.edges <= self.rtol:", "if self.edges < 0:", _sabotage("edges-propagation")),
+    Mutant("certificate: linear forms", "propagation/certificate.py", "if not gap <= rtol:", "if gap < 0:", _sabotage("shares-bridge.slopes")),
+    Mutant("certificate: edge error is 0", "propagation/shares.py", "return float(relative(misses.max(), sizes.max()))", "return float(relative(misses.min() * 0, sizes.max()))", _sabotage("edges-propagation")),
+    Mutant("certificate: logits with rules", "bridge/traced.py", "if not known[rules] == 0:", "if known[rules] < 0:", _sabotage("differ_by")),
+    Mutant("certificate: continuation errors are 0", "propagation/continuation.py", "errors=relative((shares.sum(dim=1) + biases + edits - first_order).abs(), sizes),", "errors=torch.zeros_like(sizes),", _sabotage("continuation-layer")),
+    Mutant("certificate: flow walk", "flow/graph.py", "derivative\", self.walk),", "derivative\", 0.0),", _sabotage("flow-layer")),
+    Mutant("certificate: flow shares", "flow/graph.py", "miss its own\", self.shares),", "miss its own\", 0.0),", _sabotage("flow-flow")),
+    Mutant("certificate: flow sums", "flow/graph.py", "misses it\", self.sums),", "misses it\", 0.0),", _sabotage("flow-flow")),
+    Mutant("certificate: named biases of a graph", "propagation/flows.py", "if not error <= self.rtol:", "if error < 0:", _sabotage("graph")),
+    Mutant("certificate: end of the adjoint", "propagation/signed_maps.py", "error = float(relative((walked - expected).norm(), expected.norm()))", "error = 0.0", _sabotage("signed_maps")),
+    Mutant("certificate: cells of signed maps", "propagation/signed_maps.py", "miss = (cells.sum(dim=0) - of_tokens).abs().max()", "miss = of_tokens.min() * 0", _sabotage("signed_maps")),
+    Mutant("certificate: senders of edges", "propagation/edges.py", "if plain and not self.streams <= rtol:", "if plain and self.streams < 0:", _sabotage("estimated_edges")),
+    Mutant("certificate: receivers of edges", "propagation/edges.py", "if not self.derivatives <= rtol:", "if self.derivatives < 0:", _sabotage("estimated_edges")),
+    Mutant("certificate: best query in place of the worst", "map_tables.py", "worst = int(errors.argmax())", "worst = int(errors.argmin())", _sabotage("vectors-layer.vectors")),
+    Mutant("certificate: rows of the last scope", "layer/fast/aggregate.py", "parts = replace(parts, tokens=self.rows.end_sum[:, None])", "parts = replace(parts)", _sabotage("maps-layer.fast.head_sums")),
+    Mutant("certificate: norms of a column", "layer/fast/norms.py", "_over_largest(values[scope][..., key] - norms,", "_over_largest(norms - norms,", _sabotage("maps-layer.fast.pair_norms")),
+    Mutant("certificate: norms by head", "layer/fast/norms.py", "_over_largest(table[:, key] - norms,", "_over_largest(norms - norms,", _sabotage("by_head")),
+    Mutant("certificate: neurons' shares", "cell_neurons.py", "float(of_row.share_errors.max())", "float(of_row.share_errors.min() * 0)", _sabotage("neurons-layer")),
+    Mutant("certificate: neurons' coefficients", "layer/neuron_shares.py", "gap = tokens.sum(dim=0) + bias - own", "gap = own - own", _sabotage("neurons-layer")),
+    Mutant("certificate: parts of coefficients", "memories/parts.py", "worst = int(result.error.argmax())", "worst = int(result.error.argmin())", _sabotage("coefficients-memories")),
+    Mutant("identity: none is compared", "bridge/selfcheck.py", "if not error <= rtol:", "if error < 0:", _sabotage("IdentityError or routing_weights or value or post")),
+    Mutant("identity: mask of later runs", "bridge/selfcheck.py", "if record.block.causal and _error_after_query(record):", "if record.block.causal and not record:", _sabotage("later_run")),
+    Mutant("identity: read-out", "bridge/readout.py", "if not error < tolerance_of(model):", "if error < 0:", _sabotage("read-out")),
+    Mutant("identity: Hugging Face", "bridge/hugging_face.py", "    if error <= tolerance:", "    if error >= 0:", _sabotage("another_model")),
+    Mutant("identity: softmax of scores", "attention.py", "if not scored.error <= run.settings.rtol:", "if scored.error < 0:", _sabotage("scores")),
+    Mutant("identity: resumed runs", "bridge/resume.py", "TOLERANCE = 1e-4", "TOLERANCE = 1e-1", ("tests/interventions/test_resume.py",)),
+    # Refusals.
+    Mutant("refusal: hidden tokens are seen", "bridge/removals.py", "if bool((pattern * hidden.to(pattern.device)).any()):", "if bool((pattern * hidden.to(pattern.device)).all()):", _sabotage("masking")),
+    Mutant("refusal: other positions where tokens are hidden", "bridge/removals.py", "if not float((x - expected).abs().max()) <= _ROUNDING", "if float((x - expected).abs().max()) < -_ROUNDING", _sabotage("masking")),
+    Mutant("refusal: attributions of another value", "propagation/method_scores.py", "if not (same and abs(scores.value - target.value) <= target.rounding):", "if not same:", _sabotage("tested_shares")),
+    Mutant("refusal: attributions of another target", "propagation/method_scores.py", "or scores.target == target.words", "or True", _sabotage("tested_shares")),
+    Mutant("refusal: changed files", "results/tensor_files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', _sabotage("file_that_was_changed")),
+    Mutant("refusal: files of another version", "results/tensor_files.py", 'if metadata.get("version") != str(self.version):', 'if not metadata.get("version"):', _sabotage("file_that_was_changed")),
+    Mutant("refusal: maps of unlike layers", "results/average.py", 'same = ("layers", "layered",', 'same = ("layered",', ("tests/integration/test_average.py",)),
+    # Statistics.
+    Mutant("statistics: ends of intervals", "results/intervals.py", "PERCENTILES = (2.5, 97.5)", "PERCENTILES = (5.0, 95.0)", ("tests/unit/test_intervals.py",)),
+    Mutant("statistics: draws without one prompt", "results/intervals.py", ".integers(0, n_prompts, (", ".integers(0, max(1, n_prompts - 1), (", ("tests/unit/test_intervals.py",)),
+    Mutant("statistics: an interval of one prompt", "results/intervals.py", "np.where(counts[cells] > 1, ends, np.nan)", "np.where(counts[cells] > 0, ends, np.nan)", ("tests/unit/test_intervals.py",)),
+    Mutant("statistics: ranks not centred", "results/ranks.py", "ranks -= ranks.mean(axis=-1, keepdims=True)", "ranks -= ranks.min(axis=-1, keepdims=True)", ("tests/unit/test_ranks.py", "tests/unit/test_measures.py")),
+    Mutant("statistics: own cells among the others", "results/ranks.py", "others[range(len(queries)), list(queries)] = False", "others[range(len(queries)), list(queries)] = True", ("tests/unit/test_maps.py", "tests/unit/test_token_maps.py", "tests/heads/test_statistics.py", "tests/page/test_token_maps.py")),
+    Mutant("statistics: change without its sign", "results/ranks.py", "return 1 - spearman(before, after, cells)", "return 1 - abs(spearman(before, after, cells))", ("tests/unit/test_measures.py",)),
+    Mutant("statistics: layers ranked together", "results/correlation.py", "cells = layer == name", "cells = layer >= name", ("tests/interventions/test_validation.py", "-k", "layer or spearman or scipy or correlation or rank")),
+    Mutant("statistics: cells that do not exist are averaged", "results/average.py", 'values.masked_fill(~reached, float("nan"))', "values", ("tests/integration/test_average.py",)),
+    Mutant("statistics: layers of neurons", "propagation/average_shares.py", 'return {"layer": layers, "neuron"', 'return {"layer": tuple(range(len(layers))), "neuron"', ("tests/propagation/test_average_shares.py",)),
+    # Layer algebra.
+    Mutant("layer: constants of values stay with tokens", "layer/parts.py", "return record.head_values - constant, constant", "return record.head_values - 0 * constant, constant", ("tests/unit/test_parts.py", "tests/unit/test_worked_example.py")),
+    Mutant("layer: residual of another token", "layer/parts.py", "tokens[torch.arange(len(x), device=x.device), queries] = x", "tokens[torch.arange(len(x), device=x.device), queries.flip(0)] = x", ("tests/unit/test_parts.py", "tests/unit/test_worked_example.py")),
+    Mutant("layer: mean of a gate along the path", "layer/activations.py", "return self.gate(a) / (_POWERS[self.name] + 1)", "return self.gate(a) / _POWERS[self.name]", ("tests/unit/test_activations.py",)),
+    Mutant("layer: activation at zero", "layer/activations.py", "return torch.where(small, self._mean_slope(s, 0), secant)", "return torch.where(small, self._mean_slope(s, 1), secant)", ("tests/unit/test_activations.py",)),
+    Mutant("layer: derivative of a norm's scale", "layer/norm_slopes.py", "v = v - n * (n * v).mean(dim=-1, keepdim=True)", "v = v - n * (n * v).sum(dim=-1, keepdim=True)", ("tests/propagation/test_edges.py", "-k", "gpt2")),
+    Mutant("layer: heads of shared values", "layer/heads.py", "value_heads = [head // shared for head in chosen]", "value_heads = [head % len(attention.w_v) for head in chosen]", ("tests/families/test_heads.py", "-k", "llama")),
+    Mutant("layer: Gram matrix without a weight", "layer/fast/part_norms.py", "squares.append(((alpha @ gram) * alpha).sum(dim=-1))", "squares.append((alpha @ gram).sum(dim=-1))", ("tests/unit/test_roads.py", "-k", "gram or groups or norms")),
+    # Propagation.
+    Mutant("propagation: one backward pass too few", "propagation/continuation.py", "at, said = self.n_prompt - 1 + numbers,", "at, said = self.n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/propagation/test_continuation.py",)),
+    Mutant("propagation: weights of EAP-IG", "propagation/patching.py", "zip((nodes + 1) / 2, weights / 2, strict=True)", "zip((nodes + 1) / 2, weights, strict=True)", ("tests/propagation/test_attribution_patching.py", "tests/propagation/test_edges.py", "-k", "steps or integrat or between or nodes")),
+    Mutant("propagation: queries of signed maps", "propagation/beside.py", "result.maps[scope, layer][list(text.queries)]", "result.maps[scope, layer][: len(text.queries)]", ("tests/propagation/test_beside.py",)),
+    Mutant("propagation: patterns are not frozen", "bridge/slopes.py", '"path": Rules("path", norms=True, feed_forward=True, attention=True),', '"path": Rules("path", norms=True, feed_forward=True, attention=False),', _sabotage("right and shares-gpt2")),
+    Mutant("propagation: norm scales are not frozen", "bridge/slopes.py", "if not rules.norms:", "if not rules.norms or layer == 1:", _sabotage("right and shares-gpt2")),
+    # Interventions and metrics.
+    Mutant("interventions: the other row", "interventions/sampling.py", "row = (row + 1) % length", "row = reads", ("tests/interventions/test_validation.py", "-k", "second_row")),
+    Mutant("interventions: rows that reach no metric", "interventions/sampling.py", "return row % reads if reads > 0 else None", "return row", ("tests/interventions/test_validation.py", "-k", "second_row")),
+    Mutant("interventions: a removal adds", "interventions/edits.py", "point.onto(-part, contributions", "point.onto(part, contributions", ("tests/interventions/test_edits.py",)),
+    Mutant("interventions: knock-out without growth of the others", "interventions/edits.py", "cut = (z - alpha * value[key]) / (1 - alpha)", "cut = z - alpha * value[key]", ("tests/interventions/test_edits.py",)),
+    Mutant("metrics: a tie raises the rank", "metrics/answers.py", "(rows > best).sum(dim=-1)", "(rows >= best).sum(dim=-1)", ("tests/unit/test_metrics.py",)),
+    Mutant("metrics: divergence the other way round", "metrics/comparisons.py", "return (clean.exp() * (clean - edited)).sum(dim=-1)", "return (edited.exp() * (edited - clean)).sum(dim=-1)", ("tests/unit/test_metrics.py",)),
+    # Flow and memories.
+    Mutant("flow: an end is shown twice", "flow/pruning.py", "order[max(top, len(order) - counts[1]) :]", "order[max(0, len(order) - counts[1]) :]", ("tests/flow",)),
+    Mutant("flow: smallest heads are shown", "flow/pruning.py", "return sizes.topk(min(count, len(sizes))).indices", "return (-sizes).topk(min(count, len(sizes))).indices", ("tests/flow",)),
+    Mutant("memories: ties go to the later sequence", "memories/best.py", '(joined["position"], joined["sequence"], -joined', '(joined["position"], -joined["sequence"], -joined', ("tests/memories/test_triggers.py",)),
+    Mutant("memories: special tokens in the mean", "memories/knock_out.py", ".double().cpu().numpy()[allowed]", ".double().cpu().numpy()", ("tests/memories/test_causes.py",)),
+    # Page data.
+    Mutant("page: colours of a figure", "results/map_figure.py", "PERCENTILE = 99", "PERCENTILE = 60", ("tests/unit/test_maps.py", "-k", "figure")),
+    Mutant("page: differences are not folded", "page/numbers.py", "return np.where(wrapped < 0, -2 * wrapped - 1, 2 * wrapped)", "return np.where(wrapped < 0, -2 * wrapped, 2 * wrapped)", ("tests/page/test_payload.py",)),
+    Mutant("page: stated precision", "page/numbers.py", "float(np.expm1(steps.max(initial=0.0) / 2))", "float(np.expm1(steps.max(initial=0.0) / 4))", ("tests/page/test_payload.py",)),
+    Mutant("page: opens at the smallest change", "results/page_data.py", "return maps.layers[int(sizes.argmax())]", "return maps.layers[int(sizes.argmin())]", ("tests/page/test_document.py", "tests/page/test_payload.py", "tests/page/test_token_maps.py")),
+    # Batches, padding, caches.
+    Mutant("batches: lengthened tokens count", "bridge/batching.py", "return torch.arange(self.lengths[index])", "return torch.arange(self.tokens.shape[1])", ("tests/unit/test_batching.py", "tests/integration/test_inputs.py", "-k", "length or batch or together")),
+    Mutant("batches: rows in another order", "bridge/sequences.py", "enumerate(self.ascending)}", "enumerate(self.ascending[::-1])}", ("tests/integration/test_laws.py", "tests/integration/test_inputs.py", "-k", "queries or order or rows")),
+    Mutant("batches: a table of two batches", "layer_tables.py", "tables[key][rows] = table[rows, index]", "tables[key][rows] = table[rows, 0]", ("tests/integration/test_runs.py", "tests/integration/test_inputs.py", "tests/unit/test_batching.py")),
+    Mutant("caches: products of changed weights", "layer/fast/products.py", "bool((first == second).all())", "True", ("tests/unit/test_roads.py", "-k", "product")),
+    Mutant("caches: keys and values of another start", "bridge/resume.py", "self._prefix[0] != start or", "", ("tests/interventions/test_resume.py",)),
+)  # fmt: skip
+"""All faults, by area."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the tests said of a fault."""
+
+    mutant: Mutant
+    word: str
+    """ "killed", "survived", or what went wrong otherwise."""
+    seconds: float
+
+
+def mutated(text: str, mutant: Mutant) -> str:
+    """A file's text with the fault.
+
+    Raises:
+        ValueError: if the old text is not there exactly once.
+    """
+    if text.count(mutant.old) != 1:
+        raise ValueError(
+            f"{mutant.name}: {mutant.file} has {mutant.old!r} {text.count(mutant.old)} times, expected once; "
+            "change the row of tests/mutants.py with the code."
+        )
+    return text.replace(mutant.old, mutant.new)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run faults and print what became of them; 1 where one survives that has no reason to."""
+    asked = argparse.ArgumentParser(prog="python -m tests mutants", description="faults that tests must notice")
+    asked.add_argument(
+        "--only", nargs="+", default=[], metavar="TEXT", help="faults whose names hold one of these texts"
+    )
+    asked.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="how many at a time")
+    options = asked.parse_args(arguments)
+    chosen = [mutant for mutant in MUTANTS if not options.only or any(text in mutant.name for text in options.only)]
+    for mutant in chosen:
+        mutated((ROOT / "tl_ffblock" / mutant.file).read_text(encoding="utf-8"), mutant)
+    outcomes = []
+    with _copies(options.jobs) as copies, ThreadPoolExecutor(options.jobs) as pool:
+        for selection, (status, seconds) in _each(
+            pool, copies, sorted({mutant.tests for mutant in chosen}), _tests_pass
+        ):
+            if status:
+                print(
+                    f"without any fault {' '.join(selection)} ends with {status} after {seconds:.0f} s", file=sys.stderr
+                )
+                return 2
+        for outcome in _each(pool, copies, chosen, _outcome):
+            print(f"{outcome.word:9} {outcome.seconds:5.0f} s  {outcome.mutant.name}", flush=True)
+            outcomes.append(outcome)
+    return _summary(outcomes)
+
+
+def _summary(outcomes: Sequence[Outcome]) -> int:
+    killed = sum(outcome.word == "killed" for outcome in outcomes)
+    print(f"{killed} of {len(outcomes)} killed")
+    for outcome in outcomes:
+        if outcome.word != "killed":
+            print(
+                f"  {outcome.word}: {outcome.mutant.name} ({outcome.mutant.file}): {outcome.mutant.survives or 'no reason'}"
+            )
+    return int(any(outcome.word != "killed" and not outcome.mutant.survives for outcome in outcomes))
+
+
+@contextlib.contextmanager
+def _copies(count: int) -> Iterator["queue.Queue[Path]"]:
+    """Copies of the repository to put faults into."""
+    with tempfile.TemporaryDirectory(prefix="mutants") as folder:
+        copies: queue.Queue[Path] = queue.Queue()
+        for number in range(count):
+            copy = Path(folder) / str(number)
+            copy.mkdir()
+            for name in COPIED:
+                source = ROOT / name
+                if source.is_dir():
+                    shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+                else:
+                    shutil.copy(source, copy / name)
+            copies.put(copy)
+        yield copies
+
+
+def _each(
+    pool: ThreadPoolExecutor, copies: "queue.Queue[Path]", items: Iterable[Item], work: Callable[[Path, Item], Made]
+) -> Iterator[Made]:
+    """Each item worked on in a copy that nobody else uses, in their order."""
+
+    def in_a_copy(item: Item) -> Made:
+        copy = copies.get()
+        try:
+            return work(copy, item)
+        finally:
+            copies.put(copy)
+
+    yield from pool.map(in_a_copy, items)
+
+
+def _tests_pass(copy: Path, tests: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, float]]:
+    return tests, _pytest(copy, tests)
+
+
+def _outcome(copy: Path, mutant: Mutant) -> Outcome:
+    path = copy / "tl_ffblock" / mutant.file
+    right = path.read_text(encoding="utf-8")
+    path.write_text(mutated(right, mutant), encoding="utf-8")
+    try:
+        status, seconds = _pytest(copy, mutant.tests)
+    finally:
+        path.write_text(right, encoding="utf-8")
+    word = {0: "survived", 1: "killed"}.get(status, f"status {status}")
+    return Outcome(mutant, word, seconds)
+
+
+def _pytest(copy: Path, tests: tuple[str, ...]) -> tuple[int, float]:
+    """Exit status and seconds; bytecode is not kept, since a fault may be as long and as young as the text it replaces."""
+    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not site",
+        *tests,
+    ]
+    start = time.monotonic()
+    try:
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        return 124, time.monotonic() - start
+    return done.returncode, time.monotonic() - start
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

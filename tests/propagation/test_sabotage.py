@@ -1,0 +1,438 @@
+"""Every certificate and every refusal has been seen to refuse: one function is one per cent wrong, and no result comes out.
+
+A row of `FAULTS` says which function is broken, what of its result, what is made with it, and which quantity the error
+must name. A certificate that is switched off, or measures something else, fails here and nowhere else: in a run that is
+right all errors are rounding, and a certificate of zeros would pass.
+"""
+
+import dataclasses
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests import tiny
+
+BROKEN = 1.01
+N = 6
+Spoil = Callable[[Any], Any]
+
+
+def every(result: Any) -> Any:
+    """One per cent too much in every tensor and number of a result."""
+    if isinstance(result, Tensor | float):
+        return result * BROKEN
+    if isinstance(result, dict):
+        return {name: every(value) for name, value in result.items()}
+    if isinstance(result, tuple | list):
+        return type(result)(every(value) for value in result)
+    if dataclasses.is_dataclass(result):
+        return only(*(field.name for field in dataclasses.fields(result)))(result)
+    return result
+
+
+def only(*names: str) -> Spoil:
+    """In some fields of a dataclass, where they are tensors."""
+
+    def spoil(result: Any) -> Any:
+        tensors = {name: getattr(result, name) for name in names}
+        changed = {name: every(value) for name, value in tensors.items() if isinstance(value, Tensor)}
+        return dataclasses.replace(result, **changed)
+
+    return spoil
+
+
+def at(place: int) -> Spoil:
+    """In one member of a tuple."""
+    return lambda result: tuple(every(value) if number == place else value for number, value in enumerate(result))
+
+
+def more(amount: float) -> Spoil:
+    """A number that is larger."""
+    return lambda result: result + amount
+
+
+def of_vectors(decomposition: Any) -> Any:
+    """In all vectors of a `Decomposition`."""
+    decomposition._parts = every(decomposition._parts)
+    return decomposition
+
+
+def of_weights(name: str) -> Spoil:
+    """In one weight of every feed-forward."""
+    return lambda weights: tuple(only(name)(ff) for ff in weights)
+
+
+def entered(seen: Any) -> Any:
+    """In what entered the first layer of a prompt's run as it is."""
+    seen.input = every(seen.input)
+    return seen
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One function that is wrong."""
+
+    broken: str
+    """Its path in the package, in the module where it is used."""
+    spoil: Spoil
+    """What it gives instead."""
+    made: str
+    """What is made with it, a name of `MADE`."""
+    says: str
+    """What the error must name."""
+    family: str = "gpt2"
+    error: str = "CompletenessError"
+
+    def __str__(self) -> str:
+        return f"{self.made}-{self.broken}-{self.family}-{self.says}".replace(" ", "_")
+
+
+MADE: dict[str, Callable[[ModuleType, Any, Tensor], Any]] = {
+    "maps": lambda ffb, model, ids: ffb.contribution_maps(model, ids),
+    "maps by head": lambda ffb, model, ids: ffb.contribution_maps(model, ids, heads=True),
+    "maps by captum": lambda ffb, model, ids: ffb.contribution_maps(model, ids, method="captum"),
+    "vectors": lambda ffb, model, ids: ffb.decompose(model, ids, layer=0),
+    "vectors by head": lambda ffb, model, ids: ffb.decompose(model, ids, layer=0, heads=[1, 3]),
+    "neurons": lambda ffb, model, ids: ffb.neurons(model, ids, layer=0, query=-1),
+    "coefficients": lambda ffb, model, ids: ffb.memories.token_parts(model, ids, ["0:3", "1:5"]),
+    "scores": lambda ffb, model, ids: ffb.attention_scores(model, ids),
+    "shares": lambda ffb, model, ids: ffb.attribute(model, ids, ffb.logit(7)),
+    "edges": lambda ffb, model, ids: ffb.attribute(model, ids, ffb.logit(7), of=("edges", "heads")),
+    "signed maps": lambda ffb, model, ids: ffb.attribute(model, ids, ffb.logit(7), of=("maps",)),
+    "graph": lambda ffb, model, ids: ffb.attribute(model, ids, ffb.logit(7), of=("graph",)).graph(),
+    "continuation": lambda ffb, model, ids: ffb.attribute_continuation(model, ids.tolist(), generate=2),
+    "flow": lambda ffb, model, ids: ffb.flow_graph(model, ids, target=7),
+    "estimated edges": lambda ffb, model, ids: ffb.attribution_patching(
+        model, ids, ids.flip(0), ffb.logit(7), edges=True
+    ),
+    "read-out": lambda ffb, model, ids: ffb.memories.value_tokens(model, memories=["0:3"]),
+    "masking": lambda ffb, model, ids: ffb.faithfulness(
+        model, ids, ffb.logit(7), {"mine": torch.rand(N)}, removal="mask"
+    ),
+    "mean embedding": lambda ffb, model, ids: ffb.faithfulness(
+        model, ids, ffb.logit(7), {"mine": torch.rand(N)}, removal="mean"
+    ),
+    "tested shares": lambda ffb, model, ids: ffb.faithfulness(
+        model, ids, ffb.logit(7), ffb.attribute(model, ids, ffb.logit(7))
+    ),
+}
+"""What is made of a model and token ids [pos]."""
+
+NORMS_OF = "norms of contributions of"
+REFERENCE = (
+    Fault("layer.vectors.attend", only("tokens"), "vectors", "scope Attn: parts and bias miss"),
+    Fault("layer.vectors.attend", only("bias"), "vectors", "scope Attn: parts and bias miss"),
+    Fault("layer.vectors.residual", every, "vectors", "scope Atb: parts and bias miss"),
+    Fault("layer.parts.Parts.__add__", every, "vectors", "scope Atb: parts and bias miss"),
+    Fault("layer.vectors.normalise", only("tokens"), "vectors", "scope AtbLn: parts and bias miss"),
+    Fault("layer.vectors.normalise", only("bias"), "vectors", "scope AtbLn: parts and bias miss"),
+    Fault("layer.vectors.normalise", every, "vectors", "scope Atb: parts and bias miss", "bert"),
+    Fault("layer.vectors.project", only("tokens"), "vectors", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.vectors.project", only("bias"), "vectors", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.vectors.weigh", every, "vectors", "scope AtbLnFf: parts and bias miss", "mixtral"),
+    Fault("layer.activations.Activation.coefficients", only("on_pre"), "vectors", "scope AtbLnFf: parts and bias miss"),
+    Fault(
+        "layer.activations.Activation.coefficients",
+        only("on_pre"),
+        "vectors",
+        "scope AtbLnFf: parts and bias miss",
+        "llama",
+    ),
+    Fault(
+        "layer.activations.Activation.coefficients",
+        only("on_linear"),
+        "vectors",
+        "scope AtbLnFf: parts and bias miss",
+        "llama",
+    ),
+    Fault("layer.vectors.captum_shares", only("tokens"), "maps by captum", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.vectors.captum_shares", only("bias"), "maps by captum", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.vectors.attend", every, "maps by captum", "scope Attn: parts and bias miss"),
+    Fault("layer.heads.of_heads", only("value"), "vectors by head", f"scope Attn: {NORMS_OF} head 1"),
+    Fault("layer.heads.decompose_record", of_vectors, "vectors by head", f"scope Attn: {NORMS_OF} head 1"),
+    Fault("layer.heads._residual_vectors", every, "vectors by head", f"scope Atb: {NORMS_OF} residual"),
+)
+"""Vectors by the reference implementation: attention, residual, norms, activations, gates, experts, W_out, biases, heads."""
+
+OPTIMISED = (
+    Fault("layer.fast.aggregate.token_values", at(0), "maps", "scope Attn: parts and bias miss"),
+    Fault("layer.fast.aggregate.attention_bias", every, "maps", "scope Attn: parts and bias miss"),
+    Fault("layer.fast.aggregate.Aggregate.input", every, "maps", "scope Atb: parts and bias miss"),
+    Fault("layer.vectors.normalise", only("tokens"), "maps", "scope AtbLn: parts and bias miss"),
+    Fault("layer.vectors.project", only("bias"), "maps", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.fast.bias_factors.BiasFactors.through", every, "maps", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.fast.bias_factors.BiasFactors.normalised", every, "maps", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.fast.bias_factors.BiasFactors.of_attention", every, "maps", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.fast.pair_norms.token_values", at(0), "maps", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.fast.pair_norms.part_norms", every, "maps", f"scope Attn: {NORMS_OF} token 2"),
+    Fault("layer.fast.pair_norms.NormsOfPairs._of_head_sum", every, "maps", f"scope Attn: {NORMS_OF} token 2"),
+    Fault("layer.fast.head_sums.HeadSum.__add__", only("residual"), "maps", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.fast.head_sums.HeadSum.normalised", only("scale"), "maps", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.fast.head_sums.KeyGroup.weights", every, "maps", "scope AtbLnFfResLn: parts and bias miss"),
+    Fault("layer.fast.head_sums.KeyGroup.basis", every, "maps", "scope AtbFfResLn: parts and bias miss", "bert"),
+    Fault("layer.fast.pair_rows.PairRows._pack", every, "maps", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.fast.pair_rows.PairRows._feed_forward", every, "maps", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.fast.pair_rows.PairRows._multiply", every, "maps", "scope AtbLnFf: parts and bias miss", "llama"),
+    Fault("layer.fast.experts.Branch.heads", every, "maps", "scope AtbLnFf: parts and bias miss", "mixtral"),
+    Fault(
+        "layer.activations.Activation.coefficients",
+        only("on_pre"),
+        "maps",
+        "scope AtbLnFf: parts and bias miss",
+        "gpt2",
+    ),
+    Fault(
+        "layer.activations.Activation.coefficients",
+        only("on_linear"),
+        "maps",
+        "scope AtbLnFf: parts and bias miss",
+        "llama",
+    ),
+    Fault("layer.fast.norms.NormsThroughHeads.norms", every, "maps by head", f"scope Attn: {NORMS_OF} head 0"),
+    Fault("layer.heads.of_heads", only("value"), "maps by head", f"scope Attn: {NORMS_OF} head 0"),
+    Fault("layer.heads._residual_vectors", every, "maps by head", f"scope Atb: {NORMS_OF} residual"),
+)
+"""Norms by the optimised implementation."""
+
+IDENTITIES = tuple(
+    Fault(broken, spoil, "maps", says, family, "IdentityError")
+    for broken, spoil, says, family in (
+        ("bridge.selfcheck._error_after_query", more(1), "pattern is zero after the query", "gpt2"),
+        ("layer.records.AttentionWeights.values", every, "norm(layer input) W_V + b_V = value", "gpt2"),
+        ("layer.records.AttentionWeights.values", every, "layer input W_V + b_V = value", "bert"),
+        ("layer.records.Norm.__call__", every, "norm(layer input) W_V + b_V = value", "llama"),
+        ("layer.records.Norm.__call__", every, "mid_norm(AttnRes) = Atb", "bert"),
+        ("layer.records.LayerRecord.head_values", every, "= attention output", "gpt2"),
+        ("layer.records.LayerRecord.tensor", every, "Attn + resid_pre = Atb", "gpt2"),
+        ("layer.records.FeedForward.pre_activations", at(0), "feed-forward input W_in + b_in = pre", "gpt2"),
+        ("layer.records.FeedForward.pre_activations", at(0), "feed-forward input W_gate + b_gate = pre", "llama"),
+        ("layer.records.FeedForward.pre_activations", at(1), "feed-forward input W_in + b_in = pre_linear", "llama"),
+        ("layer.activations.Activation.output", every, "gelu_tanh(pre) = post", "gpt2"),
+        ("bridge.weights._feed_forward", only("w_out"), "post W_out + b_out = feed-forward output", "gpt2"),
+        ("bridge.weights._feed_forward", only("b_out"), "post W_out + b_out = feed-forward output", "gpt2"),
+        ("bridge.assembly.routing_weights", every, "sum over experts of router weight x expert output", "mixtral"),
+    )
+)
+"""What the captured tensors and the weights must be to one another."""
+
+SUMS = (
+    Fault("layer.neuron_shares.weighed_shares", every, "neurons", "neurons' shares miss the contribution's norm"),
+    Fault("layer.neuron_shares.feed_forwards", of_weights("w_out"), "neurons", "neurons' shares miss"),
+    Fault("layer.neuron_shares.coefficients_in", every, "neurons", "tokens' shares miss the neurons' coefficients"),
+    Fault("layer.neuron_shares._NeuronWalk.neuron_shares", every, "neurons", "parts and bias miss"),
+    Fault("memories.parts.coefficient_parts", only("tokens"), "coefficients", "memory 0:3: parts and bias miss"),
+    Fault("memories.parts.coefficient_parts", only("bias"), "coefficients", "memory 0:3: parts and bias miss"),
+    Fault("memories.parts.coefficients", every, "coefficients", "parts and bias miss its coefficient"),
+    Fault("layer.scores._error", more(1e-3), "scores", "softmax of query times key", error="UnsupportedModelError"),
+    Fault("bridge.readout._own_logits", every, "read-out", "misses its own logits", error="IdentityError"),
+    Fault("bridge.removals._hide", lambda scores: scores * 0, "masking", "to tokens that were hidden", error="UnsupportedModelError"),
+    Fault("bridge.removals.Removals._seen", entered, "masking", "numbers positions anew", error="UnsupportedModelError"),
+    Fault("propagation.faithfulness.in_words", lambda words: words + "?", "tested shares", "Expected attributions of the same target", error="InputError"),
+    Fault("propagation.faithfulness.Removals._run", every, "tested shares", "Expected attributions of the same target", error="InputError"),
+)  # fmt: skip
+"""Neurons, coefficients, scores, the read-out, removals of tokens."""
+
+SHARES = tuple(
+    Fault(broken, spoil, made, says, family, error)
+    for broken, spoil, made, says, family, error in (
+        ("bridge.slopes.normed", at(0), "shares", "its logits differ by", "gpt2", "IdentityError"),
+        ("bridge.slopes.normed", at(1), "shares", "the local linear form of blocks.2.ln1 misses", "gpt2", None),
+        ("bridge.slopes.activated", at(1), "shares", "mlp.hook_post misses", "gpt2", None),
+        ("bridge.experts.shared", every, "shares", "the local linear form of blocks.0.mlp misses", "mixtral", None),
+        ("bridge.ends.shared", every, "shares", "the local linear form of mlm_head misses", "bert", None),
+        ("layer.local_forms._Normed.backward", every, "shares", "shares at the input of layer 2 miss", "gpt2", None),
+        ("layer.local_forms._Activated.backward", every, "shares", "shares at the embeddings miss", "gpt2", None),
+        ("layer.local_forms._Carried.backward", at(1), "shares", "shares at the embeddings miss", "mixtral", None),
+        ("layer.local_forms._Scaled.backward", at(1), "shares", "shares at the input of layer 3 miss", "gpt2", None),
+        ("layer.local_forms._Added.backward", at(1), "shares", "shares at the input of layer 1 miss", "gpt2", None),
+        ("bridge.traced.Traced._from_unembedding", at(1), "shares", "shares at the input of layer", "gpt2", None),
+        ("bridge.traced.Traced._from_unembedding", at(2), "shares", "shares at the input of layer", "gptj", None),
+        ("propagation.shares.Shares._by_position", every, "shares", "shares at the embeddings miss", "gpt2", None),
+        ("propagation.shares.Shares._edges", every, "edges", "edges miss the shares of their heads", "gpt2", None),
+        (
+            "propagation.sequence_shares.SequenceShares._attention",
+            at(2),
+            "edges",
+            "edges miss the shares",
+            "gpt2",
+            None,
+        ),
+        ("layer.local_forms._Normed.backward", every, "continuation", "shares of token 6 miss its logit", "gpt2", None),
+        ("layer.local_forms._Activated.backward", every, "continuation", "miss its logit", "gpt2", None),
+        ("layer.local_forms._Added.backward", at(1), "continuation", "miss its logit", "gpt2", None),
+        ("bridge.slopes.normed", at(1), "continuation", "the local linear form of blocks", "gpt2", None),
+        ("layer.norm_slopes.NormSlope.pull", every, "signed maps", "gives a derivative that misses", "gpt2", None),
+        ("layer.adjoint.Adjoint._through_feed_forward", every, "signed maps", "derivative that misses", "gpt2", None),
+        ("layer.adjoint.Adjoint.to_keys", every, "signed maps", "derivative that misses", "gpt2", None),
+        ("layer.adjoint.Adjoint._through_attention", every, "signed maps", "cells of a signed map miss", "gpt2", None),
+        ("layer.adjoint.Adjoint.carried", every, "signed maps", "cells of a signed map miss", "llama", None),
+    )
+    for error in (error or "CompletenessError",)
+)
+"""Attributions to a target: linear forms, layer sums, edges, continuations, signed maps."""
+
+GRAPHS = (
+    Fault("propagation.sequence_shares.SequenceShares._attention", at(0), "graph", "each head brings"),
+    Fault("propagation.sequence_shares.SequenceShares._positions", at(0), "graph", "the feed-forward brings"),
+    Fault("layer.records.Block.value_constant", every, "graph", "all heads together brings"),
+    Fault("layer.norm_slopes.NormSlope.pull", every, "flow", "layers walked backward miss"),
+    Fault("layer.adjoint.Adjoint.to_keys", every, "flow", "layers walked backward miss"),
+    Fault("flow.feed_flow.memories_at", only("keys"), "flow", "what enters memory 2:13: key of layer 2 misses it"),
+    Fault("flow.feed_flow.memories_at", only("values"), "flow", "what enters feed-forward of layer 2 misses it"),
+    Fault("flow.draft.Draft.share_brought", every, "flow", "shares of what enters a node miss"),
+    Fault("flow.draft.Draft.share_of_edge", every, "flow", "shares of what enters a node miss"),
+    Fault("flow.draft.Draft.share_of_rest", every, "flow", "shares of what enters a node miss"),
+    Fault("flow.draft.Draft.share_of_node", every, "flow", "shares of what enters a node miss"),
+    Fault("propagation.edges.EdgeSums.change", every, "estimated edges", "the changes of all senders miss"),
+    Fault("propagation.edge_walk._LayerWalk._of_heads", every, "estimated edges", "the changes of all senders miss"),
+    Fault("propagation.edge_walk._LayerWalk._by_attention", every, "estimated edges", "derivatives by the inputs"),
+    Fault("layer.norm_slopes.NormSlope.pull", every, "estimated edges", "derivatives by the inputs"),
+)
+"""Graphs: conserved flows, vectors at a position, edges between heads and feed-forwards."""
+
+FAULTS = (*REFERENCE, *OPTIMISED, *IDENTITIES, *SUMS, *SHARES, *GRAPHS)
+
+
+def break_it(monkeypatch: pytest.MonkeyPatch, path: str, spoil: Spoil) -> None:
+    """Let a function, method or property of the package give something else."""
+    names = path.split(".")
+    depth = next(n for n in range(len(names) - 1, 0, -1) if importlib.util.find_spec(_module(names[:n])) is not None)
+    owner: Any = importlib.import_module(_module(names[:depth]))
+    for name in names[depth:-1]:
+        owner = getattr(owner, name)
+    kind, right = inspect.getattr_static(owner, names[-1]), getattr(owner, names[-1])
+    read = kind.fget if isinstance(kind, property) else kind.func if isinstance(kind, cached_property) else None
+    if read is not None:
+        monkeypatch.setattr(owner, names[-1], property(lambda self: spoil(read(self))))
+        return
+
+    def wrong(*args: Any, **options: Any) -> Any:
+        return spoil(right(*args, **options))
+
+    monkeypatch.setattr(
+        owner, names[-1], staticmethod(wrong) if isinstance(kind, staticmethod | classmethod) else wrong
+    )
+
+
+def _module(names: list[str]) -> str:
+    parents = [".".join(("tl_ffblock", *names[:n])) for n in range(len(names) + 1)]
+    packages = all(importlib.util.find_spec(parent) is not None for parent in parents[:-1])
+    is_package = packages and importlib.util.find_spec(parents[-2]).submodule_search_locations is not None
+    return parents[-1] if is_package else "tl_ffblock.no_such_module"
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_what_is_wrong_is_refused(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    """One per cent too much in one place, and the error names what misses what."""
+    model = tiny.bridge(fault.family)
+    break_it(monkeypatch, fault.broken, fault.spoil)
+    with pytest.raises(getattr(ffb.errors, fault.error), match=re.escape(fault.says)):
+        MADE[fault.made](ffb, model, tiny.tokens(fault.family, N))
+
+
+@pytest.mark.parametrize(("made", "family"), sorted({(fault.made, fault.family) for fault in FAULTS}))
+def test_what_is_right_is_not(ffb: ModuleType, made: str, family: str) -> None:
+    """The same calls without the fault."""
+    MADE[made](ffb, tiny.bridge(family), tiny.tokens(family, N))
+
+
+def test_a_mean_embedding_needs_rows_of_the_matrix(ffb: ModuleType) -> None:
+    """A hook that changes each embedding in its own way leaves no matrix whose rows could be averaged."""
+    model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
+    model.add_hook("embed.hook_out", lambda x, hook: x + torch.rand_like(x))
+    with pytest.raises(ffb.errors.UnsupportedModelError, match='embeds tokens otherwise.*removal="mask"'):
+        MADE["mean embedding"](ffb, model, ids)
+
+
+def test_a_bridge_that_is_another_model_is_refused(ffb: ModuleType) -> None:
+    """Logits one per cent from Hugging Face's, by a module that was changed outside its HookPoints."""
+    model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
+    plain = model.unembed.forward
+    # Not `setattr`: a component of TransformerLens 4 hands attributes that are set on to the module that it wraps.
+    model.unembed.__dict__["forward"] = lambda *args, **options: plain(*args, **options) * BROKEN
+    with pytest.raises(ffb.errors.UnsupportedModelError, match="not the Hugging Face model that it wraps.*1.0e-02"):
+        ffb.contribution_maps(model, ids)
+
+
+@pytest.mark.parametrize("site", ["attn.hook_z", "mlp.hook_post", "hook_attn_out", "hook_mlp_out"])
+def test_an_edit_of_a_user_is_a_remainder(ffb: ModuleType, site: str) -> None:
+    """One per cent by a hook of the call is no fault: what the parts then miss of the run is the remainder's, and no more."""
+    model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
+    clean = ffb.contribution_maps(model, ids)
+    maps = ffb.contribution_maps(model, ids, fwd_hooks=[(f"blocks.1.{site}", lambda x, hook: x * BROKEN)])
+    assert all(not clean.remainder[scope, layer].any() for scope in clean.scopes for layer in clean.layers)
+    assert not any(maps.remainder[scope, layer].any() for scope in maps.scopes for layer in (0, 2))
+    assert maps.remainder["AtbLnFfRes", 1].all()
+    assert float(maps.completeness["AtbLnFfRes", 1].max()) < 1e-6
+
+
+def test_an_edit_inside_a_layer_is_a_share_of_its_own(ffb: ModuleType) -> None:
+    """A hook that is not linear in what it gets: what it adds is counted, and all shares sum to the target."""
+    model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
+    square = ("blocks.1.hook_mlp_out", lambda x, hook: x + x**2)
+    result = ffb.attribute(model, ids, ffb.logit(7), fwd_hooks=[square])
+    assert any(result.edits.values())
+    assert result.total() == pytest.approx(result.first_order, rel=1e-4)
+
+
+def test_a_later_run_that_sees_what_comes_after_is_refused(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mask is a run's own: it is checked in runs of layers whose other identities were checked before."""
+    model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
+    ffb.contribution_maps(model, ids)
+    break_it(monkeypatch, "bridge.selfcheck._error_after_query", more(1e-9))
+    with pytest.raises(
+        ffb.errors.IdentityError, match="pattern is zero after the query .in this run; it was in others"
+    ):
+        ffb.contribution_maps(model, ids)
+
+
+def test_a_check_says_what_fails(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`check_model` raises nothing: the result is not ok, and names the equation."""
+    model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
+    assert ffb.check.check_model(model, ids).ok
+    break_it(monkeypatch, "layer.activations.Activation.coefficients", only("on_pre"))
+    found = ffb.check.check_model(model, ids)
+    assert not found.ok and {failure.name for failure in found.failures} == {"AtbLnFf", "AtbLnFfRes", "AtbLnFfResLn"}
+    assert "No maps are made of this model" in found.verdict()
+
+
+SAVED: dict[str, Callable[[ModuleType, Any, Tensor], Any]] = {
+    "maps": MADE["maps"],
+    "shares": MADE["shares"],
+    "estimates": lambda ffb, model, ids: ffb.attribution_patching(model, ids, ids.flip(0), ffb.logit(7)),
+    "estimated edges": lambda ffb, model, ids: MADE["estimated edges"](ffb, model, ids).edge_estimates,
+}
+
+
+@pytest.mark.parametrize("made", SAVED)
+def test_a_file_that_was_changed_is_refused(ffb: ModuleType, tmp_path: Path, made: str) -> None:
+    """One number that is one per cent larger, a label, another format, another version: none is read."""
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    result = SAVED[made](ffb, tiny.bridge("gpt2"), tiny.tokens("gpt2", N))
+    path = result.save(tmp_path / "right.safetensors")
+    assert type(result).load(path) is not None
+    with safe_open(path, framework="pt") as file:
+        labels, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    name = max(tensors, key=lambda name: tensors[name].numel())
+    for changed, (metadata, held), says in (
+        ("number", (labels, {**tensors, name: tensors[name] * BROKEN}), "was changed after it was saved"),
+        ("label", (labels | {"maps": labels["maps"].replace("gpt2", "gpt3", 1) + " "}, tensors), "was changed after"),
+        ("format", (labels | {"format": "another"}, tensors), "format 'another'"),
+        ("version", (labels | {"version": "99"}, tensors), "version '99'"),
+    ):
+        save_file(held, tmp_path / changed, metadata)
+        with pytest.raises(ffb.errors.MapFileError, match=says):
+            type(result).load(tmp_path / changed)

@@ -228,8 +228,7 @@ def difference(
             raise InputError(
                 f"cannot subtract maps of {len(first.tokens)} and of {len(second.tokens)} tokens: use prompts of equally many."
             )
-        labels = tuple(a if a == b else f"{a}→{b}" for a, b in zip(first.tokens, second.tokens, strict=True))
-        return dataclasses.replace(first, tokens=labels) - dataclasses.replace(second, tokens=labels)
+        return first - second
     if isinstance(first, Decomposition) and isinstance(second, Decomposition):
         shapes = [tuple(part.parts(part.scopes[0]).shape) for part in (first, second)]
         same = [(part.layer, part.order, part.queries) for part in (first, second)]

@@ -59,6 +59,10 @@ class TokenMaps:
     column: str = BETWEEN_TOKENS
     """What a column is: "key", the token that a row takes from; else numbers by position, in one row that is no query: shares
     "written at" the column's position, or "flowing at" it."""
+    whole: bool = True
+    """Whether every token that a row takes from is a column. Of some alone, such as named positions, rows have no shares."""
+    sides: tuple[str, ...] = ()
+    """Of a difference: names of the two that it is of, the first less the second."""
 
     def __post_init__(self) -> None:
         """Refuse labels that do not fit the numbers.

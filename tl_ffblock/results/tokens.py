@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from tl_ffblock.errors import InputError
 
+BETWEEN_SIDES = " / "
+"""Between the two labels of a difference's position: the first's, then the second's that is subtracted."""
 MOST_NAMES = 3
 """Different tokens that a label of several results names; further ones become an ellipsis."""
 
@@ -32,6 +34,22 @@ def shortened(tokens: Sequence[str]) -> str:
     """All tokens in one line, made visible and cut at 100 characters."""
     text = " ".join(visible(token) for token in tokens)
     return text if len(text) <= 100 else text[:97] + "..."
+
+
+def sides_of(first: Sequence[str], second: Sequence[str], models: tuple[str, str]) -> tuple[str, str]:
+    """Names of the two sides of a difference, in quotation marks: their texts from where they differ, else their models.
+
+    Args:
+        first: The first's tokens.
+        second: Those of what is subtracted.
+        models: Both models' names.
+    """
+    texts = shortened(first), shortened(second)
+    if texts[0] == texts[1] and tuple(first) != tuple(second):
+        apart = next(place for place, (mine, theirs) in enumerate(zip(first, second, strict=True)) if mine != theirs)
+        texts = "… " + shortened(first[apart:]), "… " + shortened(second[apart:])
+    names = texts if texts[0] != texts[1] else models
+    return (f"“{names[0]}”", f"“{names[1]}”") if names[0] != names[1] else ("the first result", "the second result")
 
 
 def joined(labels: Sequence[str], between: str) -> str:

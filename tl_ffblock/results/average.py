@@ -82,6 +82,7 @@ def average(
         column=first.column,
         shares=None if shares is None else torch.stack(shares),
         whole=positions is None and first.whole,
+        sides=first.sides if all(result.sides == first.sides for result in several) else (),
     )
 
 

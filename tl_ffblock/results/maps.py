@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-_SIDES = ("difference of", "minus")
+SIDES = ("difference of", "minus")
 """Under which names a difference's provenance has what it is of."""
 
 
@@ -107,7 +107,7 @@ class ContributionMaps(ShownMaps):
     @property
     def sides(self) -> tuple[str, ...]:
         """Of a difference: names of the two that it is of, the first less the second; empty where they are not known."""
-        return tuple(self.provenance[side] for side in _SIDES if side in self.provenance)
+        return tuple(self.provenance[side] for side in SIDES if side in self.provenance)
 
     def worst_completeness(self) -> tuple[float, str, int, int]:
         """The largest completeness error with its scope, layer and query position."""
@@ -173,7 +173,7 @@ class ContributionMaps(ShownMaps):
         difference = combined([self, other], torch.sub, BETWEEN_SIDES, "subtract")
         names = sides_of(self.tokens, other.tokens, (self.model, other.model))
         return dataclasses.replace(
-            difference, signed=True, provenance={**difference.provenance, **dict(zip(_SIDES, names, strict=True))}
+            difference, signed=True, provenance={**difference.provenance, **dict(zip(SIDES, names, strict=True))}
         )
 
     def __mul__(self, number: int | float) -> "ContributionMaps":
@@ -211,7 +211,7 @@ class ContributionMaps(ShownMaps):
         return combined(several, torch.add, "|", "average") / len(several)
 
     def _scaled(self, scale: Callable[[Tensor], Tensor], *, negative: bool) -> "ContributionMaps":
-        turned = dict(zip(_SIDES, reversed(self.sides), strict=False)) if negative else {}
+        turned = dict(zip(SIDES, reversed(self.sides), strict=False)) if negative else {}
         return dataclasses.replace(
             self,
             provenance={**self.provenance, **turned},

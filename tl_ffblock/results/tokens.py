@@ -18,7 +18,13 @@ MOST_SEGMENTS = 6
 
 
 def visible(token: str) -> str:
-    """A token with its white space made visible: `·` space, `↵` newline, `⇥` tab; empty text is `∅`."""
+    """A token with its white space made visible: `·` space, `↵` newline, `⇥` tab; empty text is `∅`.
+
+    Between the two tokens of a difference's label stays what divides them.
+    """
+    sides = token.split(BETWEEN_SIDES)
+    if len(sides) > 1 and all(sides):
+        return BETWEEN_SIDES.join(map(visible, sides))
     shown = token.replace(" ", "·").replace("\r", "␍").replace("\n", "↵").replace("\t", "⇥")
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in shown) or "∅"
 

@@ -156,7 +156,7 @@ class TokenMaps:
         return reachable_cells(self.queries, len(self.tokens), self.causal)
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Long form: one row per channel, layer, query and key, with both tokens and the value.
+        """Long form: one row per channel, layer, query and key, with both tokens and the value; cells that are NaN have none.
 
         Numbers by position have no query: layer, channel, position, token, value.
         """
@@ -184,6 +184,7 @@ class TokenMaps:
                 "value": self.values.transpose(0, 1).reshape(-1).detach().cpu().numpy(),
             }
         )
+        frame = frame.dropna(subset="value", ignore_index=True)
         return without_queries(frame) if self.by_position else frame
 
     def to_html(

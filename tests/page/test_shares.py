@@ -115,9 +115,9 @@ def test_equal_tokens_are_told_apart(show: Shower) -> None:
     result = attribution(labels=(" John", "b", " John", "c", "d", "e"))
     screen = opened(show, result.to_html())
     names = screen.page.locator(".shared .chip bdi").all_inner_texts()
-    assert names == ["·John (0)", "b", "·John (2)", "c", "d", "e"]
+    assert names == ["·John@0", "b", "·John@2", "c", "d", "e"]
     drawn = screen.page.locator(".share-map svg").first.locator("text").all_text_contents()
-    assert {"·John (2)", "layer ↓", "position →"} <= set(drawn)
+    assert {"·John@2", "layer ↓", "position →"} <= set(drawn)
     shares = result.neurons(1).abs()
     position, neuron = divmod(int(shares.argmax()), shares.shape[1])
     first = screen.page.locator(".share-table", has_text="Neurons").locator("bdi").first.inner_text()

@@ -23,7 +23,7 @@ from tl_ffblock.propagation.certificate import refuse_forms, relative
 from tl_ffblock.propagation.shown import ShownContinuation, shares_in_words
 from tl_ffblock.results.scope_table import same_fields
 from tl_ffblock.results.token_maps import TokenMaps
-from tl_ffblock.results.tokens import visible
+from tl_ffblock.results.tokens import told_apart
 
 if TYPE_CHECKING:
     import pandas
@@ -136,13 +136,12 @@ class ContinuationAttribution(ShownContinuation):
             f"ContinuationAttribution: {self.reading} of {len(self.targets)} tokens after {self.n_prompt} of {self.model}, "
             f"rules={self.rules!r} · worst error {scientific(float(self.errors.max()))}"
         ]
-        for row, (token, value) in enumerate(zip(self.targets[:8], self.values.tolist(), strict=False)):
+        labels = told_apart(self.labels)
+        for row, (token, value) in enumerate(zip(labels[self.n_prompt :][:8], self.values.tolist(), strict=False)):
             best = self.shares[row, : self.n_prompt + row].abs().argsort(descending=True)[:3].tolist()
-            named = "  ".join(
-                f"{visible(self.labels[source])!r} {significant(float(self.shares[row, source]))}" for source in best
-            )
+            named = "  ".join(f"{labels[source]!r} {significant(float(self.shares[row, source]))}" for source in best)
             said = f"{significant(value, 3, '-'):>8} = {shares_in_words(self.sums(row))}"
-            lines.append(f"  {visible(token)!r:>14} {said}   {named}")
+            lines.append(f"  {token!r:>14} {said}   {named}")
         return "\n".join(lines + ["  ..."] * (len(self.targets) > 8))
 
 

@@ -30,10 +30,10 @@ def visible(token: str) -> str:
 
 
 def told_apart(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Tokens made visible; those that occur several times with their position: `·John (4)`."""
+    """Tokens made visible; those that occur several times with their position: `·John@4`."""
     names = [visible(token) for token in tokens]
     counts = Counter(names)
-    return tuple(f"{name} ({place})" if counts[name] > 1 else name for place, name in enumerate(names))
+    return tuple(f"{name}@{place}" if counts[name] > 1 else name for place, name in enumerate(names))
 
 
 def shortened(tokens: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ function shownOf(map, value, asShare) {
 
 /** A token in a sentence, with its position where others are written alike. */
 function tokenWords(scene, column) {
-  return quotation(labelsOf(scene)[column]) + whichOf(scene, column);
+  return quotation(labelsOf(scene)[column] + whichOf(scene, column));
 }
 
 /** A channel in a reader's words, then its name: "attention block (Atb)". */

@@ -94,11 +94,11 @@ function labelsOf({ maps }) {
   return maps[maps.length - 1].labels;
 }
 
-/** What tells a token from others that are written alike: its position, where the text has several. */
+/** What tells a token from others that are written alike: its position, "@3", where the text has several. */
 function whichOf(scene, column) {
   const labels = labelsOf(scene);
   const alike = labels.indexOf(labels[column]) !== labels.lastIndexOf(labels[column]);
-  return alike ? `\u00a0(${scene.axes.columns[column].position})` : "";
+  return alike ? `@${scene.axes.columns[column].position}` : "";
 }
 
 /** What is drawn of the scene's maps: all, or the one that the reader enlarged. */

@@ -67,6 +67,7 @@ def faithfulness(
     cause: SupportsIndex | Sequence[SupportsIndex] | None = None,
     keys: Positions = None,
     seed: int = 0,
+    progress: bool = True,
 ) -> Faithfulness:
     """Do a method's scores say what the model does without a token? Tokens are removed, one by one and together.
 
@@ -92,6 +93,7 @@ def faithfulness(
         cause: Position of the token that is known to be the cause, one for all prompts or one a prompt.
         keys: Candidates, where they are to be others, the same in all prompts.
         seed: Of the random scores, of the order of equal scores.
+        progress: Whether a long call shows a bar at a terminal or in a notebook.
 
     Raises:
         InputError: for input, results or options that cannot be used, attributions of another target, text or model among them.
@@ -106,12 +108,12 @@ def faithfulness(
     methods = read_results(results, run)
     causes = None if cause is None else aligned({"cause": cause}, [len(s.tokens) for s in run.sequences])["cause"]
     generator, measured = torch.Generator().manual_seed(seed), []
-    with Progress(run.model.name, len(run.sequences), "prompt") as progress, torch.no_grad():
+    with Progress(run.model.name, len(run.sequences), "prompts", shown=progress) as bar, torch.no_grad():
         for number in range(len(run.sequences)):
             prompt = _prompt(run, number, target, removal, keys)
             own = {of.name: of.of_prompt(number, prompt.target)[prompt.candidates] for of in methods}
             measured.append(_Measured.of(prompt, own, None if causes is None else causes[number], generator))
-            progress.step()
+            bar.step()
     return _gathered(run, measured, target, removal)
 
 

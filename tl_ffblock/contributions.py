@@ -29,6 +29,7 @@ def contribution_maps(
     scopes: Sequence[str] | str | None = None,
     queries: Positions = None,
     heads: AskedHeads = False,
+    progress: bool = True,
     **options: Unpack[MapOptions],
 ) -> ContributionMaps: ...
 @overload
@@ -40,6 +41,7 @@ def contribution_maps(
     scopes: Sequence[str] | str | None = None,
     queries: Positions = None,
     heads: AskedHeads = False,
+    progress: bool = True,
     **options: Unpack[MapOptions],
 ) -> list[ContributionMaps]: ...
 @overload
@@ -51,6 +53,7 @@ def contribution_maps(
     scopes: Sequence[str] | str | None = None,
     queries: Positions = None,
     heads: AskedHeads = False,
+    progress: bool = True,
     **options: Unpack[MapOptions],
 ) -> Any: ...
 @spelled_out(MapOptions, DEFAULTS | {"chunk_bytes": None})
@@ -62,6 +65,7 @@ def contribution_maps(
     scopes: Sequence[str] | str | None = None,
     queries: Positions = None,
     heads: AskedHeads = False,
+    progress: bool = True,
     **options: Unpack[MapOptions],
 ) -> ContributionMaps | list[ContributionMaps]:
     """How much every source token contributes to every position's vector, by scope and layer.
@@ -82,6 +86,7 @@ def contribution_maps(
             all. Cost grows with their number.
         heads: Heads with maps of their own, `maps.heads`, True for all; the residual is one more channel, and as vectors
             all sum to the token's part. Each costs up to as much as all else (12: 5 times at 15 tokens, 10 at 64).
+        progress: Whether a long call shows a bar at a terminal or in a notebook.
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
         token_type_ids: The segment of each token, for BERT.
         fwd_hooks: Hooks for this run, as in `run_with_hooks`. An edit inside a block becomes its remainder. A hook sees
@@ -108,8 +113,8 @@ def contribution_maps(
         CompletenessError: if parts do not sum to the model's tensor.
     """
     run = open_run(model, input, layers=layers, queries=queries, unequal=True, **options)
-    with Progress(run.model.name, len(run.batches) * len(run.layers), "layer") as progress:
-        tables = MapTables(run, scopes, heads, progress)
+    with Progress(run.model.name, len(run.batches) * len(run.layers), "layers", shown=progress) as bar:
+        tables = MapTables(run, scopes, heads, bar)
         run.deliver(tables)
     results = tables.results()
     return results[0] if run.single else results

@@ -19,7 +19,7 @@ def test_a_prompt_becomes_a_table(command: Command, folder: Path, tmp_path: Path
                   "--save", "x.safetensors", "--csv", "x.csv", "--html", "x.html")  # fmt: skip
     assert ran.status == 0, ran.err
     assert "logit difference 'mat' − 'cat' = " in ran.out
-    assert "handed out 100.0000%" in ran.out or "handed out 99.99" in ran.out
+    assert "Checks: logits unchanged ·" in ran.out and "100 % attributed" in ran.out
     told = json.loads((tmp_path / "x.json").read_text())
     result = ffb.Attribution.load(tmp_path / "x.safetensors")
     assert told["target"] == result.target == "logit difference 'mat' − 'cat'"

@@ -244,8 +244,7 @@ def test_attribution_prints_what_it_shows(
     assert f"here all heads sum to {significant(float(result.heads.sum()))}." in page
     ffb, model, prompt = names["ffb"], names["model"], names["prompt"]
     patching = ffb.attribute(model, prompt, ffb.logit(" Mary", minus=" John"), rules="patching", of=())
-    handed_out = patching.certificate.handed_out
-    assert f"{handed_out:.0%}".replace("%", ' % with "patching" here') in page
+    assert f"{patching.certificate.attributed:.0%}".replace("%", ' % with "patching" here') in page
     told, change = float(estimates.residual[0].sum()), estimates.corrupted - estimates.clean
     assert f"({signed(told, 1)} of {signed(change, 1)} in the pair below)" in page
 

@@ -45,9 +45,13 @@ def test_differing_tokens_are_labelled_with_both(ffb: ModuleType, model_of: Mode
     corrupted = clean.clone()
     corrupted[2] = 9 if clean[2] != 9 else 10
     runs = ffb.patched_maps(model, clean, corrupted, fwd_hooks=[])
-    assert runs.corruption.tokens[2] == f"{int(clean[2])}→{int(corrupted[2])}"
+    assert runs.corruption.tokens[2] == f"{int(clean[2])} / {int(corrupted[2])}"
     assert runs.corruption.tokens[3] == str(int(clean[3]))
     assert "corrupted:" in repr(runs)
+    sides = difference(runs.clean, runs.corrupted).sides
+    assert sides == (runs.clean - runs.corrupted).sides and sides[0] != sides[1]
+    assert (runs.repair.sides, runs.rest.sides[0]) == (("the patched run", "the corrupted run"), "the clean run")
+    assert ffb.average([runs.repair]).sides == runs.repair.sides
 
 
 def test_differences_of_vectors_keep_the_books(ffb: ModuleType, model_of: Models, any_family: str) -> None:

@@ -91,7 +91,11 @@ def test_the_numbers_are_those_of_the_maps(build: Builder, show: Shower) -> None
         tip = screen.hover("difference", query, key, (n, n))
         assert tip["tokens"] == [f'a"b,{query} (position {query})', f'a"b,{key} (position {key})']
         norms = [number(text) for text in tip["numbers"]["norm"]]
-        parts = [number(text) for text in tip["numbers"]["share of row"]]
+        *written, change = tip["numbers"]["share of row"]
+        parts = [number(text) for text in written]
+        assert all(text.endswith("\u00a0%") for text in written) and change.endswith("\u00a0points")
+        gained = float((shares[1] - shares[0])[query, key])
+        assert number(change.removesuffix("\u00a0points")) == pytest.approx(gained, rel=1e-2)
         assert norms[:2] == pytest.approx([float(before[query, key]), float(after[query, key])], **SHOWN)
         assert parts[:2] == pytest.approx([float(share[query, key]) for share in shares], **SHOWN)
     screen.page.mouse.click(*screen.point("after", 4, 2, (n, n)))
@@ -108,6 +112,8 @@ def test_the_numbers_are_those_of_the_maps(build: Builder, show: Shower) -> None
         assert (row["query_token"], row["key_token"]) == (maps.tokens[query], maps.tokens[key])
         assert float(row["AtbLn"]) == pytest.approx(float(before[query, key]), **SENT)
         assert float(row["AtbLn_share_of_row"]) == pytest.approx(float(shares[0][query, key]) / 100, **SENT)
+        change = float((shares[1] - shares[0])[query, key]) / 100
+        assert float(row["difference_of_share_of_row"]) == pytest.approx(change, abs=2e-4)
     biases = [float(row["AtbLnFf"]) for row in rows if row["part"] == "bias"]
     assert biases == pytest.approx(maps.bias["AtbLnFf", 1].tolist(), **SENT)
 
@@ -219,6 +225,33 @@ def test_a_difference_names_its_sides(build: Builder, show: Shower) -> None:
     words = " ".join(screen.page.locator(".panel text").all_text_contents())
     assert "“t0 t1 t2 t3 t4 t5” minus “u0 u1 u2 u3 u4 u5”" in words
     assert screen.page.locator("#certificate").inner_text().startswith("Both results are exact")
+    texts = ("“t0 t1 t2 t3 t4 t5”", "“u0 u1 u2 u3 u4 u5”")
+    assert screen.page.locator("#meaning").inner_text().endswith(f"in {texts[0]} than in {texts[1]}.")
+    for to, from_, more in ((3, 1, "more"), (1, 4, "less")):
+        screen.go(f"#scope=Atb&layer=0&to={to}&from={from_}")
+        size = abs(float((one - two)["Atb", 0][to, from_]))
+        line = screen.page.locator("#headline").inner_text()
+        said = re.fullmatch(
+            rf"Layer 0, Atb: “t{to} / u{to}” takes (\S+) {more} from “t{from_} / u{from_}” in {texts[0]} than in {texts[1]}\.",
+            line,
+        )
+        assert said and number(said[1]) == pytest.approx(size, **SHOWN), line
+
+
+def test_changes_of_shares_are_points_wherever_they_stand(build: Builder, show: Shower) -> None:
+    """On the ramp, in the card, the pairs and a figure; per cent are shares."""
+    screen = show(build(6), layer=1, scope="AtbLnFf")
+    screen.choose(cells="row")
+    panel = screen.page.locator(".panel[data-role=difference]")
+    ticks = [text for text in panel.locator("text").all_text_contents() if re.match(r"^[≤≥ +−\d.]+\u00a0", text)]
+    assert ticks and all("\u00a0point" in text for text in ticks)
+    assert "in percentage points" in re.sub(r"\s+", " ", panel.inner_text())
+    for place in ("#card .numbers", "#pair-list"):
+        changes = [text for text in screen.page.locator(f"{place} td").all_inner_texts() if re.match(r"^[+−]", text)]
+        assert changes and not any("%" in text for text in changes)
+    assert "−" not in "".join(re.findall(r"(\S+)\u00a0%", screen.page.locator("#what").inner_text()))
+    _, drawing = screen.save("svg")
+    assert "points" in drawing.decode() and not re.search(r"[+−][\d.]+\u00a0%", drawing.decode())
 
 
 def test_own_share_bias_and_remainder_stand_beside_the_map(build: Builder, show: Shower) -> None:

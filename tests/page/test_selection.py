@@ -299,7 +299,7 @@ def test_an_average_shows_its_mean_between_its_ends(build: Builder, show: Shower
     mean = average(prompts)
     screen = show(html=mean.to_html(channel="Atb", layer=1))
     screen.settle()
-    screen.choose(cells="none", ref_run=1, ref="Atb")
+    screen.choose(scope="contributions: Atb", ref_run=1, ref="contributions: Atb")
     shown = screen.hover("difference", 2, 1, (4, 4))["numbers"]["value"]
     expected = [float(t[1, mean.channels.index("Atb"), 2, 1]) for t in (mean.interval.low, mean.mean)]
     assert [float(text) for text in shown[:2]] == pytest.approx(expected, rel=6e-3)

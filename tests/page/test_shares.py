@@ -45,6 +45,17 @@ def attribution(**changes: object) -> Attribution:
     return Attribution(**(fields | changes))
 
 
+PIXEL = """async ([row, column]) => {
+    const image = new Image();
+    image.src = document.querySelector(".share-map svg image").getAttribute("href");
+    await image.decode();
+    const pen = Object.assign(document.createElement("canvas"), { width: image.width, height: image.height }).getContext("2d");
+    pen.drawImage(image, 0, 0);
+    return Array.from(pen.getImageData(column, row, 1, 1).data);
+}"""
+"""The colour of a cell of the first map."""
+
+
 def opened(show: Shower, html: str, width: int = 1400) -> Screen:
     """The page, drawn."""
     screen = show(html=html, width=width)
@@ -104,9 +115,9 @@ def test_equal_tokens_are_told_apart(show: Shower) -> None:
     result = attribution(labels=(" John", "b", " John", "c", "d", "e"))
     screen = opened(show, result.to_html())
     names = screen.page.locator(".shared .chip bdi").all_inner_texts()
-    assert names == ["·John (0)", "b", "·John (2)", "c", "d", "e"]
+    assert names == ["·John@0", "b", "·John@2", "c", "d", "e"]
     drawn = screen.page.locator(".share-map svg").first.locator("text").all_text_contents()
-    assert {"·John (2)", "layer ↓", "position →"} <= set(drawn)
+    assert {"·John@2", "layer ↓", "position →"} <= set(drawn)
     shares = result.neurons(1).abs()
     position, neuron = divmod(int(shares.argmax()), shares.shape[1])
     first = screen.page.locator(".share-table", has_text="Neurons").locator("bdi").first.inner_text()
@@ -139,8 +150,11 @@ def test_what_sums_to_what_stands_where_heads_and_neurons_are(show: Shower) -> N
 
 def test_a_row_of_a_continuation_colours_the_text(show: Shower) -> None:
     """A click on a row of the matrix shows the shares of that target, and marks its token."""
-    shares = torch.tensor([[1.0, 2, 0, 0, 0, 0], [-1, 3, 4, 0, 0, 0], [5, 6, 7, 8, 0, 0], [1, 1, 1, 1, 1, 0]])
-    zeros, values = torch.zeros(4), shares.sum(dim=1)
+    nan = torch.nan
+    shares = torch.tensor(
+        [[1.0, 2, nan, nan, nan, nan], [-1, 3, 4, nan, nan, nan], [5, 0, 7, 8, nan, nan], [1, 1, 1, 1, 1, nan]]
+    )
+    zeros, values = torch.zeros(4), shares.nansum(dim=1)
     result = ContinuationAttribution(HOSTILE, 2, "logit", "path", values, values, shares, zeros, zeros, zeros)
     screen = opened(show, result.to_html())
     marked = screen.page.locator(".shared .chip[aria-current=true] bdi")
@@ -149,8 +163,12 @@ def test_a_row_of_a_continuation_colours_the_text(show: Shower) -> None:
     screen.page.mouse.click(picture["x"] + 5, picture["y"] + 2.5 * picture["height"] / 4)
     assert marked.inner_text() == visible(HOSTILE[4])
     numbers = screen.page.locator(".shared .chip span").all_inner_texts()
-    assert [number(text) for text in numbers[:4]] == [5, 6, 7, 8]
+    assert [number(text) for text in numbers[:4]] == [5, 0, 7, 8]
     assert [text.strip() for text in numbers[4:]] == ["", ""]
+    own, zero = (screen.page.evaluate(PIXEL, [2, column]) for column in (4, 1))
+    assert own != zero, "what cannot be is no zero"
+    screen.page.mouse.move(picture["x"] + 4.5 * picture["width"] / 6, picture["y"] + 2.5 * picture["height"] / 4)
+    assert screen.page.locator(".share-said").first.inner_text().endswith(": –")
     corner = screen.page.locator(".share-names text", has_text="target ↓").bounding_box()
     assert corner["x"] >= screen.page.locator(".share-map svg").bounding_box()["x"]
     assert screen.problems == []

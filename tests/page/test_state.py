@@ -355,7 +355,7 @@ def test_tokens_that_are_written_alike_have_their_position(build: Builder) -> No
         'return headlineOf(await scened({ to: 2, from: 0, ref: "", scope: "Atb" })) + headlineOf(await scened({ to: 1, from: 3, ref: "", scope: "Atb" }));',
         payload=payload(maps),
     )
-    assert "“the”\u00a0(2) takes" in line and "from “the”\u00a0(0)." in line
+    assert "“the@2” takes" in line and "from “the@0”." in line
     assert "“cat” takes" in line and "from “mat”." in line
 
 

@@ -1,5 +1,6 @@
 """Pages of token maps that are no single layer's, and of averages: what they name, and what they leave out."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -136,6 +137,28 @@ def test_an_average_of_what_heads_write_says_so(show: Shower) -> None:
     assert said == "layer 9 · head 1: +4.5 · low +3 · high +6"
     assert "Mean of 2 prompts" in body.inner_text() and "takes" not in body.inner_text()
     assert not screen.problems
+
+
+def test_maps_of_one_quantity_have_one_scale(show: Shower) -> None:
+    """A head's share is as strong at one position as an equal one at another, whatever else stands there."""
+    values = torch.tensor([[[0.5, -1.0, 0.25]], [[0.5, 3.0, 0.25]]])[None]
+    maps = TokenMaps(values, ("a", "b", "c"), (9,), ("head 0", "head 1"), (2,), False, column="written at")
+    screen = show(html=average([maps, maps], {"S2": 0, "IO": 1, "END": -1}).to_html())
+    assert screen.page.locator(".share-scale").all_inner_texts() == ["−3\n+3"] * 3
+
+
+def test_a_continuation_has_no_cell_from_a_token_to_itself(show: Shower) -> None:
+    """It is no zero: in the headline, in the tooltip and in the file there is no number."""
+    maps = dataclasses.replace(shares(), values=shares().values.where(torch.ones(2, 4).tril(1).bool(), torch.nan))
+    screen = show(html=maps.to_html())
+    screen.settle()
+    screen.go("#to=2&from=2")
+    assert "these maps have no such cell" in screen.page.locator("#headline").inner_text()
+    assert screen.hover("only", 0, 2, (2, 4))["numbers"]["value"] == ["–"]
+    assert screen.colour("only", 0, 2, (2, 4)) != screen.colour("only", 1, 2, (2, 4))
+    _, written = screen.save("csv")
+    lines = [line for line in written.decode().splitlines() if '"c",2,"c"' in line]
+    assert len(lines) == 1 and lines[0].endswith('"c",')
 
 
 def test_columns_of_numbers_are_named_by_what_tells_them_apart(show: Shower, build: Builder) -> None:

@@ -65,12 +65,29 @@ def test_what_is_printed_says_how_much_is_shared_out(ffb: ModuleType, model: Any
     part = loss.certificate.nonlinear
     assert part == pytest.approx(loss.nonlinear / loss.value)
     words = str(loss.certificate)
-    assert "of the first-order form (complete)" in words
-    assert f"nonlinear, not shared out: {100 * part:.0f}% of the target" in words
-    assert str(logit.certificate).endswith("handed out 100.0000% (complete)")
+    assert f"{100 * (1 - part):.0f} % of the target attributed, {100 * part:.0f} % is not linear in the logits" in words
+    assert "complete" not in words and loss.certificate.attributed == pytest.approx(loss.total() / loss.value)
+    assert str(logit.certificate).endswith("· 100 % attributed")
+    assert str(logit.certificate).startswith("Checks: logits unchanged · worst module error ")
+    assert "worst layer sum" in words and "−" not in words, "a terminal prints plain minus signs"
+    moved = dataclasses.replace(logit.certificate, logits=1.5e-6)
+    assert str(moved).startswith("Checks: logits differ by 2e-6 ·")
     patching = str(ffb.attribute(model, tokens, ffb.logit(7), of=(), rules="patching").certificate)
-    assert "(not complete: compare shares with one another, not with the target)" in patching
-    assert re.search(r"handed out −?\d+(\.\d\d)?% \(not", patching)
+    assert re.search(r"-?\d+(\.\d\d)? % attributed \(rules not complete: compare shares with one another", patching)
+
+
+def test_an_entropy_is_not_called_complete(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+    """Most of it is not linear in the logits: what is printed says which fraction has shares, on the page too."""
+
+    def entropy(logits: Tensor) -> Tensor:
+        return torch.distributions.Categorical(logits=logits[:, -1]).entropy()
+
+    result = ffb.attribute(model, tokens, entropy, of=())
+    fraction = float(result.total()) / result.value
+    assert abs(fraction - 1) > 0.5
+    for words in (repr(result), result.to_html()):
+        assert "complete)" not in words and "100 % attributed" not in words
+    assert f"{100 * fraction:.{0 if abs(fraction) >= 0.1 else 2}f} % of the target attributed" in repr(result)
 
 
 def test_a_tokens_share_is_what_enters_at_its_position(ffb: ModuleType, model: Any, tokens: Tensor) -> None:

@@ -191,13 +191,25 @@ def test_the_mean_of_nothing_is_refused(results: Any) -> None:
 def test_labels_that_differ_are_joined(maps: ContributionMaps) -> None:
     """Where tokens, model or settings differ the result says both; three names at most."""
     words = [make(tokens=("[CLS]", word, "x", "y", "z")) for word in ("she", "he", "he", "it", "they")]
-    assert (words[0] - words[1]).tokens[:3] == ("[CLS]", "she→he", "x")
+    assert (words[0] - words[1]).tokens[:3] == ("[CLS]", "she / he", "x")
     assert (words[0] + words[1]).tokens[1] == "she|he"
     assert ContributionMaps.mean(words).tokens[1] == "she|he|it|…"
-    assert (maps - make(model="other")).model == "toy→other"
+    assert (maps - make(model="other")).model == "toy / other"
     captum = make(provenance={"method": "captum, 50 steps"})
     assert (maps + captum).provenance == {"method": "exact|captum, 50 steps"}
     assert (maps + maps).tokens == TOKENS
+
+
+def test_a_difference_knows_its_sides(maps: ContributionMaps) -> None:
+    """By their texts, from where these differ in long ones, else by their models; turned about they change places."""
+    one, two = (make(tokens=("[CLS]", word, "x", "y", "z")) for word in ("she", "he"))
+    assert (one - two).sides == ("“[CLS] she x y z”", "“[CLS] he x y z”")
+    assert (-1 * (one - two)).sides == (two - one).sides
+    assert (one - two).token_maps().sides == (one - two).sides and one.sides == ()
+    long = [make(tokens=("a" * 60, "b" * 60, word, "y", "z")) for word in ("she", "he")]
+    assert (long[0] - long[1]).sides == ("“… she y z”", "“… he y z”")
+    assert (maps - make(model="other")).sides == (f"“{maps.model}”", "“other”")
+    assert (maps - maps).sides == ("the first result", "the second result")
 
 
 def test_equal_means_equal_labels_and_numbers(tmp_path: Path, maps: ContributionMaps) -> None:

@@ -4,12 +4,14 @@ import os
 import struct
 import sys
 import time
+import types
 from collections.abc import Callable
 from multiprocessing import resource_tracker
 
 import pytest
 
 from tl_ffblock import progress as module
+from tl_ffblock.errors import InputError
 from tl_ffblock.progress import Progress
 
 fcntl = pytest.importorskip("fcntl", reason="pseudo-terminals are of Unix")
@@ -42,7 +44,7 @@ def test_a_terminal_sees_what_is_done(on_a_terminal: Shown) -> None:
     """Name, units done of all, those of an earlier run among them; also where a terminal tells no size."""
 
     def work() -> None:
-        with Progress("bypass", 10, "sequence", done=4, kind="lasting") as progress:
+        with Progress("bypass", 10, "sequences", done=4, kind="lasting") as progress:
             progress.step(6)
 
     shown = on_a_terminal(work)
@@ -54,7 +56,7 @@ def test_a_short_call_shows_no_passing_bar(on_a_terminal: Shown) -> None:
     """It appears only where a call takes long."""
 
     def work() -> None:
-        with Progress("gpt2", 3, "layer") as progress:
+        with Progress("gpt2", 3, "layers") as progress:
             progress.step(3)
 
     assert on_a_terminal(work) == ""
@@ -65,7 +67,7 @@ def test_a_long_call_shows_a_passing_bar(on_a_terminal: Shown, monkeypatch: pyte
     monkeypatch.setattr(module, "SECONDS_BEFORE_PASSING_BAR", 1e-9)
 
     def work() -> None:
-        with Progress("gpt2", 3, "layer") as progress:
+        with Progress("gpt2", 3, "layers") as progress:
             for _ in range(3):
                 time.sleep(0.2)  # a bar is drawn anew ten times a second at most
                 progress.step()
@@ -80,7 +82,7 @@ def test_a_log_gets_lines(
 ) -> None:
     """One at the start, one at the end, and between them no more often than the pause between lines allows."""
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", seconds)
-    with Progress("bypass", 10, "sequence", kind="lasting") as progress:
+    with Progress("bypass", 10, "sequences", kind="lasting") as progress:
         progress.step(4)
         progress.step(6)
     assert capsys.readouterr().err.splitlines() == [f"bypass: {done} of 10 sequences" for done in expected]
@@ -88,7 +90,7 @@ def test_a_log_gets_lines(
 
 def test_a_pipe_sees_nothing_of_what_passes(capsys: pytest.CaptureFixture[str]) -> None:
     """Not one character."""
-    with Progress("gpt2", 3, "layer") as progress:
+    with Progress("gpt2", 3, "layers") as progress:
         progress.step(3)
     assert capsys.readouterr().err == ""
 
@@ -100,9 +102,64 @@ def test_tqdm_s_variable_silences_bars_and_lines(
     monkeypatch.setenv("TQDM_DISABLE", "1")
 
     def work() -> None:
-        with Progress("bypass", 10, "sequence", kind="lasting") as progress:
+        with Progress("bypass", 10, "sequences", kind="lasting") as progress:
             progress.step(10)
 
     work()
     assert capsys.readouterr().err == ""
     assert on_a_terminal(work) == ""
+
+
+@pytest.mark.parametrize("kind", ["passing", "lasting"])
+def test_progress_false_silences_bars_and_lines(
+    on_a_terminal: Shown, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: module.Kind
+) -> None:
+    """A caller's `progress=False`; anything but True and False is refused."""
+    monkeypatch.setattr(module, "SECONDS_BEFORE_PASSING_BAR", 1e-9)
+
+    def work() -> None:
+        with Progress("gpt2", 3, "batches", kind=kind, shown=False) as progress:
+            time.sleep(0.2)
+            progress.step(3)
+
+    work()
+    assert capsys.readouterr().err == ""
+    assert on_a_terminal(work) == ""
+    with pytest.raises(InputError, match="progress='yes': expected True"):
+        Progress("gpt2", 3, "batches", shown="yes")  # type: ignore[arg-type]
+
+
+LONG = """with module.Progress("gpt2", 2, "batches") as bar:
+    time.sleep(0.3); bar.step(); time.sleep(0.3); bar.step()"""
+
+
+def test_a_notebook_cell_shows_the_bar() -> None:
+    """Of a long call, in the plural; none with progress=False, with tqdm's variable, or of a short call."""
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    cells = [
+        "import os, time; from tl_ffblock import progress as module; module.SECONDS_BEFORE_PASSING_BAR = 0.01",
+        LONG,
+        LONG.replace('"batches"', '"batches", shown=False'),
+        'os.environ["TQDM_DISABLE"] = "1"\n' + LONG + '\ndel os.environ["TQDM_DISABLE"]',
+        'module.SECONDS_BEFORE_PASSING_BAR = 60.0\nwith module.Progress("gpt2", 3, "batches") as bar: bar.step(3)',
+        'with module.Progress("bypass", 3, "sequences", kind="lasting") as bar: bar.step(3)',
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    shown = [[str(output) for output in cell.outputs] for cell in notebook.cells]
+    assert ["batches" in "".join(said) for said in shown[1:5]] == [True, False, False, False]
+    assert "batchs" not in "".join(shown[1]) and "gpt2" in "".join(shown[1])
+    assert shown[2:5] == [[], [], []]
+    assert "sequences" in "".join(shown[5]) and "3 of 3" not in "".join(shown[5]), "a bar, and no lines of a log"
+
+
+def test_ipython_at_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a process that has merely imported IPython."""
+    shells = {"terminal": types.SimpleNamespace(config={"TerminalIPythonApp": {}}), "none": None}
+    for shell in shells.values():
+        monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda shell=shell: shell))  # type: ignore[misc]
+        assert not module.in_notebook()
+    kernel = types.SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: kernel))
+    assert module.in_notebook()

@@ -72,7 +72,7 @@ def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None)
     store = Store(config.folder, mark, shards.whole_shards_of)
     done = sum(shards.size(shard) for shard in store.verify())
     name = ",".join(study.name for study in worker.studies)
-    with Progress(name, len(shards.chosen), "sequence", done=done, kind="lasting") as progress:
+    with Progress(name, len(shards.chosen), "sequences", done=done, kind="lasting") as progress:
         if worker.tokenise.mask_fraction:
             progress.say(
                 f"{worker.tokenise.mask_fraction:.0%} of the tokens of text become {worker.tokenise.special.mask_text} "

@@ -21,7 +21,7 @@ from tl_ffblock.layer.scopes import Order
 from tl_ffblock.layer.vectors import Decomposition
 from tl_ffblock.page import page
 from tl_ffblock.results.files import write_atomically
-from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.maps import SIDES, ContributionMaps
 from tl_ffblock.results.page_data import page_data
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out
@@ -38,17 +38,17 @@ class PatchedMaps:
     @property
     def corruption(self) -> ContributionMaps:
         """`clean - corrupted`: what the corruption took away."""
-        return difference(self.clean, self.corrupted)
+        return _named(difference(self.clean, self.corrupted), "the clean run", "the corrupted run")
 
     @property
     def repair(self) -> ContributionMaps:
         """`patched - corrupted`: what the patches brought."""
-        return difference(self.patched, self.corrupted)
+        return _named(difference(self.patched, self.corrupted), "the patched run", "the corrupted run")
 
     @property
     def rest(self) -> ContributionMaps:
         """`clean - patched`: what the patches left."""
-        return difference(self.clean, self.patched)
+        return _named(difference(self.clean, self.patched), "the clean run", "the patched run")
 
     def to_html(
         self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, scope: str | None = None
@@ -74,6 +74,11 @@ class PatchedMaps:
             f"{name}: {shortened(maps.tokens)}"
             for name, maps in (("clean", self.clean), ("corrupted", self.corrupted), ("patched", self.patched))
         )
+
+
+def _named(maps: ContributionMaps, *sides: str) -> ContributionMaps:
+    """A difference whose two sides have these names, whatever their texts."""
+    return dataclasses.replace(maps, provenance={**maps.provenance, **dict(zip(SIDES, sides, strict=True))})
 
 
 PatchHooks: TypeAlias = Hooks | Callable[[Any], Hooks]
@@ -218,7 +223,7 @@ def difference(
 ) -> ContributionMaps | VectorDifference:
     """One run minus another, position by position: of maps (signed norms) or of vectors.
 
-    The prompts may differ: a token that is not the same in both is labelled with both.
+    The prompts may differ: a token that is not the same in both is labelled with both, "first / second".
 
     Raises:
         InputError: if the two do not describe the same cells, or are not of one kind.
@@ -228,8 +233,7 @@ def difference(
             raise InputError(
                 f"cannot subtract maps of {len(first.tokens)} and of {len(second.tokens)} tokens: use prompts of equally many."
             )
-        labels = tuple(a if a == b else f"{a}→{b}" for a, b in zip(first.tokens, second.tokens, strict=True))
-        return dataclasses.replace(first, tokens=labels) - dataclasses.replace(second, tokens=labels)
+        return first - second
     if isinstance(first, Decomposition) and isinstance(second, Decomposition):
         shapes = [tuple(part.parts(part.scopes[0]).shape) for part in (first, second)]
         same = [(part.layer, part.order, part.queries) for part in (first, second)]

@@ -105,6 +105,7 @@ def contribution_sweep(
     keys: ChosenPositions = None,
     positions: NamedPositions | None = None,
     batch_size: int = 64,
+    progress: bool = True,
 ) -> ContributionSweep:
     """Change one contribution at a time and read the metric, of one prompt or of each of several.
 
@@ -121,6 +122,7 @@ def contribution_sweep(
         keys: Positions that give, likewise.
         positions: Names that align prompts, each one position for all or one a prompt: {"IO": [4, 2], "END": -1}.
         batch_size: Edited runs at a time.
+        progress: Whether a long call shows a bar at a terminal or in a notebook.
 
     Raises:
         InputError: if prompts of different lengths are not aligned by name, two runs differ in length, or a layer, head, scope
@@ -136,7 +138,7 @@ def contribution_sweep(
     )
     sweep = _Sweep(contributions, donor, scope, chosen, head_numbers(heads, n_heads) or None, rows, columns)
     read = as_metric(metric).for_prompts(len(contributions)).bound_to(model)
-    values, baselines = _read(sweep, read, batch_size)
+    values, baselines = _read(sweep, read, batch_size, progress)
     prompts = tuple(contributions.labels(number) for number in range(len(contributions)))
     return ContributionSweep(
         by_prompt=values,
@@ -173,12 +175,12 @@ def _refuse_unequal(metric: PlainMetric, lengths: Sequence[int]) -> None:
 
 
 @torch.no_grad()
-def _read(sweep: _Sweep, metric: Metric, batch_size: int) -> tuple[Tensor, Tensor]:
+def _read(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tuple[Tensor, Tensor]:
     """The metric under every edit [prompt layer head query key], and without any [prompt]."""
     runs = [sweep.runs.prompt(number) for number in range(len(sweep.runs))]
     cells = [sweep.cells(number) for number in range(len(runs))]
     total = sweep.shape[0] * sweep.shape[1] * sum(map(len, cells))
-    with Progress(f"{sweep.scope} sweep", total, "run") as progress:
+    with Progress(f"{sweep.scope} sweep", total, "runs", shown=shown) as progress:
         if isinstance(metric, PlainMetric) and len(runs) > 1:
             _refuse_unequal(metric, sweep.runs.lengths)
             baselines = metric(sweep.runs.logits).reshape(-1).float().cpu()

@@ -39,6 +39,7 @@ def causal_validation(
     layers: Layers = None,
     edge_knockout: bool = True,
     plan: SamplePlan | None = None,
+    progress: bool = True,
 ) -> CausalValidation:
     """Correlate maps with what happens when contributions are removed, or exchanged for a corrupted run's.
 
@@ -53,6 +54,7 @@ def causal_validation(
         layers: Layers to sample; None means all.
         edge_knockout: Whether to cut attention edges too.
         plan: Sample sizes and seed.
+        progress: Whether a long call shows a bar at a terminal or in a notebook.
 
     Returns:
         Cells, predictors, effects and correlations. Deterministic for a seed, up to the rounding of
@@ -74,8 +76,8 @@ def causal_validation(
     chosen = select_layers(known, layers)
     generator = np.random.default_rng(plan.seed)
     total = len(tokens) * len(chosen) * plan.n_cells * len(sampler.effects)
-    with Progress("edited runs", total, "run") as progress:
-        samples = [sampler.sample(prompt, chosen, generator, progress.step) for prompt in tokens]
+    with Progress("edited runs", total, "runs", shown=progress) as bar:
+        samples = [sampler.sample(prompt, chosen, generator, bar.step) for prompt in tokens]
     return _result(known.name, read.name, samples, plan)
 
 

@@ -132,8 +132,14 @@ class MapsBlock:
     """Of heads: the scope whose maps they add up to."""
     signed: bool = False
     """Whether values can be negative; then there are no shares."""
+    sides: tuple[str, ...] = ()
+    """Of a difference: what it is of, the first less the second; empty where they have no names."""
     cells: Literal["others", "none"] = "others"
     """What cells are shown as when the page opens: shares of what a row takes from the others, or the values."""
+    shares: Literal["others", ""] = ""
+    """What the values themselves are shares of, made before the page: then the page makes none."""
+    whole: bool = True
+    """Whether all that a row takes from is on the page; else the page makes no shares of rows or columns."""
     exact: bool = False
     """Whether they are contributions of the layers, of which the page's certificate speaks."""
     coarse: bool = False
@@ -159,7 +165,21 @@ class MapsBlock:
         opening = next((c.before for c in self.channels if c.component == "FF" and c.before in by_name), None)
         values = pack_reachable(by_name, cells, coarse=self.coarse, root=opening)
         columns = {name: {c: pack(rows) for c, rows in table.items()} for name, table in self.columns.items()}
-        labels = ("kind", "title", "short", "unit", "meaning", "axis", "of", "signed", "cells", "exact")
+        labels = (
+            "kind",
+            "title",
+            "short",
+            "unit",
+            "meaning",
+            "axis",
+            "of",
+            "signed",
+            "sides",
+            "cells",
+            "shares",
+            "whole",
+            "exact",
+        )
         json = {label: getattr(self, label) for label in labels} | {
             "channels": [asdict(channel) for channel in self.channels],
             "tracks": [track.payload() for track in self.tracks],

@@ -53,6 +53,7 @@ def attribute(
     rules: RuleName = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
+    progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Attribution: ...
 @overload
@@ -64,6 +65,7 @@ def attribute(
     rules: RuleName = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
+    progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> list[Attribution]: ...
 @overload
@@ -75,6 +77,7 @@ def attribute(
     rules: RuleName = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
+    progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Any: ...
 @spelled_out(AttributeOptions, _DEFAULTS)
@@ -86,6 +89,7 @@ def attribute(
     rules: RuleName = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
+    progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Attribution | list[Attribution]:
     """Which tokens and biases made a logit, through which heads and neurons: shares through all layers, signed, in its units.
@@ -114,6 +118,7 @@ def attribute(
         checkpoint: Whether layers keep their inputs alone and run again in the backward pass, which takes a forward pass more
             and much less memory; the numbers are the same to the bit. None means beyond 1024 tokens, where no hook of yours
             would see a tensor twice.
+        progress: Whether a long call shows a bar at a terminal or in a notebook.
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
         token_type_ids: The segment of each token, for BERT.
         fwd_hooks: Hooks for this run, as in `run_with_hooks`.
@@ -138,7 +143,7 @@ def attribute(
     results: dict[int, Attribution] = {}
     by_stream: dict[int, Tensor] = {}
     batches = list(batches_to_trace(run))
-    with Progress(run.model.name, len(batches), "batch") as progress, with_gradients():
+    with Progress(run.model.name, len(batches), "batches", shown=progress) as bar, with_gradients():
         for batch in batches:
             traced = trace(run, batch, chosen, keeps, twice=layers_run_twice(run, batch, checkpoint))
             begin = seeds(run, traced, target)
@@ -150,7 +155,7 @@ def attribute(
                 results[number] = result
                 if "maps" in parts:
                     by_stream[number] = shares.by_stream(index)
-            progress.step()
+            bar.step()
     for number, maps in signed_maps(run, by_stream, run.settings.rtol).items() if "maps" in parts else ():
         named = {PREFIX + scope: cells for scope, cells in maps.items()}
         results[number] = replace(results[number], parts={**results[number].parts, **named})

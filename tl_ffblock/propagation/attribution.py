@@ -23,7 +23,7 @@ from tl_ffblock.propagation.saving import read_fields, write_fields
 from tl_ffblock.propagation.shown import ShownAttribution, embeddings_in_words, shares_in_words, sums_in_words
 from tl_ffblock.propagation.tables import TabledShares, largest
 from tl_ffblock.results.scope_table import ScopeTable, same_fields
-from tl_ffblock.results.tokens import shortened, visible
+from tl_ffblock.results.tokens import shortened, told_apart
 
 _RTOL_OF_COMBINED = 1e-4
 """How well the flows of a difference or a mean must balance, which have no certificate."""
@@ -275,7 +275,8 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
 
     def __repr__(self) -> str:
         most = largest(self.entering, 5).tolist()
-        named = "  ".join(f"{visible(self.labels[pos])!r} {significant(float(self.entering[pos]))}" for pos in most)
+        labels = told_apart(self.labels)
+        named = "  ".join(f"{labels[pos]!r} {significant(float(self.entering[pos]))}" for pos in most)
         within = f" ({shares_in_words(embeddings)})" if (embeddings := embeddings_in_words(self)) else ""
         tokens, *others = (shares_in_words({name: share}) for name, share in sums_in_words(self).items())
         return "\n".join(

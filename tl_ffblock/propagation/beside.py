@@ -83,10 +83,10 @@ def _certificate(result: "Attribution") -> str:
     if held is None:
         return "A difference or a mean of results, which has no certificate of its own."
     if not held.complete:
-        return f"Rules {result.rules}: {held.handed_out_in_words()}."
+        return f"Rules {result.rules}: {held.attributed_in_words()}."
     error, of = float(held.boundaries.max()), "'s first-order form" if held.has_nonlinear_part else ""
     sums = f"✓ At every layer what flows and the biases that enter later sum to the target{of}, to {scientific(error)} of their sizes"
-    return f"{sums}; {held.handed_out_in_words()}." if of else f"{sums}."
+    return f"{sums}; {held.attributed_in_words()}." if of else f"{sums}."
 
 
 def _signed(result: "Attribution", text: PageText, first: Sequence[str]) -> MapsBlock:

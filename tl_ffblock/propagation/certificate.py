@@ -14,7 +14,7 @@ from tl_ffblock.results.scope_table import same_fields
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Certificate:
-    """Four measured errors, each 0 up to rounding, and the share of the target that was handed out."""
+    """Four measured errors, each 0 up to rounding, and how much of the target was attributed."""
 
     logits: float
     """Largest difference of the logits with local rules from those without, on a clean run of the model: 0."""
@@ -64,20 +64,24 @@ class Certificate:
         return same_fields(self, other) if isinstance(other, Certificate) else NotImplemented
 
     def __repr__(self) -> str:
-        return (
-            f"Certificate: logits differ by {scientific(self.logits, 1)} · local forms {scientific(self.forms)} ({self.worst_form or 'none'}) · "
-            f"boundaries {scientific(float(self.boundaries.max()))} · {self.handed_out_in_words()}"
-        )
+        logits = f"logits differ by {scientific(self.logits, 1)}" if self.logits else "logits unchanged"
+        module = f"worst module error {scientific(self.forms)} ({self.worst_form or 'none'})"
+        layer = f"worst layer sum {scientific(float(self.boundaries.max()))}"
+        return f"Checks: {logits} · {module} · {layer} · {self.attributed_in_words()}".replace("−", "-")
 
-    def handed_out_in_words(self) -> str:
-        """How much of the target the shares sum to: of what is linear in the logits, and that the rest is not shared out."""
-        of = " of the first-order form" if self.has_nonlinear_part else ""
-        if self.complete:
-            words = f"handed out {self.handed_out:.4%}{of} (complete)"
-        else:
-            words = f"handed out {_percent(self.handed_out)}{of} (not complete: compare shares with one another, not with the target)"
+    @property
+    def attributed(self) -> float:
+        """The sum of all shares over the target itself; a part that is not linear in the logits has no shares."""
+        return self.handed_out * (1 - self.nonlinear)
+
+    def attributed_in_words(self) -> str:
+        """How much of the target the shares sum to; all of it only where the rules are complete and the target linear in the logits."""
+        of = " of the target" if self.has_nonlinear_part else ""
+        words = f"{_percent(self.attributed)}{of} attributed"
+        if not self.complete:
+            words += " (rules not complete: compare shares with one another, not with the target)"
         if self.has_nonlinear_part:
-            words += f" · nonlinear, not shared out: {_percent(self.nonlinear)} of the target"
+            words += f", {_percent(self.nonlinear)} is not linear in the logits and has no shares"
         return words
 
     @property
@@ -113,5 +117,5 @@ def relative(miss: Tensor, size: Tensor) -> Tensor:
 
 
 def _percent(part: float) -> str:
-    """`441%`, `3.25%`: whole from ten on."""
-    return f"{part:.{0 if abs(part) >= 0.1 else 2}%}".replace("-", "−")
+    """`441 %`, `3.25 %`: whole from ten on."""
+    return f"{100 * part:.{0 if abs(part) >= 0.1 else 2}f} %"

@@ -23,7 +23,7 @@ from tl_ffblock.propagation.certificate import refuse_forms, relative
 from tl_ffblock.propagation.shown import ShownContinuation, shares_in_words
 from tl_ffblock.results.scope_table import same_fields
 from tl_ffblock.results.token_maps import TokenMaps
-from tl_ffblock.results.tokens import visible
+from tl_ffblock.results.tokens import told_apart
 
 if TYPE_CHECKING:
     import pandas
@@ -55,7 +55,7 @@ class ContinuationAttribution(ShownContinuation):
     first_order: Float[Tensor, " target"]
     """Their first-order forms in the logits, which are shared out."""
     shares: Float[Tensor, "target source"]
-    """What each token brings, its position with it; 0 from the target on."""
+    """What each token brings, its position with it; NaN from the target on: no token is a source of itself or of earlier ones."""
     biases: Float[Tensor, " target"]
     """What all biases bring."""
     edits: Float[Tensor, " target"]
@@ -96,7 +96,7 @@ class ContinuationAttribution(ShownContinuation):
     def summands(self) -> "dict[str, Float[Tensor, ' target']]":
         """What every value is the sum of, by kind; kinds that have no share in any row are left out, but for the tokens."""
         kinds = {
-            "tokens": self.shares.sum(dim=1),
+            "tokens": self.shares.nansum(dim=1),
             "biases": self.biases,
             "edits": self.edits,
             "nonlinear": self.values - self.first_order,
@@ -139,13 +139,12 @@ class ContinuationAttribution(ShownContinuation):
             f"ContinuationAttribution: {self.reading} of {len(self.targets)} tokens after {self.n_prompt} of {self.model}, "
             f"rules={self.rules!r} · worst error {scientific(float(self.errors.max()))}"
         ]
-        for row, (token, value) in enumerate(zip(self.targets[:8], self.values.tolist(), strict=False)):
-            best = self.shares[row].abs().argsort(descending=True)[:3].tolist()
-            named = "  ".join(
-                f"{visible(self.labels[source])!r} {significant(float(self.shares[row, source]))}" for source in best
-            )
+        labels = told_apart(self.labels)
+        for row, (token, value) in enumerate(zip(labels[self.n_prompt :][:8], self.values.tolist(), strict=False)):
+            best = self.shares[row, : self.n_prompt + row].abs().argsort(descending=True)[:3].tolist()
+            named = "  ".join(f"{labels[source]!r} {significant(float(self.shares[row, source]))}" for source in best)
             said = f"{significant(value, 3, '-'):>8} = {shares_in_words(self.sums(row))}"
-            lines.append(f"  {visible(token)!r:>14} {said}   {named}")
+            lines.append(f"  {token!r:>14} {said}   {named}")
         return "\n".join(lines + ["  ..."] * (len(self.targets) > 8))
 
 
@@ -230,6 +229,7 @@ class _Rows:
         pieces = [self._rows(numbers, tokens) for numbers in torch.split(torch.arange(len(tokens)), AT_ONCE)]
         values, first_order, shares, biases, edits = (torch.cat(rows) for rows in zip(*pieces, strict=True))
         sizes = shares.abs().sum(dim=1) + biases.abs() + edits.abs()
+        sources = torch.arange(shares.shape[1]) < self.n_prompt + torch.arange(len(shares))[:, None]
         return ContinuationAttribution(
             labels=self.run.sequences[0].labels,
             n_prompt=self.n_prompt,
@@ -237,7 +237,7 @@ class _Rows:
             rules=self.traced.rules.name,
             values=values,
             first_order=first_order,
-            shares=shares,
+            shares=shares.where(sources, torch.nan),
             biases=biases,
             edits=edits,
             errors=relative((shares.sum(dim=1) + biases + edits - first_order).abs(), sizes),

@@ -68,6 +68,7 @@ def faithfulness(
     cause: SupportsIndex | Sequence[SupportsIndex] | None = None,
     keys: Positions = None,
     seed: int = 0,
+    progress: bool = True,
 ) -> Faithfulness:
     """Do a method's scores say what the model does without a token? Tokens are removed, one by one and together.
 
@@ -98,6 +99,7 @@ def faithfulness(
         cause: Position of the token that is known to be the cause, one for all prompts or one a prompt.
         keys: Candidates, where they are to be others, the same in all prompts.
         seed: Of the random scores and the order of equal scores of each prompt.
+        progress: Whether a long call shows a bar at a terminal or in a notebook.
 
     Raises:
         InputError: for input, results or options that cannot be used, attributions of another target, text or model among them.
@@ -112,12 +114,12 @@ def faithfulness(
     methods = read_results(results, run)
     causes = None if cause is None else aligned({"cause": cause}, [len(s.tokens) for s in run.sequences])["cause"]
     measured = []
-    with Progress(run.model.name, len(run.sequences), "prompt") as progress, torch.no_grad():
+    with Progress(run.model.name, len(run.sequences), "prompts", shown=progress) as bar, torch.no_grad():
         for number in range(len(run.sequences)):
             prompt = _prompt(run, number, target, removal, keys)
             own = {of.name: of.of_prompt(number, prompt.target)[prompt.candidates] for of in methods}
             measured.append(_Measured.of(prompt, own, None if causes is None else causes[number], seed))
-            progress.step()
+            bar.step()
     return _gathered(run, measured, target, removal)
 
 

@@ -47,6 +47,7 @@ def attribution_patching(
     steps: SupportsIndex = 1,
     maps: bool = False,
     edges: AskedEdges = False,
+    progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> PatchingEstimates: ...
 @overload
@@ -60,6 +61,7 @@ def attribution_patching(
     steps: SupportsIndex = 1,
     maps: bool = False,
     edges: AskedEdges = False,
+    progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> list[PatchingEstimates]: ...
 @overload
@@ -73,6 +75,7 @@ def attribution_patching(
     steps: SupportsIndex = 1,
     maps: bool = False,
     edges: AskedEdges = False,
+    progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Any: ...
 def attribution_patching(
@@ -85,6 +88,7 @@ def attribution_patching(
     steps: SupportsIndex = 1,
     maps: bool = False,
     edges: AskedEdges = False,
+    progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> PatchingEstimates | list[PatchingEstimates]:
     """How a target would change if a head, a feed-forward, a neuron or the residual stream were another run's, estimated.
@@ -108,6 +112,7 @@ def attribution_patching(
         edges: Whether edges are estimated, too, from every sender (embeddings, heads, feed-forwards) to every later receiver
             (query, key and value inputs of heads, feed-forwards, the target): edge attribution patching, with steps EAP-IG.
             Summed over positions, or with "positions" one number a position.
+        progress: Whether a long call shows a bar at a terminal or in a notebook.
         **options: As in `ffb.attribute`: token_type_ids, fwd_hooks, rtol.
 
     Returns:
@@ -124,14 +129,14 @@ def attribution_patching(
         return asked.estimates([open_attribution_run(known, prompt, **options) for prompt in given], target)
     pairs = _pairs(given, single)
     results = []
-    with Progress("attribution patching", len(pairs), "pair") as progress:
+    with Progress("attribution patching", len(pairs), "pairs", shown=progress) as bar:
         for number, pair in enumerate(pairs):
             of_pair = options | {
                 name: rows[number] for name, rows in options.items() if isinstance(rows, Tensor) and rows.ndim == 2
             }
             runs = [open_attribution_run(known, prompt, **of_pair) for prompt in pair]
             results.append(asked.estimates(runs, target, number, len(pairs)))
-            progress.step()
+            bar.step()
     return results
 
 

@@ -5,6 +5,7 @@ Prompts of equally many tokens are averaged position by position. Others are ali
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -15,6 +16,8 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import NamedPositions, aligned
 from tl_ffblock.results.average_maps import AverageMaps
 from tl_ffblock.results.intervals import N_DRAWS, refuse_mixed
+from tl_ffblock.results.page_blocks import ATTENTION, SHARES
+from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import joined
 
@@ -57,6 +60,10 @@ def average(
     keys = aligned(named, lengths)
     rows = _rows(several, keys)
     cells = [_cells(result, number, rows, keys) for number, result in enumerate(several)]
+    shared = first.whole and not (first.signed or first.by_position or first.kind in (ATTENTION, SHARES))
+    shares = (
+        [_cells(_as_shares(result), number, rows, keys) for number, result in enumerate(several)] if shared else None
+    )
     labels = [joined([result.tokens[at[number]] for number, result in enumerate(several)], "|") for at in keys.values()]
     return AverageMaps(
         values=torch.stack(cells),
@@ -75,6 +82,9 @@ def average(
         prompts=tuple(result.tokens for result in several),
         column=first.column,
         provenance=first.provenance,
+        shares=None if shares is None else torch.stack(shares),
+        whole=positions is None and first.whole,
+        sides=first.sides if all(result.sides == first.sides for result in several) else (),
     )
 
 
@@ -95,7 +105,7 @@ def _refuse_unlike(several: Sequence[TokenMaps], *, named: bool) -> None:
             'positions={"subject": [2, 3, ...], "END": -1}, or average prompts of equally many. Attributions are summed over '
             "positions by ffb.average_shares."
         )
-    same = ("layers", "layered", "channels", "column", "causal")
+    same = ("layers", "layered", "channels", "column", "causal", "whole")
     for name in same if named or several[0].by_position else (*same, "queries"):
         first, *others = (getattr(result, name) for result in several)
         if different := [theirs for theirs in others if theirs != first]:
@@ -125,6 +135,13 @@ def _rows(several: Sequence[TokenMaps], keys: dict[str, list[int]]) -> dict[str,
             "is no row to average."
         )
     return rows
+
+
+def _as_shares(result: TokenMaps) -> TokenMaps:
+    """Each cell as a share of what its row takes from all other tokens, named or not; NaN where there is no such share."""
+    others = others_of(result.reachable(), result.queries)
+    made = shares_of_others(result.values, others)
+    return replace(result, values=made.masked_fill(~others | (made.sum(dim=-1, keepdim=True) == 0), float("nan")))
 
 
 def _cells(

@@ -16,11 +16,11 @@ from tl_ffblock.layer.positions import spans
 from tl_ffblock.page import page, shares_page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
-from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
+from tl_ffblock.results.page_blocks import BETWEEN_TOKENS, SHARES
 from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.position_page import position_page, refuse_choices
 from tl_ffblock.results.token_maps import TokenMaps, without_queries
-from tl_ffblock.results.tokens import joined, joined_provenance, shortened
+from tl_ffblock.results.tokens import BETWEEN_SIDES, joined, joined_provenance, shortened, sides_of
 
 if TYPE_CHECKING:
     import pandas
@@ -63,6 +63,13 @@ class AverageMaps:
     """What a column is, as of the maps: "key", or of shares by position "written at", "flowing at"."""
     provenance: Mapping[str, str] = field(default_factory=dict)
     """How the maps were made, the fingerprint of the model's weights among it."""
+    shares: Float[Tensor, "prompt layer channel query key"] | None = None
+    """Each prompt's cells as shares of what its row takes from all other tokens, those that have no name included; NaN at a
+    row's own cell. Of a difference they differ in points. None of signed maps, attention and shares by position."""
+    whole: bool = True
+    """Whether every token of a prompt is a column; named positions are some of them, of which rows have no shares."""
+    sides: tuple[str, ...] = ()
+    """Of a difference: names of the two that it is of, the first less the second."""
 
     @cached_property
     def interval(self) -> MeanInterval:
@@ -78,6 +85,19 @@ class AverageMaps:
     def by_position(self) -> bool:
         """Whether a cell is a number of its column's position alone, and of no query."""
         return self.column != BETWEEN_TOKENS
+
+    def as_shares(self) -> "AverageMaps":
+        """The mean of `shares`, with its interval.
+
+        Raises:
+            InputError: if there are none.
+        """
+        if self.shares is None:
+            raise InputError(
+                f"as_shares: {self.kind} have no shares of what a row takes from other tokens. They are of contribution maps, "
+                "averaged as `ffb.average(maps, positions)` averages them."
+            )
+        return replace(self, values=self.shares, shares=None, kind="difference of " * self.signed + SHARES, whole=False)
 
     def token_maps(self) -> TokenMaps:
         """The means as maps whose tokens are the columns, for measures, figures and pages."""
@@ -95,6 +115,8 @@ class AverageMaps:
             layered=self.layered,
             column=self.column,
             provenance=self.provenance,
+            whole=self.whole,
+            sides=self.sides,
         )
 
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
@@ -138,13 +160,18 @@ class AverageMaps:
                 f"cannot subtract averages of {len(self.values)} and of {len(other.values)} prompts: differences are of one "
                 "prompt each. Average as many, in the same order."
             )
-        labels = tuple(joined(pair, "→") for pair in zip(self.labels, other.labels, strict=True))
-        model = joined([self.model, other.model], "→")
-        kind = f"difference of {joined([self.kind, other.kind], '→')}"
-        made = joined_provenance([self.provenance, other.provenance], "→")
+        labels = tuple(joined(pair, BETWEEN_SIDES) for pair in zip(self.labels, other.labels, strict=True))
+        made = joined_provenance([self.provenance, other.provenance], BETWEEN_SIDES)
+        model = joined([self.model, other.model], BETWEEN_SIDES)
+        kind = f"difference of {joined([self.kind, other.kind], BETWEEN_SIDES)}"
         pairs = zip(self.prompts, other.prompts, strict=True)
-        prompts = tuple(mine if mine == theirs else (*mine, "→", *theirs) for mine, theirs in pairs)
-        changed = replace(self, labels=labels, model=model, kind=kind, prompts=prompts, provenance=made)
+        prompts = tuple(mine if mine == theirs else (*mine, BETWEEN_SIDES, *theirs) for mine, theirs in pairs)
+        both = self.shares is not None and other.shares is not None
+        shares = self.shares - other.shares if both else None  # type: ignore[operator]  # both are there
+        sides = sides_of(self.labels, other.labels, (self.model, other.model))
+        changed = replace(
+            self, labels=labels, model=model, kind=kind, prompts=prompts, shares=shares, sides=sides, provenance=made
+        )
         causal = self.causal or other.causal
         return replace(changed, values=self.values - other.values, signed=True, causal=causal)
 
@@ -204,8 +231,7 @@ class AverageMaps:
             InputError: if layer or channel are not there, or of shares by position are asked for, or the folder of `path`
                 does not exist.
         """
-        ends = {"mean": self.mean, "low": self.interval.low, "high": self.interval.high}
-        runs = {name: replace(self.token_maps(), values=values) for name, values in ends.items()}
+        runs = self._ends()
         labels = self._page_labels()
         interval = "95 % interval (bootstrap over prompts)"
         if self.by_position:
@@ -215,11 +241,20 @@ class AverageMaps:
             )
         else:
             statement = f"Mean of {len(self.values)} prompts; low and high are the ends of each cell's {interval}."
-            data = token_maps_page(runs, layer=layer, channel=channel, labels=labels, named=self._named())
+            if self.shares is not None:
+                shares = self.as_shares()._ends()
+                data = token_maps_page(shares, runs, layer=layer, channel=channel, labels=labels, named=self._named())
+            else:
+                data = token_maps_page(runs, layer=layer, channel=channel, labels=labels, named=self._named())
             html = page(replace(data, statement=statement))
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
+
+    def _ends(self) -> dict[str, TokenMaps]:
+        """The mean and both ends of its interval, of which no shares are made: those of each prompt are averaged."""
+        ends = {"mean": self.mean, "low": self.interval.low, "high": self.interval.high}
+        return {name: replace(self.token_maps(), values=values, whole=False) for name, values in ends.items()}
 
     def _named(self) -> bool:
         """Whether positions were given names."""

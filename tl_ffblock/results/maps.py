@@ -29,10 +29,14 @@ from tl_ffblock.results.saving import LABELS, read_maps, write_maps
 from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
 from tl_ffblock.results.shown import ShownMaps
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
-from tl_ffblock.results.tokens import shortened, visible
+from tl_ffblock.results.tokens import BETWEEN_SIDES, shortened, sides_of, visible
 
 if TYPE_CHECKING:
     import pandas
+
+
+SIDES = ("difference of", "minus")
+"""Under which names a difference's provenance has what it is of."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -107,6 +111,11 @@ class ContributionMaps(ShownMaps):
             return NotImplemented
         return all(getattr(self, field.name) == getattr(other, field.name) for field in dataclasses.fields(self))
 
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Of a difference: names of the two that it is of, the first less the second; empty where they are not known."""
+        return tuple(self.provenance[side] for side in SIDES if side in self.provenance)
+
     def worst_completeness(self) -> tuple[float, str, int, int]:
         """The largest completeness error with its scope, layer and query position."""
         worst = (-1.0, "", 0, 0)
@@ -146,6 +155,7 @@ class ContributionMaps(ShownMaps):
             causal=self.causal,
             model=self.model,
             signed=self.signed,
+            sides=self.sides if self.signed else (),
             kind="difference of " * self.signed + (f"{named[0]} contributions by head" if heads else "contributions"),
             provenance=self.provenance,
         )
@@ -161,16 +171,18 @@ class ContributionMaps(ShownMaps):
         return combined([self, other], torch.add, "|", "add")
 
     def __sub__(self, other: "ContributionMaps") -> "ContributionMaps":
-        """Signed difference of two results; tokens that differ are labelled "first→second".
+        """Signed difference of two results; tokens that differ are labelled "first / second", and `sides` names both.
 
         Raises:
             InputError: if the two do not describe the same cells.
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
-        difference = combined([self, other], torch.sub, "→", "subtract")
-        sides = f"“{shortened(self.tokens)}” minus “{shortened(other.tokens)}”"
-        return dataclasses.replace(difference, signed=True, provenance={**difference.provenance, "difference": sides})
+        difference = combined([self, other], torch.sub, BETWEEN_SIDES, "subtract")
+        names = sides_of(self.tokens, other.tokens, (self.model, other.model))
+        return dataclasses.replace(
+            difference, signed=True, provenance={**difference.provenance, **dict(zip(SIDES, names, strict=True))}
+        )
 
     def __mul__(self, number: int | float) -> "ContributionMaps":
         """Every norm times a number; completeness errors are relative and stay."""
@@ -208,8 +220,10 @@ class ContributionMaps(ShownMaps):
         return combined(several, torch.add, "|", "average") / len(several)
 
     def _scaled(self, scale: Callable[[Tensor], Tensor], *, negative: bool) -> "ContributionMaps":
+        turned = dict(zip(SIDES, reversed(self.sides), strict=False)) if negative else {}
         return dataclasses.replace(
             self,
+            provenance={**self.provenance, **turned},
             signed=self.signed or negative,
             values=self.values.each(scale),
             bias=self.bias.each(scale),

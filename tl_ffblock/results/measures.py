@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.ranks import Normalise, rank_change, shares
 from tl_ffblock.results.token_maps import TokenMaps
@@ -58,10 +58,15 @@ def amplification(
         normalise: "column" as in the paper, or "row".
 
     Raises:
-        InputError: if `maps` is a difference, lacks rows needed for columns, or `normalise` is unknown.
+        InputError: if `maps` is a difference, lacks rows needed for columns or is of named positions, or `normalise` is unknown.
         ScopeKeyError: if a scope is missing.
     """
     _refuse_all_but_norms(maps)
+    if isinstance(maps, TokenMaps) and not maps.whole:
+        raise InputError(
+            f"amplification: these maps hold only some of a row's keys ({brief(maps.tokens)}), of which no shares can be made. Of an "
+            "average by name use its as_shares(), or amplify each prompt's maps."
+        )
     if normalise == "column" and len(maps.queries) != len(maps.tokens):
         raise InputError(
             f"columns can be normalised only over all queries; these maps hold {len(maps.queries)} of "

@@ -23,6 +23,10 @@ BETWEEN_TOKENS = "key"
 """What a column is of maps between tokens."""
 CONTRIBUTES = "how much the column's token contributes to the row's vector"
 NORM = "norm, in units of the residual stream"
+ATTENTION = "attention"
+"""The kind of attention weights."""
+SHARES = "shares of other tokens"
+"""The kind of maps whose cells are shares of what a row takes from all other tokens."""
 _NAMED = {"Attn": "value-weighted attention", "Atb": "attention block"}
 
 
@@ -54,6 +58,10 @@ class ChannelMaps(Protocol):
     def layered(self) -> bool: ...
     @property
     def column(self) -> str: ...
+    @property
+    def whole(self) -> bool: ...
+    @property
+    def sides(self) -> tuple[str, ...]: ...
     def reachable(self) -> Bool[Tensor, "query key"]: ...
 
 
@@ -111,15 +119,16 @@ def contribution_block(
     steps: Mapping[str, tuple[Step, str | None]],
     tracks: Sequence[PageTrack],
     *,
-    sides: str,
+    signed: bool,
+    sides: tuple[str, ...],
 ) -> MapsBlock:
-    """The maps by scope; `sides` names the two results of a difference, and is empty for norms."""
-    meaning = "how much more the column's token contributes to the row's vector in the first result than in the second"
+    """The maps by scope; of a difference `sides` names the two results, and is empty for norms."""
+    title = " minus ".join(sides) or "first result minus second"
     return MapsBlock(
-        title=sides or "contributions",
-        short="difference" if sides else "norm",
-        unit=f"difference of norms: {sides}" if sides else NORM,
-        meaning=meaning if sides else CONTRIBUTES,
+        title=title if signed else "contributions",
+        short="difference" if signed else "norm",
+        unit=f"difference of norms: {title}" if signed else NORM,
+        meaning=_more(sides) if signed else CONTRIBUTES,
         channels=tuple(
             PageChannel(scope, _NAMED.get(scope) or f"after {step.shows}", before, step.component)
             for scope, (step, before) in steps.items()
@@ -127,9 +136,16 @@ def contribution_block(
         values=values,
         columns=columns,
         tracks=tuple(tracks),
-        signed=bool(sides),
+        signed=signed,
+        sides=sides,
         exact=True,
     )
+
+
+def _more(sides: tuple[str, ...]) -> str:
+    """What a cell of a difference says."""
+    first, second = sides or ("the first result", "the second")
+    return f"how much more the column's token contributes to the row's vector in {first} than in {second}"
 
 
 def step_tracks(steps: Mapping[str, tuple[Step, str | None]], changes: StepChanges) -> list[PageTrack]:
@@ -208,7 +224,7 @@ def token_maps_block(
         layers: Those of the page, all of which the maps have; None means all.
         queries: Likewise.
     """
-    weights = maps.kind == "attention"
+    weights, shares = maps.kind == ATTENTION, maps.kind.endswith(SHARES)
     kept = [maps.layers.index(layer) for layer in (maps.layers if layers is None else layers)]
     rows = [maps.queries.index(query) for query in (maps.queries if queries is None else queries)]
     cells = maps.values if len(rows) == len(maps.queries) else maps.values[:, :, rows]
@@ -216,23 +232,33 @@ def token_maps_block(
     values = {name: cells[:, number] for number, name in enumerate(maps.channels)}
     return MapsBlock(
         title=maps.kind,
-        short="weight" if weights else "value",
+        short="weight" if weights else "share" if shares else "value",
         unit="attention weight" if weights else maps.kind,
-        meaning="how much weight the row's token gives to the column's"
-        if weights
-        else f"what the column's token brings to the row's ({maps.kind})",
+        meaning=_meaning(maps),
         channels=tuple(PageChannel(name, name) for name in maps.channels),
         values=values,
         tracks=(
             size_track(values, {n: n for n in maps.channels}, maps.reachable()[rows])
-            if maps.signed
+            if maps.signed or not maps.whole
             else others_track(values, [maps.queries[row] for row in rows]),
         ),
         axis="head" if any(name.startswith("head ") for name in maps.channels) else "scope",
         signed=maps.signed,
-        cells="none" if weights or maps.signed else "others",
+        sides=maps.sides,
+        cells="none" if weights or maps.signed or not maps.whole else "others",
+        shares="others" if shares else "",
+        whole=maps.whole,
         coarse=len(maps.tokens) > FINE_TOKENS and len(maps.channels) > 1,
     )
+
+
+def _meaning(maps: ChannelMaps) -> str:
+    """What a cell of token maps says."""
+    if maps.kind == ATTENTION:
+        return "how much weight the row's token gives to the column's"
+    if maps.kind == SHARES:
+        return CONTRIBUTES
+    return _more(maps.sides) if maps.sides else f"what the column's token brings to the row's ({maps.kind})"
 
 
 def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries: Sequence[int]) -> PageTrack:

@@ -59,6 +59,8 @@ class Result(Protocol):
     @property
     def signed(self) -> bool: ...
     @property
+    def sides(self) -> tuple[str, ...]: ...
+    @property
     def provenance(self) -> Mapping[str, str]: ...
     @property
     def identity(self) -> Mapping[str, str]: ...
@@ -123,6 +125,7 @@ def page_data(
 
 def token_maps_page(
     runs: Mapping[str, ChannelMaps],
+    further: Mapping[str, ChannelMaps] | None = None,
     *,
     layer: int | None = None,
     channel: str | None = None,
@@ -136,6 +139,7 @@ def token_maps_page(
 
     Args:
         runs: Maps by name; the page opens at the first.
+        further: Of the same runs and cells, maps of another kind beside them.
         layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
         channel: Channel to open at; None means after the feed-forward where there is such a scope, else as for layers.
         view: "maps", or of heads "heads" (lines) or "all" (every layer and head), or that of a block beside.
@@ -156,10 +160,15 @@ def token_maps_page(
     shown_labels = tuple(visible(token) for token in labels or maps.tokens)
     return PageData(
         model=maps.model,
-        heading=maps.kind,
+        heading=next(iter((further or runs).values())).kind,
         text=replace(_page_text(maps, segments), named=named),
         runs=tuple(
-            PageRun(run, shown_labels, {maps.kind: token_maps_block(m)} | {block.kind: block for block in beside})
+            PageRun(
+                run,
+                shown_labels,
+                {m.kind: token_maps_block(m) for m in (m, *([further[run]] if further else []))}
+                | {block.kind: block for block in beside},
+            )
             for run, m in runs.items()
         ),
         start=PageStart(number, name, to, from_, view=view),
@@ -197,9 +206,10 @@ def _run(name: str, maps: Result, tracks: list[PageTrack], preferred: Sequence[s
     columns = {n: t for n, t in tables.items() if any(bool(torch.count_nonzero(rows)) for rows in t.values())}
     if not tracks:
         tracks = [size_track(maps.values, {scope: scope for scope in steps}, cells)]
-    sides = maps.provenance.get("difference", "first result minus second") if maps.signed else ""
     blocks: dict[str, PageBlock] = {
-        "contributions": contribution_block(maps.values, columns, steps, tracks, sides=sides)
+        "contributions": contribution_block(
+            maps.values, columns, steps, tracks, signed=maps.signed, sides=maps.sides if maps.signed else ()
+        )
     }
     if not maps.signed:
         blocks |= head_blocks(maps.heads, maps.queries, preferred, int(cells.sum()) * len(maps.layers))

@@ -62,6 +62,10 @@ class TokenMaps:
     "written at" the column's position, or "flowing at" it."""
     provenance: Mapping[str, str] = field(default_factory=dict)
     """How the numbers were made, the fingerprint of the model's weights among it."""
+    whole: bool = True
+    """Whether every token that a row takes from is a column. Of some alone, such as named positions, rows have no shares."""
+    sides: tuple[str, ...] = ()
+    """Of a difference: names of the two that it is of, the first less the second."""
 
     def __post_init__(self) -> None:
         """Refuse labels that do not fit the numbers.
@@ -161,7 +165,7 @@ class TokenMaps:
         return reachable_cells(self.queries, len(self.tokens), self.causal)
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Long form: one row per channel, layer, query and key, with both tokens and the value.
+        """Long form: one row per channel, layer, query and key, with both tokens and the value; cells that are NaN have none.
 
         Numbers by position have no query: layer, channel, position, token, value.
         """
@@ -189,6 +193,7 @@ class TokenMaps:
                 "value": self.values.transpose(0, 1).reshape(-1).detach().cpu().numpy(),
             }
         )
+        frame = frame.dropna(subset="value", ignore_index=True)
         return without_queries(frame) if self.by_position else frame
 
     def to_html(

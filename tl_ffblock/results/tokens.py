@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from tl_ffblock.errors import InputError
 
+BETWEEN_SIDES = " / "
+"""Between the two labels of a difference's position: the first's, then the second's that is subtracted."""
 MOST_NAMES = 3
 """Different tokens that a label of several results names; further ones become an ellipsis."""
 
@@ -16,16 +18,22 @@ MOST_SEGMENTS = 6
 
 
 def visible(token: str) -> str:
-    """A token with its white space made visible: `·` space, `↵` newline, `⇥` tab; empty text is `∅`."""
+    """A token with its white space made visible: `·` space, `↵` newline, `⇥` tab; empty text is `∅`.
+
+    Between the two tokens of a difference's label stays what divides them.
+    """
+    sides = token.split(BETWEEN_SIDES)
+    if len(sides) > 1 and all(sides):
+        return BETWEEN_SIDES.join(map(visible, sides))
     shown = token.replace(" ", "·").replace("\r", "␍").replace("\n", "↵").replace("\t", "⇥")
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in shown) or "∅"
 
 
 def told_apart(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Tokens made visible; those that occur several times with their position: `·John (4)`."""
+    """Tokens made visible; those that occur several times with their position: `·John@4`."""
     names = [visible(token) for token in tokens]
     counts = Counter(names)
-    return tuple(f"{name} ({place})" if counts[name] > 1 else name for place, name in enumerate(names))
+    return tuple(f"{name}@{place}" if counts[name] > 1 else name for place, name in enumerate(names))
 
 
 def shortened(tokens: Sequence[str]) -> str:
@@ -37,6 +45,22 @@ def shortened(tokens: Sequence[str]) -> str:
 def joined_provenance(several: Sequence[Mapping[str, str]], between: str) -> dict[str, str]:
     """How results were made as one, entry by entry of the first."""
     return {name: joined([made.get(name, "?") for made in several], between) for name in several[0]}
+
+
+def sides_of(first: Sequence[str], second: Sequence[str], models: tuple[str, str]) -> tuple[str, str]:
+    """Names of the two sides of a difference, in quotation marks: their texts from where they differ, else their models.
+
+    Args:
+        first: The first's tokens.
+        second: Those of what is subtracted.
+        models: Both models' names.
+    """
+    texts = shortened(first), shortened(second)
+    if texts[0] == texts[1] and tuple(first) != tuple(second):
+        apart = next(place for place, (mine, theirs) in enumerate(zip(first, second, strict=True)) if mine != theirs)
+        texts = "… " + shortened(first[apart:]), "… " + shortened(second[apart:])
+    names = texts if texts[0] != texts[1] else models
+    return (f"“{names[0]}”", f"“{names[1]}”") if names[0] != names[1] else ("the first result", "the second result")
 
 
 def joined(labels: Sequence[str], between: str) -> str:

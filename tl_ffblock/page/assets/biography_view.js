@@ -74,7 +74,7 @@ function biographyTip(scene, frame, target) {
   const label = tokenAt(scene, frame.map.labels[target.column], axes.columns[target.column].position);
   return [
     tipLine("layer", String(data.layers[target.index])), tipLine(scene.selection.read === "row" ? "from" : "to", label),
-    element("div", { textContent: Number.isNaN(value) ? "not among these shares, or out of reach" : shownOf(frame.map, value, scene.asShare) }),
+    element("div", { textContent: Number.isNaN(value) ? "not among these shares, or out of reach" : shownOf(frame.map, value, frame.map.asShare) }),
   ];
 }
 

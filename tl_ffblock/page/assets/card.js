@@ -67,7 +67,7 @@ function profileCard(scene, go) {
   const profiles = sides.map((map) => profileOf(scene, map));
   const last = profiles[profiles.length - 1];
   const entries = rankedProfile(last, profiles.length > 1 ? profiles[0] : null, PROFILE_LINES);
-  const show = (value) => shownOf(sides[0], value, scene.asShare);
+  const show = (value) => shownOf(sides[0], value, sides[0].asShare);
   const most = largest(entries.map(({ at }) => Math.abs(last[at])));
   const labels = sides[sides.length - 1].labels;
   const lines = entries.map((entry) => {

@@ -27,9 +27,6 @@ function fillControls(data) {
   for (const id of ["run", "ref-run"]) byId(id).replaceChildren(...data.runs.map((run, index) => option(index, run.name)));
   byId("layer").replaceChildren(...data.layers.map((layer) => option(layer, layer)));
   byId("cells").replaceChildren(...Object.entries(CELL_WORDS).map(([value, label]) => option(value, label)));
-  const partial = data.queries.length < data.words.length;
-  byId("cells").querySelector("[value=column]").disabled = partial;
-  byId("cells").querySelector("[value=column]").title = partial ? "needs every row; this result holds some only" : "";
   byId("range").replaceChildren(...Object.entries(RANGE_WORDS).map(([value, label]) => option(value, label)));
   byId("words-label").hidden = wordsOf(data.words).length === data.words.length;
   byId("hide-special-label").hidden = data.special.length === 0;
@@ -94,7 +91,7 @@ function pressed(id, on) {
 const TOOLBAR = {
   "scope-group": ["scope", ({ data }) => data.channels.size > 1], "run-group": ["run", ({ data }) => data.runs.length > 1],
   "ref-group": ["ref", ({ data }) => data.channels.size > 1 || data.runs.length > 1], "ref-run-group": ["refRun", ({ data }) => data.runs.length > 1],
-  "layer-group": ["layer", ({ data }) => data.layered], "cells-group": ["cells", ({ data, selection }) => !isSigned(data, selection)],
+  "layer-group": ["layer", ({ data }) => data.layered], "cells-group": ["cells", ({ data, selection }) => !data.block(selection.scope).signed],
   "range-label": ["range"], "root-label": ["root"], "each-label": ["each", ({ maps }) => maps.length > 2], "zoom-group": ["zoom"],
 };
 
@@ -112,6 +109,19 @@ function markRanges({ selection }, withoutOwn) {
   all.hidden = withoutOwn && selection.range !== "all";
 }
 
+/** Which numbers cells may be shown as; of parts of a text, or of means of shares, the page makes no further shares. */
+function markCells({ data, selection }) {
+  const made = makesShares(data, selection);
+  const partial = data.queries.length < data.words.length;
+  const why = made ? "" : "Shares need all that a row takes from, of each prompt alone; this page has named positions or means. Choose maps of shares, where the page has them.";
+  for (const choice of byId("cells").options) {
+    choice.disabled = choice.value !== "none" && (!made || (choice.value === "column" && partial));
+    choice.title = choice.value === "none" ? "" : why || (choice.value === "column" && partial ? "needs every row; this result holds some only" : "");
+  }
+  byId("cells").title = why;
+  writeText(byId("cells").querySelector("[value=none]"), data.block(selection.scope).short);
+}
+
 /** Writes every control from the selection; the browser's own memory of forms has no say. */
 function markControls(scene, { controls, withoutOwn = false }) {
   const { data, selection } = scene;
@@ -124,7 +134,7 @@ function markControls(scene, { controls, withoutOwn = false }) {
   byId("whole").hidden = selection.zoom === "";
   markToolbar(scene, controls);
   markRanges(scene, withoutOwn);
-  writeText(byId("cells").querySelector("[value=none]"), data.block(selection.scope).short);
+  markCells(scene);
   keepMenuInside();
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;
 }

@@ -52,7 +52,8 @@ function* reachedCells({ axes }) {
 
 /** The maps that are shown: each cell's numbers and shares, then what stands beside each row. */
 function* mapsLines(scene) {
-  const { axes, maps, selection, strips, asShare } = scene;
+  const { axes, maps, selection, strips } = scene;
+  const asShare = selection.cells !== "none";
   const labels = labelsOf(scene);
   for (const [row, column, index] of reachedCells(scene)) {
     const shares = asShare ? maps.map((map) => map.cells[index]) : [];
@@ -66,10 +67,18 @@ function* mapsLines(scene) {
   }
 }
 
+/** What stands over a column of shares: parts of 1, and of changes differences of such parts. */
+function shareHead(name, map, how) {
+  const what = { others: "share_of_others", row: "share_of_row", column: "share_of_column" }[how];
+  if (map.role === "difference") return `difference_of_${what}`;
+  return map.scale === "signed" ? `${name}_difference_of_${what}` : `${name}_${what}`;
+}
+
 function mapsTable(scene) {
-  const { axes, maps, selection, asShare } = scene;
-  const names = namesOfMaps(scene, ({ run, key }) => sideName(scene.data, run, key));
-  const suffix = { others: "share_of_others", row: "share_of_row", column: "share_of_column" }[selection.cells];
-  const head = ["layer", "part", ...CELL_HEAD, ...names, ...(asShare ? names.map((name) => `${name}_${suffix}`) : [])];
+  const { data, axes, maps, selection } = scene;
+  const names = namesOfMaps(scene, ({ run, key }) => sideName(data, run, key));
+  const asShares = (name, side, how) => (how === "none" ? name : shareHead(name, maps[side], how));
+  const raw = names.map((name, side) => asShares(name, side, data.block(maps[side].key).shares || "none"));
+  const head = ["layer", "part", ...CELL_HEAD, ...raw, ...(selection.cells === "none" ? [] : names.map((name, side) => asShares(name, side, selection.cells)))];
   return { head, lines: () => mapsLines(scene), count: axes.nRows * axes.nColumns };
 }

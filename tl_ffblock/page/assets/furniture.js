@@ -133,7 +133,7 @@ function legendTicks(scene, frame) {
   const sign = (value) => (from < 0 && value > 0 ? "+" : "");
   const tick = (share, anchor, prefix = "") => {
     const value = from + share * (map.limit - from);
-    return { words: prefix + sign(value) + formatRough(value, scene.asShare), share, anchor };
+    return { words: prefix + sign(value) + formatRough(value, map.asShare, map.scale === "signed"), share, anchor };
   };
   const [first, middle, last] = [tick(0, "start", clipped && from < 0 ? "≤ " : ""), tick(0.5, "middle"), tick(1, "end", clipped ? "≥ " : "")];
   const halfTaken = textWidth(middle.words, LEGEND_TICK) / 2 + Math.max(...[first, last].map(({ words }) => textWidth(words, LEGEND_TICK))) + 4;

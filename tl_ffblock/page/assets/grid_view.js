@@ -3,9 +3,9 @@
 const GRID_NOTE = "Rows: layers, columns: heads. Each small map has its own scale.";
 const GRID = { label: 26, head: 18, gap: 3, largest: 110, smallest: 22 };
 
-/** How the cells are shown: signed numbers as they are. */
+/** How the cells are shown: those of which the page makes no shares as they are. */
 function gridCells({ data, selection }) {
-  return headBlock(data, selection)[1].signed ? "none" : selection.cells;
+  return allowsShares(headBlock(data, selection)[1]) ? selection.cells : "none";
 }
 
 /** The channels that have a column. Of shares of the others the residual has none, because all it brings a token is the token's own. */

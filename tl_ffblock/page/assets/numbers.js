@@ -63,15 +63,23 @@ function formatPercent(share, digits = 3) {
   return Number.isFinite(share) ? formatNumber(100 * share, digits) + PERCENT : "–";
 }
 
+/** A change of a share, in percentage points: from 29 % to 17 % it is −12 points, not −12 %. */
+function formatPoints(change, digits = 3) {
+  if (!Number.isFinite(change)) return "–";
+  const shown = formatNumber(100 * change, digits);
+  return `${shown}\u00a0point${/^−?1$/.test(shown) ? "" : "s"}`;
+}
+
 /** With its sign, for changes. */
 function formatChange(value, asShare) {
-  const shown = asShare ? formatPercent(value) : formatNumber(value);
+  const shown = asShare ? formatPoints(value) : formatNumber(value);
   return value > 0 ? `+${shown}` : shown;
 }
 
-/** Two digits, for the ends of scales. */
-function formatRough(value, asShare) {
-  return asShare ? formatPercent(value, 2) : formatNumber(value, 2);
+/** Two digits, for the ends of scales; `change` says that a share is a change of one. */
+function formatRough(value, asShare, change = false) {
+  if (!asShare) return formatNumber(value, 2);
+  return change ? formatPoints(value, 2) : formatPercent(value, 2);
 }
 
 function formatError(value) {

@@ -17,7 +17,7 @@ function pairLine(scene, pair, go) {
   ]);
   button.addEventListener("click", () => go({ to, from }));
   const distance = scene.selection.sort === "distance" ? [pairDistance(axes, pair.index)] : [];
-  const numbers = [...distance, ...maps.map((map) => shownOf(map, map.cells[pair.index], scene.asShare))];
+  const numbers = [...distance, ...maps.map((map) => shownOf(map, map.cells[pair.index], map.asShare))];
   return element("tr", {}, [element("td", {}, [button]), ...numbers.map((number) => element("td", { textContent: number }))]);
 }
 

@@ -13,9 +13,15 @@ function quotation(label) {
   return `“${label}”`;
 }
 
+/** A number of a map, signed where it is a change; changes of shares are points. */
+function shownOf(map, value, asShare) {
+  if (map.role === "difference" || map.scale === "signed") return formatChange(value, asShare);
+  return asShare ? formatPercent(value) : formatNumber(value);
+}
+
 /** A token in a sentence, with its position where others are written alike. */
 function tokenWords(scene, column) {
-  return quotation(labelsOf(scene)[column]) + whichOf(scene, column);
+  return quotation(labelsOf(scene)[column] + whichOf(scene, column));
 }
 
 /** A channel in a reader's words, then its name: "attention block (Atb)". */
@@ -77,8 +83,10 @@ function subtitleOf(scene, map) {
 
 function unitOf(scene, map) {
   const block = scene.data.block(map.key);
-  const unit = scene.selection.cells === "none" ? block.unit : UNITS[scene.selection.cells];
-  return map.role === "difference" ? `change of the ${unit}` : unit;
+  const unit = map.asShare ? UNITS[map.shares] : block.unit;
+  const signed = map.scale === "signed" && map.asShare;
+  if (map.role === "difference" || signed) return `${signed && map.role !== "difference" ? "difference" : "change"} of the ${unit}${map.asShare ? ", in percentage points" : ""}`;
+  return unit;
 }
 
 /** Whether some cells lie beyond the colour scale. */
@@ -92,9 +100,9 @@ function pixelRemark(perPixel) {
 
 /** What the reader must know about a map; `perPixel` is how many cells share a pixel. */
 function remarksOf(scene, map, perPixel) {
-  const { selection, asShare, strips } = scene;
+  const { selection, strips } = scene;
   const remarks = [unitOf(scene, map) + (selection.root ? ", on a square-root scale." : ".")];
-  if (isClipped(map)) remarks.push(`Colours end at ${SCALE_ENDS[selection.range]}; cells reach ${formatRough(map.top, asShare)}.`);
+  if (isClipped(map)) remarks.push(`Colours end at ${SCALE_ENDS[selection.range]}; cells reach ${formatRough(map.top, map.asShare, map.scale === "signed")}.`);
   if (scene.hidden.size) remarks.push("Hidden tokens are left out of the shares.");
   const norms = strips.filter((name) => name !== "own" && map.columns[name]);
   for (const name of norms) remarks.push(`${name}: up to ${formatRough(largest(map.columns[name]), false)}.`);
@@ -115,7 +123,8 @@ function cellMeaning(block, cells) {
 /** One sentence that says what a cell is. */
 function meaningOf({ data, selection }) {
   const beside = selection.cells === "others" ? " (what the token gives itself stands in the column “own”)" : "";
-  return `Each cell: ${cellMeaning(data.block(selection.scope), selection.cells)}${beside}.`;
+  const block = data.block(selection.scope);
+  return `Each cell: ${cellMeaning(block, block.shares || selection.cells)}${beside}.`;
 }
 
 function verb(before, after) {
@@ -154,50 +163,62 @@ function cannotSee(to, from) {
 
 /** Why the selected cell has no number among those shown; of shares of the others the row's own cell has one beside them. */
 function absenceOf(scene, to, from) {
-  const { axes, row, column, hidden, asShare } = scene;
+  const { axes, row, column, hidden } = scene;
   const shown = shownMap(scene);
   const own = column === axes.own[row] && !hidden.has(column) && shown.columns.own;
   if (own) return `${to} gives itself ${formatPercent(own[row])}; this share is not among those of the others.`;
   const why = hidden.has(column) ? `${from} is hidden` : "these maps have no such cell";
-  return `There is no ${asShare ? "share" : "number"} here of what ${to} takes from ${from}: ${why}.`;
+  return `There is no ${shown.asShare ? "share" : "number"} here of what ${to} takes from ${from}: ${why}.`;
 }
 
 /** What the cell's number is, as a part of a sentence: of shares, the share of what. */
-function amountWords({ selection }, to, from) {
+function amountWords({ maps }, to, from) {
   return {
     others: `the share of ${from} in what ${to} takes from the others`,
     row: `the share of ${from} in all that ${to} takes`,
     column: `the share of ${to} in all that ${from} gives`,
     none: `what ${to} takes from ${from}`,
-  }[selection.cells];
+  }[maps[0].shares];
+}
+
+/** What the cell of a difference says: in which of the two there is more. */
+function differenceWords(map, [first, second], to, from, number) {
+  const size = map.asShare ? formatPoints(Math.abs(number)) : formatNumber(Math.abs(number));
+  const what = map.asShare ? `, as a share of what it takes from the others,` : "";
+  if (number === 0) return `${to} takes${what} as much from ${from} in ${first} as in ${second}`;
+  return `${to} takes${what} ${size} ${number > 0 ? "more" : "less"} from ${from} in ${first} than in ${second}`;
 }
 
 /** What the cell of a single map says. */
-function singleWords({ data, selection }, to, from, value) {
+function singleWords(scene, to, from, number) {
+  const { data, maps: [map] } = scene;
+  const value = shownOf(map, number, map.asShare);
+  const { sides } = data.block(map.key);
+  if (sides.length) return differenceWords(map, sides, to, from, number);
   if (!data.layered) return `${from} brings ${value} to ${to}`;
   return {
     others: `of what ${to} takes from the others, ${value} comes from ${from}`,
     row: `of all that ${to} takes, ${value} comes from ${from}`,
     column: `of all that ${from} gives, ${value} goes to ${to}`,
     none: `${to} takes ${value} from ${from}`,
-  }[selection.cells];
+  }[map.shares];
 }
 
 /** The selection as a finding, its numbers included: what a figure's title says. */
 function headlineOf(scene) {
-  const { data, maps, axes, row, column, asShare, selection } = scene;
+  const { data, maps, axes, row, column, selection } = scene;
   const index = row * axes.nColumns + column;
-  const show = asShare ? formatPercent : formatNumber;
+  const show = (side) => shownOf(maps[side], values[side], maps[side].asShare);
   const [to, from] = [tokenWords(scene, axes.own[row]), tokenWords(scene, column)];
   const values = maps.map((map) => map.cells[index]);
   if (!axes.reaches(row, column)) return cannotSee(to, from);
   if (values.some(Number.isNaN)) return absenceOf(scene, to, from);
-  if (maps.length === 1) return `${capital([mapWords(scene), singleWords(scene, to, from, maps[0].scale === "signed" ? formatChange(values[0], false) : show(values[0]))].filter(Boolean).join(": "))}.`;
+  if (maps.length === 1) return `${capital([mapWords(scene), singleWords(scene, to, from, values[0])].filter(Boolean).join(": "))}.`;
   if (isMixed(scene)) {
-    const said = maps.map((map, side) => `${map.scale === "signed" ? formatChange(values[side], false) : show(values[side])} (${data.block(map.key).title}, ${data.channels.get(map.key).name})`);
+    const said = maps.map((map, side) => `${show(side)} (${data.block(map.key).title}, ${data.channels.get(map.key).name})`);
     return `Layer ${selection.layer}, what ${to} takes from ${from}: ${said.join(" and ")}.`;
   }
-  const numbers = `${show(values[0])} → ${show(values[1])}`;
+  const numbers = `${show(0)} → ${show(1)}`;
   const amount = amountWords(scene, to, from);
   const separate = selection.run !== selection.refRun || !isOwnStep(scene);
   return separate

@@ -9,8 +9,10 @@ function mapOf(scene, run, key, role) {
   const columns = Object.fromEntries(named.map((name) => [name, rows(data.column(run, key, name, selection.layer))]));
   if (selection.cells === "others") columns.own = ownShares(axes, raw, hidden);
   const cells = sharesOf(axes, raw, hidden, selection.cells);
+  const shares = data.block(key).shares || selection.cells;
   return {
-    role, key, run, raw, columns, cells,
+    role, key, run, raw, columns, cells, shares,
+    asShare: shares !== "none",
     limit: limitOf(axes, cells, selection.range),
     top: largest(cells),
     scale: data.block(key).signed ? "signed" : "contribution",
@@ -22,7 +24,7 @@ function differenceOf(scene, before, after) {
   const shared = Object.keys(after.columns).filter((name) => name in before.columns);
   const cells = minus(after.cells, before.cells);
   return {
-    role: "difference", key: after.key, run: after.run,
+    role: "difference", key: after.key, run: after.run, shares: after.shares, asShare: after.asShare,
     raw: minus(after.raw, before.raw),
     cells,
     limit: limitOf(scene.axes, cells, scene.selection.range),
@@ -37,15 +39,15 @@ function differenceOf(scene, before, after) {
 const MAP_FIELDS = ["run", "scope", "layer", "refRun", "ref", "cells", "range", "each", "words", "hide"];
 
 /**
- * One map, or before, after and difference; a pair has one scale unless each is to have its own. Of norms and signed shares,
- * which are not of one kind, there is no difference and no common scale.
+ * One map, or before, after and difference; a pair has one scale unless each is to have its own. Of norms, signed shares and shares
+ * made before the page, which are not of one kind, there is no difference and no common scale.
  */
 function mapsOf(scene) {
   const { selection } = scene;
   const after = mapOf(scene, selection.run, selection.scope, selection.ref ? "after" : "only");
   if (!selection.ref) return [after];
   const before = mapOf(scene, selection.refRun, selection.ref, "before");
-  if (before.scale !== after.scale) return [before, after];
+  if (before.scale !== after.scale || before.shares !== after.shares) return [before, after];
   if (!selection.each) before.limit = after.limit = Math.max(before.limit, after.limit);
   return [before, after, differenceOf(scene, before, after)];
 }
@@ -64,7 +66,6 @@ function sceneOf(data, selection) {
   const key = JSON.stringify(MAP_FIELDS.map((field) => selection[field]));
   scene.maps = data.latestMaps(key, () => mapsOf(scene));
   scene.strips = stripsOf(scene.maps);
-  scene.asShare = selection.cells !== "none";
   scene.row = Math.max(0, axes.rowOf(selection.to));
   scene.column = axes.columnOf[selection.from];
   return scene;
@@ -73,7 +74,7 @@ function sceneOf(data, selection) {
 /** The same text's map at another layer or channel, alone and whole, with a scale of its own. */
 function aloneAt(scene, layer, key) {
   const { data, selection, axes } = scene;
-  const cells = data.block(key).signed ? "none" : selection.cells;
+  const cells = allowsShares(data.block(key)) ? selection.cells : "none";
   const alone = { ...scene, selection: { ...selection, layer, cells }, window: windowOf(axes, "") };
   return { ...alone, map: mapOf(alone, selection.run, key, "only") };
 }
@@ -93,11 +94,11 @@ function labelsOf({ maps }) {
   return maps[maps.length - 1].labels;
 }
 
-/** What tells a token from others that are written alike: its position, where the text has several. */
+/** What tells a token from others that are written alike: its position, "@3", where the text has several. */
 function whichOf(scene, column) {
   const labels = labelsOf(scene);
   const alike = labels.indexOf(labels[column]) !== labels.lastIndexOf(labels[column]);
-  return alike ? `\u00a0(${scene.axes.columns[column].position})` : "";
+  return alike ? `@${scene.axes.columns[column].position}` : "";
 }
 
 /** What is drawn of the scene's maps: all, or the one that the reader enlarged. */

@@ -66,7 +66,7 @@ function mostOthers(data) {
 
 /** What cells are shown as when the page opens: as the block says, but for shares of others where no row has two. */
 function openingCells(data, block) {
-  if (block.signed) return "none";
+  if (!allowsShares(block)) return "none";
   return block.cells === "others" && mostOthers(data) < 2 ? "row" : block.cells;
 }
 
@@ -81,9 +81,14 @@ function openingSelection(data) {
   };
 }
 
-/** Whether one of the maps has signs: then there are no shares. */
-function isSigned(data, { scope, ref }) {
-  return data.block(scope).signed || (ref !== "" && data.block(ref).signed);
+/** Whether the page may make shares of a block's cells: they have no signs, and all that a row takes from is there. */
+function allowsShares(block) {
+  return !block.signed && block.whole;
+}
+
+/** Whether shares can be made of the maps that are selected. */
+function makesShares(data, { scope, ref }) {
+  return allowsShares(data.block(scope)) && (ref === "" || allowsShares(data.block(ref)));
 }
 
 /** A selection with some fields changed; what hangs on them follows. */
@@ -95,7 +100,7 @@ function changed(data, selection, change) {
     if (usual || selection.run === selection.refRun !== (next.run === next.refRun)) next.ref = usualRef(data, next.scope, next.run, next.refRun);
   }
   if (next.ref === next.scope && next.run === next.refRun) next.ref = "";
-  if (isSigned(data, next)) next.cells = "none";
+  if (!makesShares(data, next)) next.cells = "none";
   if ("words" in change || "hide" in change) next.zoom = "";
   return next;
 }
@@ -118,7 +123,7 @@ function selectionOf(data, hash) {
     const value = typeof opening[field] === "number" ? Number(readable(written)) : readable(written);
     if (FIELDS[field](data, value)) selection[field] = value;
   }
-  if (isSigned(data, selection)) selection.cells = "none";
+  if (!makesShares(data, selection)) selection.cells = "none";
   return selection;
 }
 

@@ -4,7 +4,8 @@ function sentenceWords(scene) {
   const { selection, maps, axes, row, column } = scene;
   const label = (at) => quotation(labelsOf(scene)[at]);
   const limit = profileLimits(scene).at(-1);
-  const ends = limit > 0 ? ` Strongest: ${formatRough(limit, scene.asShare)}.` : "";
+  const shown = shownMap(scene);
+  const ends = limit > 0 ? ` Strongest: ${formatRough(limit, shown.asShare, shown.scale === "signed")}.` : "";
   const sides = maps.length > 1 ? ` Ground: ${sideHeads(scene)[1]}, stripe below: ${sideHeads(scene)[0]}.` : "";
   const at = (position) => (scene.data.named ? "" : ` (${positionWords(scene.data, position)})`);
   return (selection.read === "row" ? `Sources of ${label(axes.own[row])}${at(axes.rows[row].position)}.` : `Destinations of ${label(column)}${at(axes.columns[column].position)}.`) + sides + ends;
@@ -42,10 +43,10 @@ function paintChip(scene, node, column, profiles, limits) {
 function nameChips(scene, host) {
   const profiles = profilesOf(scene);
   const labels = labelsOf(scene);
-  const shown = (value) => (Number.isNaN(value) ? "–" : scene.asShare ? formatPercent(value) : formatNumber(value));
+  const sides = scene.maps.filter((map) => map.role !== "difference");
   Array.from(host.children).forEach((node, column) => {
     const place = positionWords(scene.data, scene.axes.columns[column].position);
-    node.title = `${[labels[column], place].filter(Boolean).join(" · ")}: ${profiles.map((profile) => shown(profile[column])).join(" → ")}`;
+    node.title = `${[labels[column], place].filter(Boolean).join(" · ")}: ${profiles.map((profile, side) => shownOf(sides[side], profile[column], sides[side].asShare)).join(" → ")}`;
     node.setAttribute("aria-label", node.title);
   });
 }

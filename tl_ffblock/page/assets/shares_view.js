@@ -7,11 +7,21 @@ function inkOf(palette, value, limit) {
   return shadeOf(palette, value, limit, "signed");
 }
 
-/** Where the colours of a map end: of many columns at the 99th percentile, since few cells hold nearly all of a long text's share. */
+/** Numbers as they were sent, with NaN for what is not there. */
+function withGaps(numbers) {
+  return numbers.map((number) => number ?? NaN);
+}
+
+/** Where the colours of rows of cells end: of many columns at the 99th percentile, since few cells hold nearly all of a long text's share. */
 function endOf(values) {
   const [nRows, nColumns] = [values.length, values[0].length];
   const axes = { nRows, nColumns, own: Array(nRows).fill(-1) };
   return limitOf(axes, Float32Array.from(values.flat()), nColumns >= MANY_TOKENS ? "percentile" : "all");
+}
+
+/** By what a cell is: one end of colours for all maps of one quantity, so that equal numbers look alike. */
+function limitsOf(maps) {
+  return new Map(maps.map(({ note }) => [note, endOf(maps.filter((map) => map.note === note).flatMap(({ values }) => values))]));
 }
 
 /** The scale of a map or a text, from loss to gain; `most` is the largest size, where that is beyond its end. */
@@ -32,7 +42,7 @@ function tokensView(palette, tokens, shares, marked) {
   const limit = largest(shares);
   const chips = tokens.map((token, position) => {
     const number = marked < 0 || position < marked ? formatChange(shares[position]) : "\u00a0";
-    const chip = shareChip(token, number, `position ${position}`, inkOf(palette, shares[position], limit));
+    const chip = shareChip(token, number, `position ${position}`, inkOf(palette, shares[position] || 0, limit));
     if (position === marked) chip.setAttribute("aria-current", "true");
     return chip;
   });
@@ -55,8 +65,8 @@ function everyOf(count, size) {
  * A map that says what is pointed at. `pick(row, column)` is called for the cell that is clicked; where there is none, cells are
  * said on pointing alone. Arrow keys move the cell.
  */
-function shareMap(palette, map, width, pick) {
-  const [rows, columns, limit] = [map.rows.length, map.columns.length, endOf(map.values)];
+function shareMap(palette, map, limit, width, pick) {
+  const [rows, columns] = [map.rows.length, map.columns.length];
   const longest = Math.min(110, Math.max(...[`${map.row} ↓`, ...map.rows].map((name) => textWidth(name, PIECE.label))) + 8);
   const left = Math.max(PIECE.left, longest);
   const cell = Math.max(6, Math.min(34, (width - left - 8) / columns));
@@ -152,10 +162,11 @@ function drawShares(data, chosen, palette) {
       title: "Every token of the continuation", row: "target", column: "source", rows: data.rows.map(({ name }) => name),
       columns: data.tokens, values: data.rows.map(({ shares }) => shares), details: {},
     };
-    parts.push(section(matrix.title, "A row: the shares of all tokens before it, which with the other summands above are the target's value.", [shareMap(palette, matrix, width, (r) => drawShares(data, r, palette))], true));
+    parts.push(section(matrix.title, "A row: the shares of all tokens before it, which with the other summands above are the target's value.", [shareMap(palette, matrix, endOf(matrix.values), width, (r) => drawShares(data, r, palette))], true));
   }
   const half = width > 1080 ? (width - 28) / 2 : width;
-  for (const map of data.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, map.columns.length > 40 ? width : half, null)], map.columns.length > 40));
+  const limits = limitsOf(data.maps);
+  for (const map of data.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, limits.get(map.note), map.columns.length > 40 ? width : half, null)], map.columns.length > 40));
   for (const table of data.tables) parts.push(shareTable(palette, table));
   view.replaceChildren(...parts);
   document.body.dataset.state = "drawn";
@@ -168,6 +179,8 @@ function quoted(name) {
 
 function startShares() {
   const data = JSON.parse(byId("data").textContent);
+  for (const row of data.rows) row.shares = withGaps(row.shares);
+  for (const map of data.maps) map.values = map.values.map(withGaps);
   document.title = data.heading;
   byId("heading").textContent = data.heading;
   byId("facts").textContent = data.facts;

@@ -13,16 +13,10 @@ function numbersTable(scene, lines) {
   return element("table", { className: "numbers" }, [element("tr", {}, [element("td"), ...heads]), ...lines]);
 }
 
-/** A number of a map, signed where it is a change. */
-function shownOf(map, value, asShare) {
-  if (map.role === "difference" || map.scale === "signed") return formatChange(value, asShare);
-  return asShare ? formatPercent(value) : formatNumber(value);
-}
-
 /** Norm and share of a cell before, after and in difference; three digits, the difference signed. */
 function cellNumbers(scene, { row, column }) {
   const index = row * scene.axes.nColumns + column;
-  const lines = [numbersLine(isMixed(scene) ? "number" : scene.data.block(scene.selection.scope).short, scene.maps.map((map) => shownOf(map, map.raw[index], false)))];
+  const lines = [numbersLine(isMixed(scene) ? "number" : scene.data.block(scene.selection.scope).short, scene.maps.map((map) => shownOf(map, map.raw[index], scene.data.block(map.key).shares !== "")))];
   const how = { others: "share of others", row: "share of row", column: "share of column" }[scene.selection.cells];
   if (how) lines.push(numbersLine(how, scene.maps.map((map) => shownOf(map, map.cells[index], true))));
   return numbersTable(scene, lines);

@@ -36,6 +36,8 @@ _BY_HEAD = {
     "W_O": "(head e) d_out -> head e d_out",
     **dict.fromkeys(("b_Q", "b_K", "b_V"), "(head e) -> head e"),
 }
+SHARED_EXPERT = ("gate_proj", "up_proj", "down_proj")
+"""Linear modules of an expert that every token goes through."""
 _ROWS = 512
 """Unit vectors that go through a module at once."""
 
@@ -63,25 +65,39 @@ def adapted_linears(hooked: HookedModel) -> dict[str, nn.Module]:
     By their types alone: no module is called. They are adapters, modules with callbacks of torch or another forward
     function, and fused projections with either, which a bridge never runs ("blocks.3.attn.qkv"). Empty for plain models.
     """
-    found = {}
+    found: dict[str, nn.Module | None] = {}
     for layer, block in enumerate(getattr(hooked, "blocks", ())):
         for part, roles in _LINEARS.items():
             owner = block._modules.get(part)
             if owner is not None:
-                pieces = {role: owner._modules.get(role) for role in roles} | _fused(owner)
+                pieces = {role: owner._modules.get(role) for role in roles} | _others(owner)
                 found |= {f"blocks.{layer}.{part}.{name}": module for name, module in pieces.items()}
     head = {name: hooked._modules.get(name) for name in _HEAD}
     found |= {name: module for name, module in head.items() if module is not None and unwrapped(module) is not module}
     return {name: module for name, module in _unwrapped(found) if not is_plain(module)}
 
 
-def adapted_but_not_run(hooked: HookedModel) -> str | None:
-    """Name of a fused projection with an adapter that acts: a bridge runs split copies of its base. None: there is none."""
+def responses_of(hooked: HookedModel) -> dict[str, Tensor]:
+    """The responses of the linear modules that are not plain, by name: others make another model.
+
+    Raises:
+        UnsupportedModelError: if one does not say how wide its input is.
+    """
+    return {name: response(module, name) for name, module in adapted_linears(hooked).items()}
+
+
+def refuse_unreadable(hooked: HookedModel) -> None:
+    """Read what every linear module acts with that is not plain.
+
+    Raises:
+        UnsupportedModelError: naming one that is not linear, or that is adapted and not run.
+    """
     for name, module in adapted_linears(hooked).items():
-        _, part, role = ("", "", *name.split("."))[-3:]
-        if part in _LINEARS and role not in _LINEARS[part] and linear_of(module, name) is not None:
-            return name
-    return None
+        if linear_of(module, name) is not None and _is_copied(name) and _adds(module, name):
+            raise UnsupportedModelError(
+                f"{name} has an adapter that the TransformerBridge does not run: it runs split copies of the projection that "
+                "the adapter is on. Merge the adapter into its base (peft: merge_and_unload()) before making the bridge."
+            )
 
 
 def is_plain(module: nn.Module) -> bool:
@@ -92,14 +108,24 @@ def is_plain(module: nn.Module) -> bool:
 
 
 @torch.no_grad()
-def response(module: nn.Module) -> Float[Tensor, "vector d_out"]:
+def response(module: nn.Module, name: str) -> Float[Tensor, "vector d_out"]:
     """What a linear module makes of three fixed vectors, in its own dtype: another weight or bias gives another response.
+
+    Args:
+        module: Not a bridge's component but what it wraps.
+        name: For errors.
 
     Raises:
         UnsupportedModelError: if it does not say how wide its input is.
     """
     like = next(module.parameters())
-    return _rows_through(module, _fixed_vectors(_width(module)).to(like))
+    return _rows_through(module, _fixed_vectors(_width(module, name)).to(like))
+
+
+def same(first: Tensor, second: Tensor) -> bool:
+    """Whether two responses are equal to the bit, on the same device."""
+    alike = (first.dtype, first.device, first.shape) == (second.dtype, second.device, second.shape)
+    return alike and torch.equal(first, second)
 
 
 def linear_of(module: nn.Module, name: str) -> Linear | None:
@@ -114,9 +140,9 @@ def linear_of(module: nn.Module, name: str) -> Linear | None:
     """
     if is_plain(module):
         return None
-    own = response(module)
+    own = response(module, name)
     kept = _kept.get(module)
-    if kept is None or kept.response.shape != own.shape or not torch.equal(kept.response, own):
+    if kept is None or not same(kept.response, own):
         _kept.pop(module, None)
         kept = _Kept(own, None if _acts_as_shown(module, own) else _read(module, name))
         if sum(_n_bytes(other) for other in _kept.values()) + _n_bytes(kept) <= KEPT_BYTES:
@@ -124,19 +150,32 @@ def linear_of(module: nn.Module, name: str) -> Linear | None:
     return kept.linear
 
 
-def matrix(part: Any, name: str) -> Tensor | None:
+def matrix(part: Any, name: str) -> Tensor:
     """The weight by which attention or a feed-forward acts, laid out as TransformerLens does.
 
     Args:
         part: Attention or feed-forward of a layer, of any API.
         name: "W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate" or "W_out".
     """
-    return _of_part(part, name, lambda linear: linear.weight)
+    linear = _linear_of_part(part, name)
+    tensor: Tensor = getattr(part, name) if linear is None else _by_head(part, name, linear.weight)
+    return tensor
 
 
 def bias(part: Any, name: str) -> Tensor | None:
     """The bias by which attention or a feed-forward acts ("b_Q" ... "b_out"), laid out likewise; None: there is none."""
-    return _of_part(part, name, lambda linear: linear.bias)
+    linear = _linear_of_part(part, name)
+    if linear is None:
+        shown: Tensor | None = getattr(part, name, None)
+        return shown
+    return None if linear.bias is None else _by_head(part, name, linear.bias)
+
+
+def head_linear(hooked: Any, name: str) -> Linear | None:
+    """The weight and bias by which "unembed" or "mlm_head" acts; None where that is what it shows."""
+    component = hooked.get_submodule(name)
+    wrapped = unwrapped(component)
+    return None if wrapped is component else linear_of(wrapped, name)
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
@@ -145,24 +184,27 @@ def unwrapped(module: nn.Module) -> nn.Module:
     return module if wrapped is None else unwrapped(wrapped)
 
 
-def _of_part(part: Any, name: str, read: Callable[[Linear], Tensor | None]) -> Tensor | None:
+def _linear_of_part(part: Any, name: str) -> Linear | None:
     component = part._modules.get(_ROLES[name[2:]])
-    linear = None if component is None else linear_of(unwrapped(component), f"{part.name}.{component.name}")
-    if linear is None:
-        shown: Tensor | None = getattr(part, name, None)
-        return shown
-    tensor = read(linear)
-    if tensor is None or name not in _BY_HEAD:
-        return tensor
-    return rearrange(tensor, _BY_HEAD[name], e=int(part.config.d_head))
+    return None if component is None else linear_of(unwrapped(component), f"{part.name}.{component.name}")
 
 
-def _fused(owner: nn.Module) -> dict[str, nn.Module | None]:
-    """The module of which a part of a layer runs split copies, by name."""
+def _by_head(part: Any, name: str, tensor: Tensor) -> Tensor:
+    return rearrange(tensor, _BY_HEAD[name], e=int(part.config.d_head)) if name in _BY_HEAD else tensor
+
+
+def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
+    """Linear modules that are no components: what a part of a layer runs split copies of, and those of a shared expert."""
+    found: dict[str, nn.Module | None] = {}
     if "split_qkv_matrix" in vars(owner):
-        return {"qkv": owner._modules.get("qkv")}
-    name = vars(owner).get("fused_attr")
-    return {} if name is None else {name: getattr(unwrapped(owner), name, None)}
+        found["qkv"] = owner._modules.get("qkv")
+    original = unwrapped(owner)
+    if "fused_attr" in vars(owner):
+        found[owner.fused_attr] = getattr(original, owner.fused_attr, None)
+    shared = original._modules.get("shared_expert")
+    for name in SHARED_EXPERT if shared is not None else ():
+        found[f"shared_expert.{name}"] = getattr(unwrapped(shared), name, None)
+    return found
 
 
 def _unwrapped(found: dict[str, nn.Module | None]) -> Iterator[tuple[str, nn.Module]]:
@@ -190,27 +232,44 @@ def _rows_through(module: nn.Module, rows: Float[Tensor, "row d_in"]) -> Float[T
     return answer.detach()
 
 
-def _width(module: nn.Module) -> int:
+def _is_copied(name: str) -> bool:
+    """Whether a bridge runs split copies of a module and not the module."""
+    part, _, role = name.rpartition(".")
+    return part.endswith(tuple(_LINEARS)) and role not in _LINEARS[part.rpartition(".")[2]]
+
+
+@torch.no_grad()
+def _adds(module: Any, name: str) -> bool:
+    """Whether a module does anything else than the weight that it shows, laid out either way."""
+    own = response(module, name)
+    layouts = [weight for weight in (module.weight, module.weight.T) if weight.shape[1] == own.shape[1]]
+    return not any(_gives(own, weight, module.bias) for weight in layouts)
+
+
+def _width(module: nn.Module, name: str) -> int:
     width = getattr(module, "in_features", getattr(module, "nx", None))
     if width is None:
         raise UnsupportedModelError(
-            f"a {type(module).__name__} in the place of a linear module does not say how wide its input is: give it the "
-            "attribute `in_features`, or merge the adapter into its base."
+            f"{name}: a {type(module).__name__} in the place of a linear module does not say how wide its input is. Give it "
+            "the attribute `in_features`, or merge the adapter into its base."
         )
     return int(width)
 
 
 @torch.no_grad()
 def _acts_as_shown(module: nn.Module, own: Float[Tensor, "vector d_out"]) -> bool:
-    """Whether the response is that of the shown weight and bias: callbacks that only read, another way to multiply."""
+    """Whether the response is that of the shown weight and bias: callbacks that only read, another way to multiply.
+
+    Of modules of other types it is not known which dimension of their weight is d_in.
+    """
     shown: Any = module
     if isinstance(module, nn.Linear):
-        weight = shown.weight.T
-    elif type(module).forward in _plain_forwards():
-        weight = shown.weight
-    else:
-        return False  # which of its dimensions is d_in is not known
-    expected = _fixed_vectors(len(weight)).to(own) @ weight + (0 if shown.bias is None else shown.bias)
+        return _gives(own, shown.weight.T, shown.bias)
+    return type(module).forward in _plain_forwards() and _gives(own, shown.weight, shown.bias)
+
+
+def _gives(own: Float[Tensor, "vector d_out"], weight: Float[Tensor, "d_in d_out"], bias: Tensor | None) -> bool:
+    expected = _fixed_vectors(len(weight)).to(own) @ weight + (0 if bias is None else bias)
     return bool((own - expected).abs().max() <= 16 * torch.finfo(own.dtype).eps * own.abs().max())
 
 
@@ -221,11 +280,11 @@ def _read(module: nn.Module, name: str) -> Linear:
     # Unit vectors through half-precision products would round every weight to that precision.
     module = module if dtype == wide else copy.deepcopy(module).to(wide)
     like = next(module.parameters())
-    width = _width(module)
+    width = _width(module, name)
     with torch.inference_mode(False):
         at_zero = _rows_through(module, like.new_zeros(1, width))[0]
         unit = torch.eye(width, dtype=wide, device=like.device)
-        weight = torch.cat([_rows_through(module, rows) - at_zero for rows in unit.split(_ROWS)])
+        weight = torch.cat([_rows_through(module, rows) - at_zero for rows in torch.split(unit, _ROWS)])
     vectors = _fixed_vectors(width).to(like)
     found, again = _rows_through(module, vectors), _rows_through(module, vectors)
     if not torch.equal(found, again):

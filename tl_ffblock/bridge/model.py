@@ -6,8 +6,11 @@ from functools import cached_property
 from typing import Any, SupportsIndex, get_args
 from weakref import WeakKeyDictionary
 
+from torch import Tensor
+
 from tl_ffblock.bridge.families import Api, Family, family_of
 from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
+from tl_ffblock.bridge.linears import refuse_unreadable, responses_of, same
 from tl_ffblock.bridge.protocols import HookedModel, HookPoint
 from tl_ffblock.bridge.refusals import active_dropout, refuse
 from tl_ffblock.errors import InputError, UnsupportedModelError
@@ -31,6 +34,8 @@ class Memory:
     """By rules: how far its logits are from its own when local slopes are read; zero."""
     products: HeadProducts = field(default_factory=HeadProducts)
     """Products of its heads' output matrices with what follows them."""
+    responses: dict[str, Tensor] = field(default_factory=dict)
+    """Of its linear modules that are not plain, by name: other ones make another model."""
 
 
 _memories: WeakKeyDictionary[HookedModel, Memory] = WeakKeyDictionary()
@@ -120,10 +125,23 @@ def identify(model: Any) -> Model:
     cfg = model.cfg
     architecture = getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None)
     refuse(model, architecture or type(model).__name__)
+    _forget_another(model)
     family = family_of(model, api, architecture)
     known = Model(model, api, family, str(getattr(cfg, "model_name", None) or family.name), int(cfg.n_layers))
     compare_once(model, known.name)
     return known
+
+
+def _forget_another(model: HookedModel) -> None:
+    """A new memory for a model whose adapters are other ones than those it was remembered with.
+
+    Raises:
+        UnsupportedModelError: for adapters that are not linear, or that the model does not run.
+    """
+    responses, known = responses_of(model), _memories.get(model, Memory()).responses
+    if known.keys() != responses.keys() or not all(same(known[name], responses[name]) for name in known):
+        refuse_unreadable(model)
+        _memories[model] = Memory(responses=responses)
 
 
 def compare_once(model: HookedModel, name: str) -> None:

@@ -198,12 +198,14 @@ def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
     found: dict[str, nn.Module | None] = {}
     if "split_qkv_matrix" in vars(owner):
         found["qkv"] = owner._modules.get("qkv")
-    original = unwrapped(owner)
-    if "fused_attr" in vars(owner):
-        found[owner.fused_attr] = getattr(original, owner.fused_attr, None)
+    original: Any = unwrapped(owner)
+    fused = vars(owner).get("fused_attr")
+    if fused is not None:
+        found[fused] = getattr(original, fused, None)
     shared = original._modules.get("shared_expert")
-    for name in SHARED_EXPERT if shared is not None else ():
-        found[f"shared_expert.{name}"] = getattr(unwrapped(shared), name, None)
+    if shared is not None:
+        expert: Any = unwrapped(shared)
+        found |= {f"shared_expert.{name}": getattr(expert, name, None) for name in SHARED_EXPERT}
     return found
 
 

@@ -89,7 +89,8 @@ def unembedding(model: Model) -> Float[Tensor, "d_model d_vocab"]:
 
 
 def _own_logits(model: Model, rows: Float[Tensor, "n d_model"]) -> Float[Tensor, "n d_vocab"]:
-    readout = _transformer_lens_readout() if model.api == "TransformerBridge" and model.family.causal else None
+    its_own = model.api == "TransformerBridge" and model.family.causal and head_linear(model.hooked, "unembed") is None
+    readout = _transformer_lens_readout() if its_own else None  # an adapter on the unembedding is not in it
     if readout is not None:
         try:
             return readout(model.hooked, rows, chunk_size=max(1, len(rows))).values

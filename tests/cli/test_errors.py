@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from tl_ffblock.bridge import loading
 from tl_ffblock.bridge.shipped import SHIPPED
@@ -247,3 +248,25 @@ def test_a_closed_pipe_is_quiet() -> None:
         process.stdin.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+@pytest.mark.parametrize("command_line", [["map", "--tokens", "5,6,7"], ["check"]])
+def test_a_folder_without_all_tensors_of_its_model_is_refused(
+    command: Command, folder: Path, tmp_path: Path, command_line: list[str], renamed: bool
+) -> None:
+    """Random numbers in their place would pass every check."""
+    broken = shutil.copytree(folder, tmp_path / "broken")
+    tensors = load_file(broken / "model.safetensors")
+    tensor = tensors.pop("transformer.h.1.mlp.c_fc.weight")
+    save_file(
+        tensors | ({"transformer.h.1.mlp.up.weight": tensor} if renamed else {}),
+        broken / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    ran = command(*command_line, "--model", str(broken))
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.count("\n") == 1
+    assert "Missing: transformer.h.1.mlp.c_fc.weight." in ran.err
+    assert ("transformer.h.1.mlp.up.weight" in ran.err) == renamed
+    assert not Path("map.html").exists()

@@ -109,11 +109,23 @@ def test_texts_without_relations_have_statistics_alone(config_of: Runs, loaded: 
     assert tables["heads_divergences"]["divergence"].between(0, np.log(2)).all()
 
 
-def test_masks_have_to_be_said(config_of: Runs, loaded: Callable[[str], Any]) -> None:
-    """A masked language model would read mask tokens unless told otherwise: the run asks; a causal one has none."""
-    with pytest.raises(InputError, match="mask_fraction is open"):
-        run_studies("heads", config_of(limit=2), model=loaded("bert"))
-    assert run_studies("heads", config_of(family="llama", limit=2), model=loaded("llama")).status == 0
+@pytest.mark.parametrize(("name", "masked"), [("heads", False), ("memories", False), ("contextualization", True)])
+def test_every_study_has_its_own_share_of_masks(
+    name: str, masked: bool, config_of: Runs, loaded: Callable[[str], Any]
+) -> None:
+    """Kobayashi et al. masked 12 % of the tokens, Clark et al. and Geva et al. none."""
+    finished = run_studies(name, config_of(limit=8), model=loaded("bert"))
+    assert finished.status == 0
+    assert ("masked" in finished.tables) == masked
+    assert finished.outputs.summary["masked"] > 0 if masked else not finished.outputs.summary["masked"]
+
+
+def test_a_run_of_studies_with_unlike_masks_asks(config_of: Runs, loaded: Callable[[str], Any]) -> None:
+    """Of a masked language model alone, and not where the run says a share."""
+    with pytest.raises(InputError, match=r"mask_fraction is open.*heads 0, bypass 0\.12.*--mask-fraction 0"):
+        run_studies("heads,bypass", config_of(limit=2, out="asks"), model=loaded("bert"))
+    assert run_studies("heads,bypass", config_of(limit=2, mask_fraction=0.0), model=loaded("bert")).status == 0
+    assert run_studies("heads,bypass", config_of(family="llama", limit=2, out="b"), model=loaded("llama")).status == 0
 
 
 def test_killed_runs_end_as_uninterrupted_ones(treebank_run: Runs, loaded: Callable[[str], Any]) -> None:

@@ -1,6 +1,7 @@
 """Models that PyPI wheels ship as GGUF files are converted once: a tiny one here, the real one in tests/acceptance."""
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import pre_tokenizers
 
 import tl_ffblock as ffb
@@ -263,3 +265,46 @@ def test_what_is_known_of_a_folder_before_loading_is_so(
     assert before.n_layers == model.n_layers
     assert before.order in (model.family.order, None)
     assert (before.order is None) == (any_family in ("gpt_neox", "gpt_neox_serial", "falcon", "phi", "gptj"))
+
+
+SAVED = ("GPT2LMHeadModel", "LlamaForCausalLM", "BertForMaskedLM", "BertModel")
+"""Architectures of folders, the last without the head that masked words need."""
+
+
+def saved(architecture: str, folder: Path) -> Path:
+    family = next(name for name in ("gpt2", "llama", "bert") if architecture.lower().startswith(name))
+    model: Any = tiny.hf_model(family)
+    (model.bert if architecture == "BertModel" else model).save_pretrained(folder)
+    return folder / "model.safetensors"
+
+
+@pytest.mark.parametrize("fault", ["deleted", "renamed", "reshaped"])
+@pytest.mark.parametrize("architecture", SAVED)
+def test_a_folder_with_other_tensors_than_its_model_is_refused(architecture: str, fault: str, tmp_path: Path) -> None:
+    """Transformers would fill the model up with random numbers, and every equation would hold on them."""
+    file = saved(architecture, tmp_path)
+    whole = load_file(file)
+    assert ffb.load_model(tmp_path).cfg.n_layers == 3
+    for name in sorted(name for name in whole if not name.startswith("pooler"))[::7]:
+        tensors = dict(whole)
+        tensor = tensors.pop(name)
+        if fault != "deleted":
+            tensors |= {f"{name}_2": tensor} if fault == "renamed" else {name: tensor.new_zeros(tensor.shape[0] + 1)}
+        save_file(tensors, file, metadata={"format": "pt"})
+        with pytest.raises(ffb.errors.ModelLoadError, match=r"Save or download the model again") as refused:
+            ffb.load_model(tmp_path)
+        assert isinstance(refused.value, OSError)
+        assert str(tmp_path) in str(refused.value)
+        assert re.search(rf"(Missing|Of another shape): ([\w., ]* )?(\w+\.)?{re.escape(name)}", str(refused.value))
+        assert "cls.predictions.transform" not in str(refused.value) or architecture == "BertForMaskedLM"
+        if fault == "renamed" and "c_attn" not in name and not name.endswith("attn.bias"):
+            assert f"{name}_2" in str(refused.value)
+
+
+def test_a_missing_head_that_maps_do_not_use_stays_and_logits_are_refused(tmp_path: Path) -> None:
+    saved("BertModel", tmp_path)
+    model = ffb.load_model(tmp_path)
+    tokens = tiny.tokens("bert", 6)
+    assert ffb.contribution_maps(model, tokens)["AtbFfResLn", 1].shape == (6, 6)
+    with pytest.raises(ffb.errors.UntrainedHeadError, match="without weights for its unembedding"):
+        ffb.attribute(model, tokens, ffb.logit(7))

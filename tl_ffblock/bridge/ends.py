@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.linears import head_linear, unwrapped
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import has_norm, norm_module
 from tl_ffblock.bridge.tape import EMBEDDING, END, Fittings, Kind, Place, Tape
@@ -78,13 +79,12 @@ def _keep_embedded(tape: Tape, x: Tensor) -> None:
 
 def fit_head(model: Model, shares: bool, tape: Tape, fittings: Fittings) -> None:
     """Dials on the biases behind the last layer, and path shares for an encoder's head."""
-    unembedding: Any = model.hooked.get_submodule("unembed")
-    fittings.before("unembed.hook_out", tape.biased(unembedding_bias(model), getattr(unembedding, "b_U", None)))
+    fittings.before("unembed.hook_out", tape.biased(unembedding_bias(model), bias_of_unembedding(model)))
     fittings.after("unembed.hook_in", partial(_keep_end, tape, "unembedded"))
     fittings.after("unembed.hook_out", partial(_keep_end, tape, "logits"))
     if "mlm_head.hook_out" in model.hook_points:
-        linear: Any = model.hooked.get_submodule("mlm_head")
-        dense = getattr(linear, "original_component", linear)
+        dense: Any = unwrapped(model.hooked.get_submodule("mlm_head"))
+        dense = head_linear(model.hooked, "mlm_head") or dense
         dial = tape.biased(Place("bias", model.n_layers, "mlm_head.b"), getattr(dense, "bias", None))
         fittings.before("mlm_head.hook_out", dial)
         read: dict[str, Tensor] = {}
@@ -110,11 +110,11 @@ def unembedding_bias(model: Model) -> Place:
     return Place("bias", model.n_layers, "unembed.b_U")
 
 
-def bias_of_unembedding(model: Model, like: Tensor) -> Float[Tensor, " d_vocab"]:
-    """That bias."""
-    unembedding: Any = model.hooked.get_submodule("unembed")
-    bias: Tensor = unembedding.b_U
-    return bias.detach().to(like)
+def bias_of_unembedding(model: Model) -> Float[Tensor, " d_vocab"] | None:
+    """That bias; None where there is none."""
+    linear, shown = head_linear(model.hooked, "unembed"), model.hooked.get_submodule("unembed")
+    bias: Tensor | None = getattr(shown, "b_U", None) if linear is None else linear.bias
+    return None if bias is None else bias.detach()
 
 
 def _keep_end(tape: Tape, name: str, tensor: Tensor) -> Tensor:

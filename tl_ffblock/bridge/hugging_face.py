@@ -10,7 +10,7 @@ not know changes nothing: every identity of the blocks holds, on another model. 
 3. Their logits are compared: they may differ by what rounding in the model's dtype explains.
 
 Not compared are processed weights and compatibility mode, HookedTransformer and HookedEncoder (which wrap
-nothing), and models whose Hugging Face side does not run as it stands.
+nothing), models whose Hugging Face side does not run as it stands, and bridges with adapters that it does not have.
 """
 
 from typing import Any
@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from tl_ffblock.bridge.linears import adapted_linears, unwrapped
 from tl_ffblock.bridge.protocols import HookedModel
 from tl_ffblock.bridge.taps import silence
 from tl_ffblock.errors import UnsupportedModelError
@@ -54,10 +55,10 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
     if any(_is_component(module) and _has_callbacks(module) for module in wrapped.modules()):
         return None
     first = next(iter(model.parameters()))
-    tokens = probe_tokens(model).to(first.device)
+    tokens, copies = probe_tokens(model).to(first.device), dict[int, nn.Module]()
     with silence(model.hook_dict.values()), torch.no_grad():
         try:
-            expected = _logits(_without_bridges(wrapped, {})(tokens))
+            expected = _logits(_without_bridges(wrapped, copies)(tokens))
         except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
             return float("nan")  # Hugging Face's model does not run like this: there is nothing to compare with
         actual = _logits(model(tokens))
@@ -66,7 +67,8 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
     error, tolerance = _relative_difference(actual, expected), TOLERANCE.get(first.dtype, TOLERANCE[torch.float32])
     if error <= tolerance:
         return error
-    if _pieces_were_edited(model):
+    adapted_here_alone = any(id(module) not in copies for module in adapted_linears(model).values())
+    if adapted_here_alone or _pieces_were_edited(model):
         return float("nan")
     raise UnsupportedModelError(
         f"{name}: the TransformerBridge is not the Hugging Face model that it wraps. On {tokens.shape[1]} tokens its logits "
@@ -77,7 +79,7 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
 
 def _without_bridges(module: nn.Module, copies: dict[int, nn.Module]) -> nn.Module:
     """A copy of a tree of modules, with what bridges wrap in their places and the same tensors."""
-    module = _original(module)
+    module = unwrapped(module)
     if id(module) not in copies:
         copy: Any = module.__new__(type(module))
         copies[id(module)] = copy
@@ -100,11 +102,6 @@ def _has_callbacks(module: nn.Module) -> bool:
     return any(not str(getattr(callback, "__module__", "")).startswith("transformer_lens.") for callback in callbacks)
 
 
-def _original(module: nn.Module) -> nn.Module:
-    wrapped = module._modules.get("_original_component")
-    return module if wrapped is None else _original(wrapped)
-
-
 def _logits(output: Any) -> Tensor | None:
     logits = getattr(output, "logits", output)
     return logits.double() if isinstance(logits, Tensor) else None
@@ -122,7 +119,7 @@ def _pieces_were_edited(model: HookedModel) -> bool:
         for split, names in _SPLITS.items():
             if hasattr(component, split) and getattr(component, "original_component", None) is not None:
                 whole = getattr(component, split)(component.original_component)
-                pieces = [_original(getattr(component, name)) for name in names]
+                pieces = [unwrapped(getattr(component, name)) for name in names]
                 if any(not torch.equal(_weight(new), _weight(old)) for new, old in zip(pieces, whole, strict=True)):
                     return True
     return False

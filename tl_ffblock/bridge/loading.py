@@ -3,12 +3,12 @@
 Weights are read from safetensors or GGUF, never from pickles, and no remote code is run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tl_ffblock.bridge.conversion import announce, keep, kept, read_gguf
 from tl_ffblock.bridge.shipped import DEFAULT, SHIPPED, Shipped, hub_can_be_reached, known_without_a_hub, outline
@@ -17,6 +17,11 @@ from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+_HEAD_OF_ENCODERS = "cls."
+"""Begin of the names of the tensors of a BERT's head for masked words, without which sentence encoders are saved."""
+_TENSORS_NAMED = 8
+"""How many tensors an error names of a kind."""
 
 
 def load_model(name: str | PathLike[str] = DEFAULT, *, device: str = "cpu") -> "TransformerBridge":
@@ -106,10 +111,44 @@ def _hugging_face_model(folder: Path, config: "PretrainedConfig") -> "PreTrained
         raise ModelLoadError(
             f"{folder}: transformers has no architecture {architecture!r} (config.json, architectures)."
         )
-    model = cls.from_pretrained(folder, attn_implementation="eager", use_safetensors=True, trust_remote_code=False)
+    options = dict(attn_implementation="eager", use_safetensors=True, trust_remote_code=False)
+    # Tensors of another shape are taken for missing ones, or their names stand nowhere in what transformers raises.
+    model, found = cls.from_pretrained(folder, output_loading_info=True, ignore_mismatched_sizes=True, **options)
+    _refuse_random_weights(folder, found, head=_HEAD_OF_ENCODERS if name != architecture else None)
     model.config.architectures = [name]
     setattr(model.config, UNTRAINED_HEAD, name != architecture)
     return model
+
+
+def _refuse_random_weights(folder: Path, found: Mapping[str, Iterable[Any]], head: str | None) -> None:
+    """Refuse a folder whose tensors are not the model's: transformers fills the model up with random numbers.
+
+    Args:
+        folder: For the error.
+        found: What transformers says of the tensors.
+        head: How the names of tensors begin that need not be there.
+
+    Raises:
+        ModelLoadError: naming the tensors.
+    """
+    missing = [name for name in sorted(found["missing_keys"]) if head is None or not name.startswith(head)]
+    reshaped = [
+        f"{name} {[*given]}, expected {[*expected]}" for name, given, expected in sorted(found["mismatched_keys"])
+    ]
+    if not missing and not reshaped:
+        return
+    others = sorted(found["unexpected_keys"]) if missing else []
+    kinds = {"Missing": missing, "Of another shape": reshaped, "Unknown, perhaps a missing one renamed": others}
+    said = " ".join(f"{kind}: {_several(names)}." for kind, names in kinds.items() if names)
+    raise ModelLoadError(
+        f"{folder}: its .safetensors files do not hold the model that config.json describes, and what is missing would be "
+        f"random numbers. {said} Save or download the model again."
+    )
+
+
+def _several(names: list[str]) -> str:
+    more = len(names) - _TENSORS_NAMED
+    return ", ".join(names[:_TENSORS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _named(name: str) -> "TransformerBridge":

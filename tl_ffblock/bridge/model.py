@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.families import Api, Family, family_of
 from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
+from tl_ffblock.bridge.linears import refuse_unreadable, responses_of
 from tl_ffblock.bridge.protocols import HookedModel, HookPoint
 from tl_ffblock.bridge.refusals import active_dropout, refuse
 from tl_ffblock.bridge.taps import user_callbacks
@@ -179,11 +180,13 @@ def compare_once(model: HookedModel, name: str) -> str:
         The fingerprint of the weights.
 
     Raises:
-        UnsupportedModelError: if rounding does not explain the difference of their logits.
+        UnsupportedModelError: if rounding does not explain the difference of their logits, or for adapters that are not linear
+            or that the bridge does not run.
     """
     fingerprint = weights_fingerprint(model)
     memory = _memory_of(model, fingerprint)
     if memory.difference is None:
+        refuse_unreadable(model)
         memory.difference = difference_from_hugging_face(model, name)
     return fingerprint
 
@@ -225,6 +228,13 @@ def weights_fingerprint(hooked: Any) -> str:
     for 135 million float32 numbers. Weights on accelerators are copied and digested once, and again when the norm of one of
     them changes. A head that nobody trained is random at every loading and is left out.
     """
+    adapted = responses_of(hooked)
+    digest = _parameters_digest(hooked)
+    # An adapter's scale, and whether it is on, is no parameter.
+    return _digest(list(adapted.values()), " ".join((digest, *adapted))) if adapted else digest
+
+
+def _parameters_digest(hooked: Any) -> str:
     tensors = list(_weights(hooked))
     if _on_cpu(tensors):
         return _digest(tensors)
@@ -252,8 +262,8 @@ def _weights(hooked: Any) -> Iterator[Tensor]:
                 yield tensor.detach()
 
 
-def _digest(tensors: Sequence[Tensor]) -> str:
-    digest = xxhash.xxh3_64()
+def _digest(tensors: Sequence[Tensor], begin: str = "") -> str:
+    digest = xxhash.xxh3_64(begin.encode())
     for tensor in tensors:
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
         if tensor.numel() and tensor.device.type != "meta":

@@ -94,6 +94,10 @@ class HookedModel(Protocol):
         """`run_with_cache(tokens)`: logits and everything that passed HookPoints."""
 
     @property
+    def _modules(self) -> dict[str, nn.Module | None]:
+        """Its direct submodules by name: torch's own table."""
+
+    @property
     def parameters(self) -> Callable[[], Iterator[nn.Parameter]]:
         """All parameters."""
 

@@ -8,6 +8,7 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.linears import bias, matrix
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import UnsupportedModelError
 
@@ -66,8 +67,11 @@ def read_query_keys(model: Model, layer: int, dtype: torch.dtype) -> QueryKeyWei
         UnsupportedModelError: if they are not where this family has them.
     """
     attn = model.hooked.blocks[layer].attn
-    w_q, w_k = (getattr(attn, name, None) for name in ("W_Q", "W_K"))
-    if w_q is None or w_k is None or w_q.ndim != 3 or w_k.ndim != 3:
+    try:
+        w_q, w_k = matrix(attn, "W_Q"), matrix(attn, "W_K")
+    except AttributeError:
+        w_q = w_k = torch.empty(0)
+    if w_q.ndim != 3 or w_k.ndim != 3:
         raise UnsupportedModelError(
             f"{model.name} ({model.family.name}), layer {layer}: its attention has no W_Q and W_K [head d_model d_head], so "
             "its queries and keys cannot be drawn."
@@ -77,8 +81,8 @@ def read_query_keys(model: Model, layer: int, dtype: torch.dtype) -> QueryKeyWei
     def by_head(tensor: Tensor) -> Tensor:
         return tensor.detach().to(dtype).repeat_interleave(n_heads // len(tensor), dim=0)
 
-    def bias(name: str, weight: Tensor) -> Tensor:
-        held = getattr(attn, name, None)
+    def bias_by_head(name: str, weight: Tensor) -> Tensor:
+        held = bias(attn, name)
         return by_head(weight.new_zeros(len(weight), weight.shape[-1]) if held is None else held)
 
-    return QueryKeyWeights(by_head(w_q), bias("b_Q", w_q), by_head(w_k), bias("b_K", w_k))
+    return QueryKeyWeights(by_head(w_q), bias_by_head("b_Q", w_q), by_head(w_k), bias_by_head("b_K", w_k))

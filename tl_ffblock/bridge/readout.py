@@ -23,6 +23,7 @@ from tl_ffblock.bridge.batching import Batch
 from tl_ffblock.bridge.facts import longest_input, refuse_untrained_head
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import at_model, forward
+from tl_ffblock.bridge.linears import head_linear
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.settings import tolerance_of
 from tl_ffblock.bridge.sites import output_name
@@ -82,12 +83,14 @@ def read_out(model: Model, reading: Reading) -> ReadOut:
 def unembedding(model: Model) -> Float[Tensor, "d_model d_vocab"]:
     """W_U."""
     hooked: Any = model.hooked
+    linear = head_linear(hooked, "unembed")
     weight: Tensor = hooked.unembed.W_U
-    return weight.detach()
+    return weight.detach() if linear is None else linear.weight.to(weight.dtype)
 
 
 def _own_logits(model: Model, rows: Float[Tensor, "n d_model"]) -> Float[Tensor, "n d_vocab"]:
-    readout = _transformer_lens_readout() if model.api == "TransformerBridge" and model.family.causal else None
+    its_own = model.api == "TransformerBridge" and model.family.causal and head_linear(model.hooked, "unembed") is None
+    readout = _transformer_lens_readout() if its_own else None  # an adapter on the unembedding is not in it
     if readout is not None:
         try:
             return readout(model.hooked, rows, chunk_size=max(1, len(rows))).values

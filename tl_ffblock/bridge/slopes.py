@@ -25,6 +25,7 @@ from torch import Tensor
 from tl_ffblock.bridge.collector import hook_point
 from tl_ffblock.bridge.ends import fit_embedding, fit_head, norm_places, token_embedding_name
 from tl_ffblock.bridge.experts import fit_experts
+from tl_ffblock.bridge.linears import bias
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import branch_output_name, has_experts, is_gated, output_name, values_name
 from tl_ffblock.bridge.tape import EMBEDDING, Fittings, Place, Tape
@@ -202,23 +203,23 @@ def _fit_biases(model: Model, tape: Tape, fittings: Fittings, layer: int) -> Non
     """Dials on the biases of attention and of a dense feed-forward; norms have theirs with their slopes."""
     block, prefix = model.hooked.blocks[layer], f"blocks.{layer}"
 
-    def biased(name: str, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-        return tape.biased(Place("bias", layer, f"{prefix}.{name}"), bias)
+    def biased(name: str, known: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+        return tape.biased(Place("bias", layer, f"{prefix}.{name}"), known)
 
-    b_v = block.attn.b_V
+    b_v = bias(block.attn, "b_V")
     if (
         model.api != "TransformerBridge" and b_v is not None
     ):  # once for every head, where the HookPoint has key-value heads
         b_v = b_v[:: model.n_heads // (getattr(model.hooked.cfg, "n_key_value_heads", None) or model.n_heads)]
     fittings.before(f"{prefix}.attn.hook_v", biased("attn.b_V", b_v))
-    _at_output(model, fittings, layer, "attn", biased("attn.b_O", block.attn.b_O))
+    _at_output(model, fittings, layer, "attn", biased("attn.b_O", bias(block.attn, "b_O")))
     if model.family.order == "attn_only" or has_experts(block.mlp):
         return
     gated = is_gated(block.mlp)
-    fittings.before(f"{prefix}.mlp.hook_pre{'_linear' if gated else ''}", biased("mlp.b_in", block.mlp.b_in))
+    fittings.before(f"{prefix}.mlp.hook_pre{'_linear' if gated else ''}", biased("mlp.b_in", bias(block.mlp, "b_in")))
     if gated:
-        fittings.before(f"{prefix}.mlp.hook_pre", biased("mlp.b_gate", getattr(block.mlp, "b_gate", None)))
-    _at_output(model, fittings, layer, "mlp", biased("mlp.b_out", block.mlp.b_out))
+        fittings.before(f"{prefix}.mlp.hook_pre", biased("mlp.b_gate", bias(block.mlp, "b_gate")))
+    _at_output(model, fittings, layer, "mlp", biased("mlp.b_out", bias(block.mlp, "b_out")))
 
 
 def _at_output(

@@ -118,7 +118,8 @@ class Traced:
         if len(tokens) < rows.shape[-1]:
             rows, weight = rows[..., tokens], weight.T[tokens.to(weight.device)].T
         weight, linear = weight.to(x), linear[read]
-        bias = bias_of_unembedding(self.model, x)[tokens] if place in self.tape.dials else x.new_zeros(len(tokens))
+        known = bias_of_unembedding(self.model) if place in self.tape.dials else None
+        bias = x.new_zeros(len(tokens)) if known is None else known.to(x)[tokens]
         largest, linear = float(linear.abs().max()), linear[:, tokens]
         if not torch.allclose(x.detach()[read] @ weight + bias, linear, rtol=1e-2, atol=1e-3 * largest):
             return None

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.linears import SHARED_EXPERT, Linear, bias, linear_of, matrix
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import has_experts, is_gated, norm_module
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
@@ -78,12 +79,12 @@ def is_processed(model: Model) -> bool:
 
 
 def _attention(attn: Any, dtype: torch.dtype) -> AttentionWeights:
-    w_o, w_v = _tensor(attn.W_O, dtype), _tensor(attn.W_V, dtype)
+    w_o, w_v = (_tensor(matrix(attn, name), dtype) for name in ("W_O", "W_V"))
     return AttentionWeights(
         w_o=w_o,
-        b_o=_bias(attn.b_O, (w_o.shape[-1],), w_o),
+        b_o=_bias(bias(attn, "b_O"), (w_o.shape[-1],), w_o),
         w_v=w_v,
-        b_v=_bias(attn.b_V, (w_v.shape[0], w_o.shape[1]), w_o),
+        b_v=_bias(bias(attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o),
     )
 
 
@@ -93,17 +94,17 @@ def _feed_forward(model: Model, layer: int, dtype: torch.dtype) -> FeedForward |
     mlp = model.hooked.blocks[layer].mlp
     if has_experts(mlp):
         return read_experts(model, layer, dtype)
-    w_in, w_out = _tensor(mlp.W_in, dtype), _tensor(mlp.W_out, dtype)
+    w_in, w_out = (_tensor(matrix(mlp, name), dtype) for name in ("W_in", "W_out"))
     gated = is_gated(mlp)
     d_mlp, d_model = w_out.shape
     return FeedForward(
         w_in=w_in,
-        b_in=_bias(mlp.b_in, (d_mlp,), w_in),
+        b_in=_bias(bias(mlp, "b_in"), (d_mlp,), w_in),
         w_out=w_out,
-        b_out=_bias(mlp.b_out, (d_model,), w_in),
+        b_out=_bias(bias(mlp, "b_out"), (d_model,), w_in),
         activation=read_activation(model, layer),
-        w_gate=_tensor(mlp.W_gate, dtype) if gated else None,
-        b_gate=_bias(getattr(mlp, "b_gate", None), (d_mlp,), w_in) if gated else None,
+        w_gate=_tensor(matrix(mlp, "W_gate"), dtype) if gated else None,
+        b_gate=_bias(bias(mlp, "b_gate"), (d_mlp,), w_in) if gated else None,
     )
 
 
@@ -132,7 +133,7 @@ def read_experts(model: Model, layer: int, dtype: torch.dtype) -> Experts:
     if hasattr(original, "shared_expert"):
         shared = _inner(original.shared_expert)
         activation = recognise(shared.act_fn, f"layer {layer}")
-        gate, up, down = (_inner(getattr(shared, name)) for name in ("gate_proj", "up_proj", "down_proj"))
+        gate, up, down = (_inner(getattr(shared, name)) for name in SHARED_EXPERT)
         routed += (_linear_expert(gate, up, down, activation, dtype),)
     return Experts(routed)
 
@@ -168,8 +169,9 @@ def _router(mlp: Any) -> Any:
 
 
 def _linear_expert(gate: Any, up: Any, down: Any, activation: Activation, dtype: torch.dtype) -> FeedForward:
-    """An expert of three nn.Linear."""
-    w_gate, w_in, w_out = (_tensor(linear.weight, dtype).T for linear in (gate, up, down))
+    """An expert of three linear modules."""
+    gate, up, down = (linear_of(m, "an expert") or Linear(m.weight.T, m.bias) for m in (gate, up, down))
+    w_gate, w_in, w_out = (_tensor(linear.weight, dtype) for linear in (gate, up, down))
     d_mlp, d_model = w_out.shape
     b_in, b_gate = (_bias(linear.bias, (d_mlp,), w_in) for linear in (up, gate))
     return FeedForward(w_in, b_in, w_out, _bias(down.bias, (d_model,), w_in), activation, w_gate, b_gate)
@@ -257,7 +259,7 @@ def _gain_is_offset(norm: Any, cfg: Any, *, centred: bool) -> bool:
 
 def _like(model: Model, layer: int, dtype: torch.dtype) -> Float[Tensor, " d"]:
     """An empty vector of d_model on the layer's device, in the decomposition's dtype."""
-    w_o = model.hooked.blocks[layer].attn.W_O
+    w_o = matrix(model.hooked.blocks[layer].attn, "W_O")
     return w_o.new_empty(w_o.shape[-1], dtype=dtype)
 
 

@@ -40,7 +40,7 @@ class Config:
     long: Literal["cut", "split"] = "cut"
     """A longer text is cut off, or split into consecutive pieces that become one sequence each (approximately by words)."""
     mask_fraction: float | None = None
-    """Share of the tokens that becomes the mask token; by default 0.12 for masked language models as in the paper, else 0."""
+    """Share of the tokens that becomes the mask token; by default, for masked language models, 0.12 in the studies of Kobayashi et al. as in the paper and 0 in heads, probes and memories; 0 for others."""
     tagger: str | None = None
     """Optional `module:function` that maps a text to (start, end) character spans of entities or multi-word expressions."""
     seed: int = 0

@@ -21,7 +21,7 @@ from tl_ffblock.corpus.observation import Observation
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.statistics.moments import Moments, merged
-from tl_ffblock.corpus.texts.tokenised import TokenisedText
+from tl_ffblock.corpus.texts.tokenised import PAPER_MASKED, TokenisedText
 from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.scopes import STEPS, Order, Step
 
@@ -80,6 +80,8 @@ class Study(ABC):
     """Packages it needs beyond those that every run needs; asked for before the work."""
     reads_head: ClassVar[bool] = False
     """Whether its numbers depend on modules behind the last layer, such as the unembedding."""
+    masked: ClassVar[float] = PAPER_MASKED
+    """Share of the tokens that a masked language model reads as mask tokens, where the config does not say."""
     captions: ClassVar[Mapping[str, str]] = {}
     """What a figure shows, by its name."""
     pages: ClassVar[Mapping[str, PageWriter]] = {"maps": write_maps}

@@ -16,7 +16,7 @@ from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.study import Arrays, ModelFacts, StudySpec
 from tl_ffblock.corpus.texts.texts import CorpusText, Problem
 from tl_ffblock.corpus.texts.tokenised import TokenisedText, Tokeniser
-from tl_ffblock.errors import FFBlockError
+from tl_ffblock.errors import FFBlockError, InputError
 from tl_ffblock.layer.scopes import scope_names
 
 MACHINE_ERRORS = (OSError, MemoryError, torch.cuda.OutOfMemoryError)
@@ -32,7 +32,7 @@ class Worker:
         self.config = config
         self.specs = tuple(specs)
         self.model = identify(hooked)
-        self.tokenise = Tokeniser(self.model, config)
+        self.tokenise = Tokeniser(self.model, config, _masked(self.model, config, self.specs))
         self.facts = facts_of(self.model)
         self.studies = tuple(spec.build(config, self.facts) for spec in self.specs)
         wanted = {scope for study in self.studies for scope in study.scopes()}
@@ -112,6 +112,22 @@ class Worker:
                 yield from self._measured([tokenised], problems)
         else:
             yield from rows
+
+
+def _masked(model: Model, config: Config, specs: Sequence[StudySpec]) -> float:
+    """The share of mask tokens that the studies read unless the config says another.
+
+    Raises:
+        InputError: if they differ, for a masked language model.
+    """
+    shares = {spec.study_class.name: spec.study_class.masked for spec in specs}
+    if config.mask_fraction is None and not model.family.causal and len(set(shares.values())) > 1:
+        each = ", ".join(f"{name} {share:g}" for name, share in shares.items())
+        raise InputError(
+            f"mask_fraction is open, and these studies of {model.name} have unlike ones: {each}. Give one to all "
+            "(mask_fraction=0, --mask-fraction 0), or run them apart."
+        )
+    return next(iter(shares.values()), 0.0)
 
 
 def facts_of(model: Model) -> ModelFacts:

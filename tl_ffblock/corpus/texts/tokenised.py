@@ -43,14 +43,20 @@ class TokenisedText:
 
 
 class Tokeniser:
-    """The model's tokenizer and the settings of a run."""
+    """The model's tokenizer and the settings of a run.
 
-    def __init__(self, model: Model, config: Config) -> None:
+    Args:
+        model: The model.
+        config: The run.
+        masked: Share of the tokens that a masked language model reads as mask tokens, where the config does not say.
+    """
+
+    def __init__(self, model: Model, config: Config, masked: float = PAPER_MASKED) -> None:
         self.model = model
         self.config = config
         self.special = special_tokens(model)
         self.longest = min(filter(None, (config.max_tokens, longest_input(model))), default=None)
-        by_default = PAPER_MASKED if self.special.mask is not None and not model.family.causal else 0.0
+        by_default = masked if self.special.mask is not None and not model.family.causal else 0.0
         self.mask_fraction = by_default if config.mask_fraction is None else config.mask_fraction
         if self.mask_fraction and self.special.mask is None:
             raise InputError(f"mask_fraction={self.mask_fraction}: {model.name} has no mask token.")

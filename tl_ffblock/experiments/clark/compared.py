@@ -18,9 +18,7 @@ from torch import Tensor
 from tl_ffblock.attention import value_weighted
 from tl_ffblock.bridge.settings import settings_of
 from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.study import ModelFacts
-from tl_ffblock.errors import InputError
 from tl_ffblock.layer.fast.stacks import Stack
 from tl_ffblock.layer.heads import head_names, head_norms
 from tl_ffblock.layer.scopes import STEPS, Feed, output_step
@@ -102,16 +100,3 @@ def channels_by_kind(maps: TokenMaps, channels: Sequence[Channel], kind: str) ->
     """The maps of one kind alone."""
     places = of_kind(channels, kind)
     return replace(maps, values=maps.values[:, places], channels=tuple(maps.channels[place] for place in places))
-
-
-def refuse_silent_masks(config: Config, facts: ModelFacts) -> None:
-    """Have masks said aloud: a masked language model reads 12 % of them unless told otherwise, and these papers none.
-
-    Raises:
-        InputError: if the config leaves `mask_fraction` open and the model is not causal.
-    """
-    if config.mask_fraction is None and not facts.causal:
-        raise InputError(
-            "mask_fraction is open, and a masked language model would read 12 % mask tokens, which Clark et al. do not. Set "
-            "mask_fraction=0 (--mask-fraction 0), or the share that is meant."
-        )

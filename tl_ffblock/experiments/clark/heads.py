@@ -42,7 +42,6 @@ from tl_ffblock.experiments.clark.compared import (
     compared_maps,
     compared_scopes,
     n_heads_of,
-    refuse_silent_masks,
 )
 from tl_ffblock.heads import RelationHits, divergence_sums
 from tl_ffblock.heads.relations import ALL
@@ -94,11 +93,11 @@ class Heads(Study):
         "plane": "Attention's heads by what they mostly do; close heads attend alike, the axes mean nothing. Every head is there once: "
         "a picture of their distances, without standard errors.",
     }
+    masked = 0.0  # Clark et al. read texts as they are
     options: HeadsOptions
 
     def __init__(self, config: Config, facts: ModelFacts, options: object = None) -> None:
         super().__init__(config, facts, options)
-        refuse_silent_masks(config, facts)
         self.by_head = self.options.contributions == "head"
 
     def scopes(self) -> tuple[str, ...]:

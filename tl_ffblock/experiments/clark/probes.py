@@ -38,7 +38,6 @@ from tl_ffblock.experiments.clark.compared import (
     kinds_of,
     n_heads_of,
     of_kind,
-    refuse_silent_masks,
 )
 from tl_ffblock.experiments.clark.syntax import document_number, heads_of, maps_of_words, words_of
 from tl_ffblock.heads import (
@@ -91,11 +90,11 @@ class Probes(Study):
     captions: ClassVar[Mapping[str, str]] = {
         "attachment": "Share of words that are given their head, on documents not trained on, with 95 % intervals.",
     }
+    masked = 0.0  # Clark et al. read texts as they are
     options: ProbesOptions
 
     def __init__(self, config: Config, facts: ModelFacts, options: object = None) -> None:
         super().__init__(config, facts, options)
-        refuse_silent_masks(config, facts)
         self._random: Model | None = None
 
     def scopes(self) -> tuple[str, ...]:

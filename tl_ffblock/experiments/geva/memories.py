@@ -81,6 +81,7 @@ class MemoriesStudy(Study):
     name = "memories"
     title = "Feed-forward neurons as keys and values"
     reads_head = True
+    masked = 0.0  # triggers are texts as they are
     captions: ClassVar[Mapping[str, str]] = {
         "agreement": f"Share of memories whose first trigger is followed by their value's top token, {_ERRORS}.",
         "ngrams": f"Share of memories of which at least three triggers end alike, in so many tokens, {_ERRORS}.",

@@ -1,0 +1,308 @@
+"""The weight and bias that the linear modules of a bridge act with, adapters (LoRA) on them included.
+
+1. A plain linear module, `nn.Linear` or `Conv1D` with its own forward function, acts with the parameters that it shows.
+2. Any other may show one weight and act with another: an adapter adds to its base and shows the base's. What it acts with
+   is read from what it does: `W = m(I) - m(0)` and `b = m(0)`.
+3. That costs as much as `d_in` tokens, so it is kept, with the module's response to three fixed vectors: another weight
+   gives another response.
+
+HookedTransformer and HookedEncoder have no linear modules: their matrices are parameters.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tl_ffblock.bridge.protocols import HookedModel
+from tl_ffblock.errors import UnsupportedModelError
+
+KEPT_BYTES = 2**30
+"""How much kept weights may occupy together; those of further modules are made anew at every reading."""
+
+_LINEARS = {"attn": ("q", "k", "v", "o"), "mlp": ("gate", "in", "out")}
+_HEAD = ("unembed", "mlm_head")
+_ROLES = {"Q": "q", "K": "k", "V": "v", "O": "o", "gate": "gate", "in": "in", "out": "out"}
+"""Submodule of attention or feed-forward by the end of the names of its weight and bias, `W_Q` and `b_Q`."""
+_BY_HEAD = {
+    **dict.fromkeys(("W_Q", "W_K", "W_V"), "d_in (head e) -> head d_in e"),
+    "W_O": "(head e) d_out -> head e d_out",
+    **dict.fromkeys(("b_Q", "b_K", "b_V"), "(head e) -> head e"),
+}
+SHARED_EXPERT = ("gate_proj", "up_proj", "down_proj")
+"""Linear modules of an expert that every token goes through."""
+_ROWS = 512
+"""Unit vectors that go through a module at once."""
+
+
+class Linear(NamedTuple):
+    """`x W + b`."""
+
+    weight: Float[Tensor, "d_in d_out"]
+    bias: Float[Tensor, " d_out"] | None
+
+
+@dataclass(frozen=True)
+class _Kept:
+    response: Float[Tensor, "vector d_out"]
+    linear: Linear | None
+    """None where the module acts with the parameters that it shows."""
+
+
+_kept: WeakKeyDictionary[nn.Module, _Kept] = WeakKeyDictionary()
+
+
+def adapted_linears(hooked: HookedModel) -> dict[str, nn.Module]:
+    """The linear modules of a bridge's layers and head that are not plain, by name, such as "blocks.3.attn.o".
+
+    By their types alone: no module is called. They are adapters, modules with callbacks of torch or another forward
+    function, and fused projections with either, which a bridge never runs ("blocks.3.attn.qkv"). Empty for plain models.
+    """
+    found: dict[str, nn.Module | None] = {}
+    for layer, block in enumerate(getattr(hooked, "blocks", ())):
+        for part, roles in _LINEARS.items():
+            owner = block._modules.get(part)
+            if owner is not None:
+                pieces = {role: owner._modules.get(role) for role in roles} | _others(owner)
+                found |= {f"blocks.{layer}.{part}.{name}": module for name, module in pieces.items()}
+    head = {name: hooked._modules.get(name) for name in _HEAD}
+    found |= {name: module for name, module in head.items() if module is not None and unwrapped(module) is not module}
+    return {name: module for name, module in _unwrapped(found) if not is_plain(module)}
+
+
+def responses_of(hooked: HookedModel) -> dict[str, Tensor]:
+    """The responses of the linear modules that act with other parameters than they show, by name: others make another model.
+
+    Raises:
+        UnsupportedModelError: if one is not linear, or does not say how wide its input is.
+    """
+    adapted = adapted_linears(hooked).items()
+    return {name: response(module, name) for name, module in adapted if linear_of(module, name) is not None}
+
+
+def refuse_unreadable(hooked: HookedModel) -> None:
+    """Read what every linear module acts with that is not plain.
+
+    Raises:
+        UnsupportedModelError: naming one that is not linear, or that is adapted and not run.
+    """
+    for name, module in adapted_linears(hooked).items():
+        if linear_of(module, name) is not None and _is_copied(name) and _adds(module, name):
+            raise UnsupportedModelError(
+                f"{name} has an adapter that the TransformerBridge does not run: it runs split copies of the projection that "
+                "the adapter is on. Merge the adapter into its base (peft: merge_and_unload()) before making the bridge."
+            )
+
+
+def is_plain(module: nn.Module) -> bool:
+    """Whether a module is an `nn.Linear` or `Conv1D` that runs its own forward function and nothing else."""
+    return type(module).forward in _plain_forwards() and not (
+        module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+    )
+
+
+@torch.no_grad()
+def response(module: nn.Module, name: str) -> Float[Tensor, "vector d_out"]:
+    """What a linear module makes of three fixed vectors, in its own dtype: another weight or bias gives another response.
+
+    Args:
+        module: Not a bridge's component but what it wraps.
+        name: For errors.
+
+    Raises:
+        UnsupportedModelError: if it does not say how wide its input is.
+    """
+    like = next(module.parameters())
+    return _rows_through(module, _fixed_vectors(_width(module, name)).to(like))
+
+
+def same(first: Tensor, second: Tensor) -> bool:
+    """Whether two responses are equal to the bit, on the same device."""
+    alike = (first.dtype, first.device, first.shape) == (second.dtype, second.device, second.shape)
+    return alike and torch.equal(first, second)
+
+
+def linear_of(module: nn.Module, name: str) -> Linear | None:
+    """The weight and bias that a module acts with, in float64 for float64 modules, else float32; None: those it shows.
+
+    Args:
+        module: Not a bridge's component but what it wraps.
+        name: For errors.
+
+    Raises:
+        UnsupportedModelError: if its output is not a linear form of its input, or another at each call.
+    """
+    if is_plain(module):
+        return None
+    own = response(module, name)
+    kept = _kept.get(module)
+    if kept is None or not same(kept.response, own):
+        _kept.pop(module, None)
+        kept = _Kept(own, None if _acts_as_shown(module, own) else _read(module, name))
+        if sum(_n_bytes(other) for other in _kept.values()) + _n_bytes(kept) <= KEPT_BYTES:
+            _kept[module] = kept
+    return kept.linear
+
+
+def matrix(part: Any, name: str) -> Tensor:
+    """The weight by which attention or a feed-forward acts, laid out as TransformerLens does.
+
+    Args:
+        part: Attention or feed-forward of a layer, of any API.
+        name: "W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate" or "W_out".
+    """
+    linear = _linear_of_part(part, name)
+    tensor: Tensor = getattr(part, name) if linear is None else _by_head(part, name, linear.weight)
+    return tensor
+
+
+def bias(part: Any, name: str) -> Tensor | None:
+    """The bias by which attention or a feed-forward acts ("b_Q" ... "b_out"), laid out likewise; None: there is none."""
+    linear = _linear_of_part(part, name)
+    if linear is None:
+        shown: Tensor | None = getattr(part, name, None)
+        return shown
+    return None if linear.bias is None else _by_head(part, name, linear.bias)
+
+
+def head_linear(hooked: Any, name: str) -> Linear | None:
+    """The weight and bias by which "unembed" or "mlm_head" acts; None where that is what it shows."""
+    component = hooked.get_submodule(name)
+    wrapped = unwrapped(component)
+    return None if wrapped is component else linear_of(wrapped, name)
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module that a bridge's component wraps, and any other as it is."""
+    wrapped = module._modules.get("_original_component")
+    return module if wrapped is None else unwrapped(wrapped)
+
+
+def _linear_of_part(part: Any, name: str) -> Linear | None:
+    component = part._modules.get(_ROLES[name[2:]])
+    return None if component is None else linear_of(unwrapped(component), f"{part.name}.{component.name}")
+
+
+def _by_head(part: Any, name: str, tensor: Tensor) -> Tensor:
+    return rearrange(tensor, _BY_HEAD[name], e=int(part.config.d_head)) if name in _BY_HEAD else tensor
+
+
+def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
+    """Linear modules that are no components: what a part of a layer runs split copies of, and those of a shared expert."""
+    found: dict[str, nn.Module | None] = {}
+    if "split_qkv_matrix" in vars(owner):
+        found["qkv"] = owner._modules.get("qkv")
+    original: Any = unwrapped(owner)
+    fused = vars(owner).get("fused_attr")
+    if fused is not None:
+        found[fused] = getattr(original, fused, None)
+    shared = original._modules.get("shared_expert")
+    if shared is not None:
+        expert: Any = unwrapped(shared)
+        found |= {f"shared_expert.{name}": getattr(expert, name, None) for name in SHARED_EXPERT}
+    return found
+
+
+def _unwrapped(found: dict[str, nn.Module | None]) -> Iterator[tuple[str, nn.Module]]:
+    """What components of a bridge wrap; a feed-forward's `gate` without an `in` is a router, and no linear."""
+    for name, component in found.items():
+        router = name.endswith(".gate") and found[f"{name[:-4]}in"] is None
+        if component is not None and not router:
+            yield name, unwrapped(component)
+
+
+@cache
+def _plain_forwards() -> frozenset[Callable[..., Tensor]]:
+    from transformers.pytorch_utils import Conv1D  # a bridge's models have imported it
+
+    return frozenset((nn.Linear.forward, Conv1D.forward))
+
+
+@cache
+def _fixed_vectors(width: int) -> Float[Tensor, "vector d_in"]:
+    return torch.randn(3, width, generator=torch.Generator().manual_seed(0))
+
+
+def _rows_through(module: nn.Module, rows: Float[Tensor, "row d_in"]) -> Float[Tensor, "row d_out"]:
+    answer: Tensor = module(rows[None])[0]
+    return answer.detach()
+
+
+def _is_copied(name: str) -> bool:
+    """Whether a bridge runs split copies of a module and not the module."""
+    part, _, role = name.rpartition(".")
+    return part.endswith(tuple(_LINEARS)) and role not in _LINEARS[part.rpartition(".")[2]]
+
+
+@torch.no_grad()
+def _adds(module: Any, name: str) -> bool:
+    """Whether a module does anything else than the weight that it shows, laid out either way."""
+    own = response(module, name)
+    layouts = [weight for weight in (module.weight, module.weight.T) if weight.shape[1] == own.shape[1]]
+    return not any(_gives(own, weight, module.bias) for weight in layouts)
+
+
+def _width(module: nn.Module, name: str) -> int:
+    width = getattr(module, "in_features", getattr(module, "nx", None))
+    if width is None:
+        raise UnsupportedModelError(
+            f"{name}: a {type(module).__name__} in the place of a linear module does not say how wide its input is. Give it "
+            "the attribute `in_features`, or merge the adapter into its base."
+        )
+    return int(width)
+
+
+@torch.no_grad()
+def _acts_as_shown(module: nn.Module, own: Float[Tensor, "vector d_out"]) -> bool:
+    """Whether the response is that of the shown weight and bias: callbacks that only read, another way to multiply.
+
+    Of modules of other types it is not known which dimension of their weight is d_in.
+    """
+    shown: Any = module
+    if isinstance(module, nn.Linear):
+        return _gives(own, shown.weight.T, shown.bias)
+    return type(module).forward in _plain_forwards() and _gives(own, shown.weight, shown.bias)
+
+
+def _gives(own: Float[Tensor, "vector d_out"], weight: Float[Tensor, "d_in d_out"], bias: Tensor | None) -> bool:
+    expected = _fixed_vectors(len(weight)).to(own) @ weight + (0 if bias is None else bias)
+    return bool((own - expected).abs().max() <= 16 * torch.finfo(own.dtype).eps * own.abs().max())
+
+
+@torch.no_grad()
+def _read(module: nn.Module, name: str) -> Linear:
+    dtype = next(module.parameters()).dtype
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    # Unit vectors through half-precision products would round every weight to that precision.
+    module = module if dtype == wide else copy.deepcopy(module).to(wide)
+    like = next(module.parameters())
+    width = _width(module, name)
+    with torch.inference_mode(False):
+        at_zero = _rows_through(module, like.new_zeros(1, width))[0]
+        unit = torch.eye(width, dtype=wide, device=like.device)
+        weight = torch.cat([_rows_through(module, rows) - at_zero for rows in torch.split(unit, _ROWS)])
+    vectors = _fixed_vectors(width).to(like)
+    found, again = _rows_through(module, vectors), _rows_through(module, vectors)
+    if not torch.equal(found, again):
+        raise UnsupportedModelError(
+            f"{name}: a {type(module).__name__} gives other numbers at every call, so it has no weight to read. Call "
+            "model.eval(), or take its dropout or noise away."
+        )
+    error = float((vectors @ weight + at_zero - found).abs().max() / found.abs().max())
+    if not error <= (1e-4 if wide == torch.float32 else 1e-10):
+        raise UnsupportedModelError(
+            f"{name}: the output of a {type(module).__name__} is not a linear form of its input (off by {error:.1e} of the "
+            "largest), so it cannot be decomposed. Expected a linear module, or an adapter that adds a linear form (LoRA)."
+        )
+    return Linear(weight, at_zero if bool(at_zero.any()) else None)
+
+
+def _n_bytes(kept: _Kept) -> int:
+    return 0 if kept.linear is None else kept.linear.weight.nbytes

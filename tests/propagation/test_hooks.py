@@ -1,5 +1,6 @@
 """Among users' hooks: an edit is part of the run and has a share of its own; nothing is left behind."""
 
+import copy
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -180,6 +181,29 @@ def test_watching_hooks_change_nothing(ffb: ModuleType, model: Any, tokens: Tens
         captured = ffb.attribute(model, tokens, difference)
     assert len(records) == model.cfg.n_layers
     torch.testing.assert_close(captured.edges, plain.edges, **BATCH_FLOAT64)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "falcon", "llama", "gpt_oss", "bert"])
+def test_no_graph_is_left(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
+    """TransformerLens keeps tensors of a run in its attention: after our runs with derivatives the model can be copied."""
+    from tl_ffblock import heads
+
+    model, tokens = model_of_any(family), tiny.tokens(family, N)
+    calls: list[Callable[[], Any]] = [
+        lambda: ffb.attribution_patching(model, tokens, tokens.flip(0), difference),
+        lambda: ffb.attribute(model, tokens, difference, rules="gradient", checkpoint=True),
+        lambda: heads.attention_gradients(model, tokens, difference),
+    ]
+    for call in calls:
+        call()
+        kept = {
+            f"{layer}.{name}"
+            for layer, block in enumerate(model.blocks)
+            for name, value in vars(block.attn).items()
+            if isinstance(value, Tensor) and value.grad_fn is not None
+        }
+        assert not kept
+        copy.deepcopy(model)
 
 
 @pytest.mark.parametrize("rules", ["path", "patching", "gradient"])

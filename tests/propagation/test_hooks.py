@@ -322,3 +322,26 @@ def test_inputs_of_single_heads_are_refused(
             getattr(ffb, door)(model, *given, rules=rules)
     switch(False)
     getattr(ffb, door)(model, *given)
+
+
+@pytest.mark.parametrize("visit", [0, 1])
+@pytest.mark.parametrize("factor", [1.01, float("nan")])
+def test_a_norm_that_runs_twice_is_held_each_time(
+    ffb: ModuleType, model_of: Models, difference: Any, monkeypatch: pytest.MonkeyPatch, visit: int, factor: float
+) -> None:
+    """NanoChat's final norm is that of its embeddings too: a form that misses one of the two is refused, NaN above all."""
+    from tl_ffblock.bridge.tape import Tape
+
+    shipped, visits = Tape.compare, []
+
+    def off(tape: Tape, site: str, y: Tensor, form: Tensor) -> None:
+        visits.append(site)
+        wrong = site == "ln_final" and visits.count(site) == visit + 1
+        shipped(tape, site, y, factor * form if wrong else form)
+
+    model, tokens = model_of("nanochat"), tiny.tokens("nanochat", N)
+    ffb.attribute(model, tokens, difference)
+    monkeypatch.setattr(Tape, "compare", off)
+    with pytest.raises(ffb.errors.CompletenessError, match=r"local linear form of ln_final misses"):
+        ffb.attribute(model, tokens, difference)
+    assert visits.count("ln_final") == 2

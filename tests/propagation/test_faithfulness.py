@@ -314,3 +314,18 @@ def test_a_model_that_cannot_hide_tokens_is_refused(ffb: ModuleType, model_of_an
     with pytest.raises(ffb.errors.UnsupportedModelError, match='removal="mean"'):
         ffb.faithfulness(model, tokens, difference, scores)
     assert bool(ffb.faithfulness(model, tokens, difference, scores, removal="mean").effects[0][:-1].isfinite().all())
+
+
+def test_rounding_is_not_ranked(ffb: ModuleType, model_of: Models, difference: Any) -> None:
+    """Gradient x input before a norm of the embeddings is zero by scale invariance: no order, no measures, and it is said."""
+    model, tokens = model_of("bert"), torch.stack([tiny.tokens("bert", N, seed) for seed in (0, 1)])
+    methods = {rules: ffb.attribute(model, tokens, difference, rules=rules) for rules in ("path", "gradient")}
+    result = ffb.faithfulness(model, tokens, difference, methods, removal="mean", cause=2)
+    for measure, by_method in result.by_prompt.items():
+        assert by_method[result.methods.index("gradient")].isnan().all(), measure
+    assert result.curves[1].isnan().all() and not result.curves[[0, 2, 3, 4]].isnan().any()
+    assert "gradient is not ranked in 2 of 2 prompts: gradient x input before a norm of the embeddings" in repr(result)
+    alone = ffb.faithfulness(model, tokens, difference, {"path": methods["path"]}, removal="mean", cause=2)
+    torch.testing.assert_close(alone.curves[0], result.curves[0])
+    assert "not ranked" not in repr(alone)
+    assert "gradient" not in set(result.to_dataframe(by_prompt=True)["method"])

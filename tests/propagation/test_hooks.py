@@ -1,5 +1,6 @@
 """Among users' hooks: an edit is part of the run and has a share of its own; nothing is left behind."""
 
+import copy
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -182,6 +183,29 @@ def test_watching_hooks_change_nothing(ffb: ModuleType, model: Any, tokens: Tens
     torch.testing.assert_close(captured.edges, plain.edges, **BATCH_FLOAT64)
 
 
+@pytest.mark.parametrize("family", ["gpt2", "falcon", "llama", "gpt_oss", "bert"])
+def test_no_graph_is_left(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
+    """TransformerLens keeps tensors of a run in its attention: after our runs with derivatives the model can be copied."""
+    from tl_ffblock import heads
+
+    model, tokens = model_of_any(family), tiny.tokens(family, N)
+    calls: list[Callable[[], Any]] = [
+        lambda: ffb.attribution_patching(model, tokens, tokens.flip(0), difference),
+        lambda: ffb.attribute(model, tokens, difference, rules="gradient", checkpoint=True),
+        lambda: heads.attention_gradients(model, tokens, difference),
+    ]
+    for call in calls:
+        call()
+        kept = {
+            f"{layer}.{name}"
+            for layer, block in enumerate(model.blocks)
+            for name, value in vars(block.attn).items()
+            if isinstance(value, Tensor) and value.grad_fn is not None
+        }
+        assert not kept
+        copy.deepcopy(model)
+
+
 @pytest.mark.parametrize("rules", ["path", "patching", "gradient"])
 @pytest.mark.parametrize("family", ["gpt2", "bert"])
 def test_nothing_is_left(
@@ -298,3 +322,26 @@ def test_inputs_of_single_heads_are_refused(
             getattr(ffb, door)(model, *given, rules=rules)
     switch(False)
     getattr(ffb, door)(model, *given)
+
+
+@pytest.mark.parametrize("visit", [0, 1])
+@pytest.mark.parametrize("factor", [1.01, float("nan")])
+def test_a_norm_that_runs_twice_is_held_each_time(
+    ffb: ModuleType, model_of: Models, difference: Any, monkeypatch: pytest.MonkeyPatch, visit: int, factor: float
+) -> None:
+    """NanoChat's final norm is that of its embeddings too: a form that misses one of the two is refused, NaN above all."""
+    from tl_ffblock.bridge.tape import Tape
+
+    shipped, visits = Tape.compare, []
+
+    def off(tape: Tape, site: str, y: Tensor, form: Tensor) -> None:
+        visits.append(site)
+        wrong = site == "ln_final" and visits.count(site) == visit + 1
+        shipped(tape, site, y, factor * form if wrong else form)
+
+    model, tokens = model_of("nanochat"), tiny.tokens("nanochat", N)
+    ffb.attribute(model, tokens, difference)
+    monkeypatch.setattr(Tape, "compare", off)
+    with pytest.raises(ffb.errors.CompletenessError, match=r"local linear form of ln_final misses"):
+        ffb.attribute(model, tokens, difference)
+    assert visits.count("ln_final") == 2

@@ -175,6 +175,21 @@ def test_a_gate_that_never_fired_is_refused(
         ffb.attribute(model, tokens, difference, rules="gradient")
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta", "bloom", "nanochat", "gpt2", "gemma2", "xglm", "openai_gpt"])
+def test_gradient_before_a_norm_of_embeddings_is_said_to_be_zero(
+    ffb: ModuleType, model_of_any: Models, difference: Any, family: str
+) -> None:
+    """By scale invariance: rounding is not ranked; other rules and models without such a norm have shares and are."""
+    model, tokens = model_of_any(family), tiny.tokens(family, N)
+    result, path = (ffb.attribute(model, tokens, difference, rules=rules, of=()) for rules in ("gradient", "path"))
+    normed = family in ("bert", "roberta", "bloom", "nanochat")
+    said = "largest    no token: gradient x input before a norm of the embeddings is zero by scale invariance"
+    assert result.vanishes == normed == (said in repr(result)) == (said[21:] in result.to_html())
+    assert not path.vanishes and "no token" not in repr(path)
+    with_input = ffb.attribute(model, tokens, difference, rules="gradient", rtol=10.0)
+    assert with_input.vanishes == normed
+
+
 def test_patching_differs_from_path_by_queries_and_keys_alone(
     ffb: ModuleType, model_of_any: Models, difference: Any
 ) -> None:

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from transformers import Cache
 
 from tl_ffblock.bridge.batching import Batch
+from tl_ffblock.bridge.inputs import drop_graph
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.taps import is_listened_to
@@ -85,9 +86,8 @@ class _Forgetful:
                     "twice. Give checkpoint=False."
                 )
             runs.append(None)
-            output, attn = self._run(*args, **named), getattr(self._block, "attn", None)
-            if getattr(attn, "_pattern", None) is not None:
-                attn._pattern = None  # type: ignore[union-attr]  # GPT-2's bridge would keep it until its next run
+            output = self._run(*args, **named)
+            drop_graph(self._block)
             return output
 
         return checkpoint(run, *given, use_reentrant=False, preserve_rng_state=False, **named)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import at_model
+from tl_ffblock.bridge.inputs import at_model, drop_graph
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import values_name
 
@@ -33,6 +33,8 @@ def slopes_at_values(model: Model, tokens: Int[Tensor, "1 pos"], read: Read) -> 
     with torch.enable_grad():
         hooks = [(values_name(layer), nudged(layer)) for layer in layers]
         logits = model.hooked.run_with_hooks(at_model(model, tokens), fwd_hooks=hooks)
+        for block in model.hooked.blocks:
+            drop_graph(block)
         slopes = torch.autograd.grad(read(logits).sum(), [nudges[layer] for layer in layers])
     return torch.stack(list(slopes)).reshape(model.n_layers, tokens.shape[1], model.n_heads, -1).cpu()
 

@@ -137,7 +137,22 @@ def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
     if batch.token_types is not None:
         options["token_type_ids"] = at_model(model, batch.token_types)
     with torch.set_grad_enabled(gradients):
-        return model.hooked(at_model(model, batch.tokens), **options)
+        try:
+            return model.hooked(at_model(model, batch.tokens), **options)
+        finally:
+            for block in model.hooked.blocks:
+                drop_graph(block)
+
+
+def drop_graph(block: Any) -> None:
+    """Let go of tensors with derivatives that a layer's attention keeps after a forward pass.
+
+    TransformerLens 4.3 keeps `_pattern` and `_captured_pre_ln_residual` until the next one: their graph would stay in memory,
+    and `copy.deepcopy(model)` refuses such tensors.
+    """
+    kept = vars(getattr(block, "attn", block))
+    for name in [name for name, value in kept.items() if isinstance(value, Tensor) and value.grad_fn is not None]:
+        kept[name] = None
 
 
 def at_model(model: Model, tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.settings import TOLERANCE
 from tl_ffblock.numerals import significant
 from tl_ffblock.propagation.arithmetic import difference, mean
 from tl_ffblock.propagation.beside import BesideMaps
@@ -20,7 +21,7 @@ from tl_ffblock.propagation.flows import flows_of
 from tl_ffblock.propagation.graph import AttributionGraph, graph_of
 from tl_ffblock.propagation.positioned import PositionedShares
 from tl_ffblock.propagation.saving import read_fields, write_fields
-from tl_ffblock.propagation.shown import ShownAttribution, embeddings_in_words, shares_in_words, sums_in_words
+from tl_ffblock.propagation.shown import VANISHED, ShownAttribution, embeddings_in_words, shares_in_words, sums_in_words
 from tl_ffblock.propagation.tables import TabledShares, largest
 from tl_ffblock.results.scope_table import ScopeTable, same_fields
 from tl_ffblock.results.tokens import shortened, told_apart
@@ -84,6 +85,20 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
     def entering(self) -> Float[Tensor, " pos"]:
         """Share of each token, as it is shown: what its embedding, its position's and its token type's bring together."""
         return self.tokens + self.positions + self.token_types
+
+    @property
+    def vanishes(self) -> bool:
+        """Whether `entering` is nothing but rounding, because a norm of the embeddings comes before the first layer.
+
+        A norm N gives `N(c x) = N(x)` up to its epsilon, so `<x, df/dx> = d f(N(c x)) / dc = 0` at c = 1, whatever the target.
+        Without a norm there, `entering` is what flows at the first layer's input; it vanishes where its largest share is less
+        than the accepted relative error times the largest of those.
+        """
+        before = any(layer < 0 for layer in self.edit_layers.values())
+        if self.rules != "gradient" or before or not len(self.labels):
+            return False
+        rtol = _RTOL_OF_COMBINED if self.certificate is None else min(self.certificate.rtol, max(TOLERANCE.values()))
+        return float(self.entering.abs().max()) < rtol * float(self.residual[0].abs().max())
 
     @property
     def biases(self) -> dict[str, float]:
@@ -277,6 +292,7 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
         most = largest(self.entering, 5).tolist()
         labels = told_apart(self.labels)
         named = "  ".join(f"{labels[pos]!r} {significant(float(self.entering[pos]))}" for pos in most)
+        named = f"no token: {VANISHED}" if self.vanishes else named
         within = f" ({shares_in_words(embeddings)})" if (embeddings := embeddings_in_words(self)) else ""
         tokens, *others = (shares_in_words({name: share}) for name, share in sums_in_words(self).items())
         return "\n".join(

@@ -82,6 +82,9 @@ def faithfulness(
     the three; "LeRF" (least relevant first), the same of the smallest; "area", MoRF - LeRF; "cause", 1 / rank of the token at
     `cause`, 1 where a method puts it first.
 
+    An attribution whose shares of tokens vanish (`Attribution.vanishes`) has no order: its measures are NaN, and the printed
+    table says why.
+
     Candidates are all tokens but the special ones, those at which the target is read and those that cannot reach it.
 
     Beside the given methods are "leave one out" (the effects of single tokens as scores), "recency" (the last token first) and
@@ -145,30 +148,38 @@ class _Measured:
         sets = [
             frozenset(order[: max(1, math.ceil(share * n))])
             for of_method in scores.values()
+            if not bool(of_method.isnan().any())
             for order in (_order(-of_method, shuffle), _order(of_method, shuffle))
             for share in SHARES
         ]
         distinct = sorted(set(sets), key=sorted)
         by_set = dict(zip(distinct, prompt.falls(distinct).tolist(), strict=True))
-        curves = torch.tensor([by_set[chosen] for chosen in sets], dtype=torch.float64)
+        curves = torch.full((len(scores), 2, len(SHARES)), math.nan, dtype=torch.float64)
+        curves[_ranked(scores)] = torch.tensor([by_set[chosen] for chosen in sets]).double().reshape(-1, 2, len(SHARES))
         candidates = prompt.candidates.tolist()
         if cause is not None and cause not in candidates:
             raise InputError(f"cause={cause}: expected one of the candidates, positions {brief(candidates)}.")
         known = None if cause is None else candidates.index(cause)
-        return cls(prompt, effects, scores, curves.reshape(len(scores), 2, len(SHARES)), known)
+        return cls(prompt, effects, scores, curves, known)
 
     def measures(self) -> dict[Measure, Float[Tensor, " method"]]:
-        """Every measure of every method."""
+        """Every measure of every method; NaN of a method whose scores have no order."""
         moved, areas = bool((self.effects != self.effects[0]).any()), self.curves.mean(dim=-1)
         correlations = [spearman(scores, self.effects) for scores in self.scores.values()]
         ranks = [math.nan if self.cause is None else 1 / rankdata(-s.numpy())[self.cause] for s in self.scores.values()]
-        return {
+        found: dict[Measure, Tensor] = {
             "correlation": torch.tensor(correlations).nan_to_num(0.0) if moved else torch.full((len(ranks),), math.nan),
             "MoRF": areas[:, 0],
             "LeRF": areas[:, 1],
             "area": areas[:, 0] - areas[:, 1],
             "cause": torch.tensor(ranks, dtype=torch.float64),
         }
+        return {measure: of.where(_ranked(self.scores), math.nan) for measure, of in found.items()}
+
+
+def _ranked(scores: dict[str, Float[Tensor, " candidate"]]) -> Bool[Tensor, " method"]:
+    """Which methods say something of the tokens."""
+    return torch.tensor([not bool(of_method.isnan().any()) for of_method in scores.values()])
 
 
 def _generator_of(tokens: Int[Tensor, " pos"], seed: int) -> torch.Generator:

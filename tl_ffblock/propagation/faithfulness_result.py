@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.propagation.shown import VANISHED
 from tl_ffblock.results.intervals import mean_interval
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Faithfulness:
     methods: tuple[str, ...]
     """Those that were given, then "leave one out", which knows the effects of single tokens, "random" and "recency"."""
     by_prompt: Mapping[Measure, Float[Tensor, "method prompt"]]
-    """NaN in prompts where no method can have it: all effects equal, or no cause known."""
+    """NaN in prompts where no method can have it: all effects equal, or no cause known; and where a method's scores vanish."""
     curves: Float[Tensor, "method order prompt share"]
     """What the target falls by without that share of the tokens: order 0 is MoRF, 1 is LeRF."""
     shares: tuple[float, ...]
@@ -97,6 +98,10 @@ class Faithfulness:
         for method in self.methods:
             cells = ("{:6.2f} [{:5.2f}, {:5.2f}]".format(*self.mean(measure, method)) for measure in shown)
             lines.append(f"  {method:{wide}}  " + "  ".join(f"{cell:>20}" for cell in cells))
+        for method in self.methods:
+            unranked = int(self._row("area", method).isnan().sum())
+            if unranked:
+                lines.append(f"  {method} is not ranked in {unranked} of {len(self.labels)} prompts: {VANISHED}")
         return "\n".join(lines)
 
     def _row(self, measure: Measure, method: str) -> Float[Tensor, " prompt"]:

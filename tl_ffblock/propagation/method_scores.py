@@ -60,7 +60,7 @@ class MethodScores:
         return cls(name, tuple(several))
 
     def of_prompt(self, number: int, target: CleanTarget) -> Float[Tensor, " pos"]:
-        """The scores of a prompt whose target is known.
+        """The scores of a prompt whose target is known; NaN of an attribution that is nothing but rounding.
 
         Raises:
             InputError: if they attribute another one.
@@ -74,6 +74,8 @@ class MethodScores:
                     f"are removed from is {target.words} = {target.value:.6g} of {target.model}. Expected attributions of the same "
                     "target, of the same model without hooks; those of another one can be given as numbers, result.tokens."
                 )
+            if scores.vanishes:
+                return torch.full_like(_on_tokens(scores), torch.nan)
         return _on_tokens(scores)
 
 

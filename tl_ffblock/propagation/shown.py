@@ -26,6 +26,8 @@ OVERLAP = (
     "neurons read heads, so shares of different layers, and of heads and neurons, overlap."
 )
 """What sums to what."""
+VANISHED = "gradient x input before a norm of the embeddings is zero by scale invariance; what is left is rounding"
+"""What is said in place of an order of tokens."""
 OF_NEURONS = "Like heads they are no further summands: they read heads, and later layers read them."
 
 
@@ -78,13 +80,18 @@ def attribution_data(result: "Attribution") -> SharesData:
     tokens = told_apart(result.labels)
     return SharesData(
         heading=f"{result.target} = {significant(result.value, 4, '-')}",
-        facts=f"{result.model} · rules “{result.rules}” · {len(tokens)} tokens · {result.n_layers} layers",
+        facts=_facts(result),
         tokens=tokens,
         rows=(SharesRow(result.target, result.value, result.entering, sums_in_words(result)),),
         maps=tuple(_maps(result, tokens)),
         tables=tuple(_tables(result, tokens)),
         certificate=str(result.certificate or "No certificate: a difference or a mean of results."),
     )
+
+
+def _facts(result: "Attribution") -> str:
+    facts = f"{result.model} · rules “{result.rules}” · {len(result.labels)} tokens · {result.n_layers} layers"
+    return f"{facts} · {VANISHED}" if result.vanishes else facts
 
 
 def sums_in_words(result: "Attribution") -> dict[str, float]:

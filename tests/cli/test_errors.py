@@ -104,6 +104,88 @@ def test_what_only_the_model_can_refuse(command: Command, folder: Path, argument
     assert not Path("map.html").exists()
 
 
+IDLE = [
+    (["map", "x", "--minus", "cat"], "--minus and --at belong to --target"),
+    (["map", "x", "--at", "1"], "--minus and --at belong to --target"),
+    (["map", "x", "--view", "logit"], "--view logit: say which one, --target"),
+    (["flow", "x", "--keep", "0.7"], "--keep needs --routes"),
+    (["flow", "x", "--routes", "--target", "cat", "--keep", "0.7"], "--keep needs --html"),
+    (["flow", "x", "--routes"], "--routes needs --target"),
+    (["flow", "x", "--minus", "cat"], "--minus needs --target"),
+    (
+        ["flow", "x", "--routes", "--target", "cat", "--layers", "1,2", "--html", "x.html"],
+        "--layers belongs to a flow graph",
+    ),
+    (["flow", "x", "--routes", "--target", "cat", "--all", "--html", "x.html"], "--all belongs to a flow graph"),
+    (["flow", "x", "--routes", "--target", "cat", "--json", "x.json"], "--json belongs to a flow graph"),
+    (["memory", "1:3", "--corpus", "c.txt", "--minus", "cat"], "--minus needs --target"),
+    (["memory", "1:3", "--corpus", "c.txt", "--target", "cat"], "--target needs --text"),
+    (["memory", "1:3", "--corpus", "c.txt", "--text", "cat"], "--text needs --target or --html or --json"),
+    (["run", "heads", "--sample", "random"], "--sample needs --limit"),
+    (["run", "heads", "--long", "split"], "--long needs --max-tokens"),
+    (["run", "heads", "--workers", "4"], "--workers needs --engine ray"),
+    (["run", "heads", "--ray-address", "auto"], "--ray-address needs --engine ray"),
+    (["run", "heads", "--column", "body"], "--column is of JSONL, CSV, TSV and datasets, and the data is read as text"),
+    (["run", "heads", "--document-column", "title"], "--document-column is of JSONL"),
+    (["run", "heads", "--split", "test"], "--split is of datasets"),
+    (["run", "heads", "--format", "csv", "--document-pattern", "="], "--document-pattern is of text files"),
+    (["run", "bypass", "--contributions", "head"], "--contributions is an option of heads"),
+]
+"""Options that would change nothing, by command."""
+
+
+@pytest.mark.parametrize(("arguments", "message"), IDLE)
+def test_options_without_an_effect_are_refused(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    """Whoever gives one expects something else than what would come."""
+    monkeypatch.setattr(loading, "load_model", lambda *_, **__: pytest.fail("a model was loaded"))
+    Path("c.txt").write_text("the cat\n")
+    ran = command(*arguments, *(["--data", "c.txt", "--out", "run"] if arguments[0] == "run" else []))
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("tl-ffblock: error: ")
+    assert ran.err.count("\n") == 1
+    assert message in ran.err
+    assert [path.name for path in Path().iterdir()] == ["c.txt"]
+
+
+NO_FILES = [
+    ["map", "x", "--out"],
+    ["map", "x", "--save"],
+    ["map", "x", "--csv"],
+    ["attribute", "x", "--target", "cat", "--html"],
+    ["attribute", "x", "--target", "cat", "--json"],
+    ["attribute", "x", "--target", "cat", "--save"],
+    ["attribute", "x", "--target", "cat", "--csv"],
+    ["flow", "x", "--html"],
+    ["flow", "x", "--json"],
+    ["memory", "1:3", "--corpus", "c.txt", "--html"],
+    ["memory", "1:3", "--corpus", "c.txt", "--json"],
+]
+"""Every option that names a file to write."""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "linked pipe"])
+@pytest.mark.parametrize("arguments", NO_FILES)
+def test_what_is_no_regular_file_is_not_replaced(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], kind: str
+) -> None:
+    """Before a model is loaded; a pipe is a pipe after it."""
+    monkeypatch.setattr(loading, "load_model", lambda *_, **__: pytest.fail("a model was loaded"))
+    Path("c.txt").write_text("the cat\n")
+    os.mkfifo("pipe")
+    Path("folder").mkdir()
+    Path("link").symlink_to("pipe")
+    target = {"pipe": "pipe", "device": "/dev/null", "folder": "folder", "linked pipe": "link"}[kind]
+    ran = command(*arguments, target)
+    assert (ran.status, ran.out) == (2, "")
+    assert f"cannot write {target}: it is " in ran.err
+    assert "give the name of a file" in ran.err
+    assert ("folder" if kind == "folder" else "a device or a pipe") in ran.err
+    assert Path("pipe").is_fifo()
+    assert Path("/dev/null").is_char_device()
+
+
 def test_too_many_tokens(command: Command, folder: Path) -> None:
     """The message gives both numbers."""
     ran = command("map", "cat " * 100, "--model", str(folder))

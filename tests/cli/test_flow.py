@@ -33,12 +33,23 @@ def test_routes_have_a_page(command: Command, folder: Path, tmp_path: Path) -> N
     assert "routes to logit" in (tmp_path / "r.html").read_text()
 
 
+@pytest.mark.parametrize("more", [[], ["--routes"]])
+def test_a_target_may_be_an_id(more: list[str], command: Command, folder: Path) -> None:
+    """As in the other commands: `#7` is a number of the vocabulary, and no text."""
+    token = ffb.load_model(folder).tokenizer.convert_tokens_to_ids("mat")
+    by_id, by_text = (
+        command("flow", TEXT, "--target", target, "--minus", minus, "--model", str(folder), *more)
+        for target, minus in ((f"#{token}", "#7"), ("mat", "#7"))
+    )
+    assert by_id.status == 0, by_id.err
+    assert by_id.out == by_text.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--minus", "cat"], "--minus needs --target"),
-        (["--routes"], "--routes needs --target"),
-        (["--routes", "--target", "mat", "--json", "x.json"], "routes have a page alone"),
+        (["--keep", "7", "--routes", "--target", "mat", "--html", "x.html"], "--keep 7: expected a part above 0"),
+        (["--target", "#mat"], "--target #mat: expected a token as text, or an id such as #7"),
         (["--layers", "0,2"], "expected consecutive layers"),
         (["--layers", "x"], "expected layers such as"),
         (["--target", "mat cat"], "is 2 tokens: 'mat', 'cat'"),

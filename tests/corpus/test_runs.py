@@ -15,9 +15,11 @@ import torch
 
 from tests.corpora import ENVIRONMENT, assert_kills_change_nothing
 from tests.own_studies import Lengths, lengths
+from tl_ffblock.corpus import runs
 from tl_ffblock.corpus.running.store import ForeignFolderError
 from tl_ffblock.corpus.runs import run_corpus
 from tl_ffblock.corpus.study import StudySpec
+from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, run_studies, study
 
 FOUR = "contextualization,amplification,bypass,outliers"
@@ -239,6 +241,35 @@ def test_masks_are_told(
         assert words[row.sequence].split()[row.position - 1] == row.token  # [CLS] comes first
     plain = run_corpus(config_of(limit=6, out="plain", mask_fraction=0.0), [lengths()], model=loaded("bert"))
     assert "masked" not in plain.tables
+
+
+def test_a_corpus_that_changes_during_a_run_is_refused(
+    config_of: Callable[..., Config],
+    loaded: Callable[[str], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tables_of: Tables,
+) -> None:
+    """Nothing of the other text stands under the fingerprint of the first; with that back the run ends as without a change."""
+    data, lines = tmp_path / "data.txt", [f"the cat sat on the mat {'. ' * n}" for n in range(1, 7)]
+    data.write_text("\n".join(lines))
+    config = config_of(data=str(data), shard_size=2, out="changed")
+    shipped = runs.fingerprint
+
+    def changing(*arguments: Any) -> dict[str, Any]:
+        mark = shipped(*arguments)
+        data.write_text("\n".join([*lines[:3], "a dog and the bird", *lines[4:]]))
+        return mark
+
+    monkeypatch.setattr(runs, "fingerprint", changing)
+    with pytest.raises(InputError, match=r"data=.*data\.txt.* was changed.*shard 1 "):
+        run_corpus(config, [lengths()], model=loaded("bert"))
+    monkeypatch.undo()
+    data.write_text("\n".join(lines))
+    finished = run_corpus(config, [lengths()], model=loaded("bert"))
+    expected = run_corpus(config_of(data=str(data), shard_size=2, out="unchanged"), [lengths()], model=loaded("bert"))
+    assert finished.status == 0
+    assert tables_of(finished.folder) == tables_of(expected.folder)
 
 
 def test_threads_of_the_process_stay_as_they_were(

@@ -1,5 +1,6 @@
 """The corpus as shards: the same choice at every reading, nothing left out, nothing twice."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,37 @@ def test_no_text_at_all_is_refused(tmp_path: Path) -> None:
     path.write_text("\n\n")
     with pytest.raises(InputError, match="holds no text"):
         shards_of(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "shard"),
+    [
+        (lambda text: text.replace("line 5", "line X"), 1),
+        (lambda text: text.replace("line 5\n", ""), 1),
+        (lambda text: "line Y\n" + text, 0),
+        (lambda text: text.replace("\nline 9", ""), 2),
+        (lambda _: "line 0", 0),
+    ],
+)
+def test_a_corpus_that_changes_after_its_digest_is_refused_at_its_first_shard(
+    change: Callable[[str], str], shard: int, lines: Path
+) -> None:
+    """Shards before it are those that were digested; what is not there any more is not waited for."""
+    shards = shards_of(lines, shard_size=4)
+    before = texts(shards)
+    lines.write_text(change(lines.read_text()))
+    reading = shards.texts(set(shards.numbers))
+    assert [[text.text for text in next(reading)[1]] for _ in range(shard)] == before[:shard]
+    with pytest.raises(InputError, match=rf"lines\.txt.* was changed.*shard {shard} ") as refused:
+        next(reading)
+    assert "put the data back" in str(refused.value)
+    assert texts(shards, set(range(shard))) == before[:shard]
+    with pytest.raises(InputError, match="was changed"):
+        texts(shards, {shard})
+
+
+def test_lines_added_at_the_end_change_no_shard(lines: Path) -> None:
+    shards = shards_of(lines, shard_size=4)
+    before = texts(shards)
+    lines.write_text(lines.read_text() + "\nline 10\nline 11")
+    assert texts(shards) == before

@@ -1,5 +1,6 @@
 """What cannot be decomposed is refused in words: what was wrong, where, what was expected, what to do."""
 
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -434,3 +435,29 @@ def test_folders_that_hold_no_model(ffb: ModuleType, tmp_path: Path) -> None:
     tiny.hf_model("gpt2").config.save_pretrained(tmp_path)
     with pytest.raises(OSError, match=r"safetensors"):
         ffb.load_model(str(tmp_path))
+
+
+# --- files to write ---------------------------------------------------------------------------------------------
+
+
+def test_results_replace_no_pipe_device_or_folder(ffb: ModuleType, model: Any, tmp_path: Path) -> None:
+    """Whichever result writes: a regular file in their place would break what reads there."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    maps, shares = ffb.contribution_maps(model, TOKENS), ffb.attribute(model, TOKENS, ffb.logit(7))
+    graph = ffb.flow_graph(model, TOKENS)
+    writers = [maps.save, maps.to_html, shares.save, shares.to_html, graph.save, graph.to_html]
+    for write in writers:
+        for path, said in (
+            (pipe, "a device or a pipe"),
+            (Path("/dev/null"), "a device or a pipe"),
+            (tmp_path, "a folder"),
+        ):
+            with pytest.raises(ValueError, match=f"cannot write {path}: it is .*{said}.*the name of a file") as refused:
+                write(path)
+            assert isinstance(refused.value, ffb.FFBlockError)
+    assert pipe.is_fifo()
+    assert Path("/dev/null").is_char_device()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+    for write in writers:
+        write(tmp_path / "file")

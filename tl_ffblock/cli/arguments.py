@@ -12,6 +12,7 @@ from pathlib import Path
 from tl_ffblock.bridge.shipped import Outline
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.scopes import STEPS, select_scopes
+from tl_ffblock.results.files import check_replaceable
 
 MODEL_HELP = "minilm (default), smollm2, a folder in Hugging Face format, or a TransformerLens name"
 CAUSAL_MODEL = "smollm2"
@@ -92,6 +93,19 @@ def read_token(option: str, given: str) -> str | int:
     return int(given[1:])
 
 
+def read_target(options: argparse.Namespace) -> tuple[str | int | None, str | int | None]:
+    """The tokens of `--target` and `--minus`; None for one that was not given.
+
+    Raises:
+        InputError: as `read_token`.
+    """
+    target, minus = (
+        None if given is None else read_token(option, given)
+        for option, given in (("--target", options.target), ("--minus", options.minus))
+    )
+    return target, minus
+
+
 def read_scopes(given: str | None) -> list[str] | None:
     """The scopes asked for, None for all.
 
@@ -137,20 +151,41 @@ def check_tables(file: Path | None) -> None:
         raise InputError("--csv needs pandas, which is not installed; run: pip install pandas")
 
 
+def check_needs(options: argparse.Namespace, needs: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+    """Refuse options that would change nothing.
+
+    Args:
+        options: What was given; an option that was not is None or False.
+        needs: An option, and those of which it needs one.
+
+    Raises:
+        InputError: naming the option and what it needs.
+    """
+    for name, others in needs:
+        if _is_given(options, name) and not any(_is_given(options, other) for other in others):
+            raise InputError(f"{_flag(name)} needs {' or '.join(map(_flag, others))}; without it nothing would change.")
+
+
+def _is_given(options: argparse.Namespace, name: str) -> bool:
+    return getattr(options, name) not in (None, False)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def check_writable(files: Iterable[Path]) -> None:
     """Say before the work that its results could not be written.
 
     Raises:
-        InputError: for a folder, a file in a folder that is missing or takes no files, or one name for two files.
+        InputError: for a folder, a device or a pipe, a file in a folder that is missing or takes no files, or one name for
+            two files.
     """
     seen: set[Path] = set()
     for file in files:
         if file.absolute() in seen:
             raise InputError(f"cannot write {file}: it was given for two files; choose two names.")
-        if file.is_dir():
-            raise InputError(f"cannot write {file}: it is a folder; give the name of a file.")
-        if not file.parent.is_dir():
-            raise InputError(f"cannot write {file}: the folder {file.parent} does not exist; make it first.")
+        check_replaceable(file)
         try:
             with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
                 seen.add(file.absolute())

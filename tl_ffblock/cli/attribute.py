@@ -12,7 +12,7 @@ from tl_ffblock.cli.arguments import (
     check_tables,
     check_writable,
     read_prompt,
-    read_token,
+    read_target,
 )
 from tl_ffblock.cli.terminal import console, plain_table, working, written
 from tl_ffblock.numerals import signed
@@ -66,8 +66,7 @@ def add_to(commands: Any) -> None:
 def command(options: argparse.Namespace) -> None:
     """Read the arguments, attribute, print the table and write the files."""
     text, tokens = read_prompt(options)
-    target = read_token("--target", options.target)
-    minus = None if options.minus is None else read_token("--minus", options.minus)
+    target, minus = read_target(options)
     files = {kind: file for kind in ("html", "json", "save", "csv") if (file := getattr(options, kind)) is not None}
     check_writable(files.values())
     check_tables(options.csv)
@@ -78,6 +77,7 @@ def command(options: argparse.Namespace) -> None:
 
         model = load_model(options.model, device=options.device)
     given: Any = text if tokens is None else tokens
+    assert target is not None, "--target is required"
     result: Attribution = attribute(model, given, logit(target, minus=minus, at=options.at), rules=options.rules)
     out = console()
     _print(out, result)

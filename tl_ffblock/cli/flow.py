@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tl_ffblock.cli.arguments import check_writable, read_numbers, read_text
+from tl_ffblock.cli.arguments import check_needs, check_writable, read_numbers, read_target, read_text
 from tl_ffblock.cli.terminal import console, plain_table, working, written
 from tl_ffblock.errors import InputError
 
@@ -18,6 +18,9 @@ DESCRIPTION = (
     "sums to it; print the nodes that carry most of the target, and write a page or JSON. --routes draws the whole model."
 )
 MODEL = "smollm2"
+KEEP = 0.8
+"""The part of the flow on a page of routes."""
+NEEDS = (("minus", ("target",)), ("routes", ("target",)), ("keep", ("routes",)), ("keep", ("html",)))
 MOST = 12
 """Nodes that the table names."""
 
@@ -26,15 +29,19 @@ def add_to(commands: Any) -> None:
     """Add the command to a parser's subcommands."""
     add = commands.add_parser("flow", help="what flows through a position, or to a target", description=DESCRIPTION)
     add.add_argument("text", metavar="TEXT", help="the prompt; - reads it from standard input")
-    add.add_argument("--layers", default="-1", metavar="10,11,12", help="consecutive layers (default: the last one)")
+    add.add_argument("--layers", metavar="10,11,12", help="consecutive layers (default: the last one)")
     add.add_argument("--position", type=int, default=-1, help="the position that is drawn, -1 is the last (default)")
     add.add_argument(
-        "--target", metavar="TOKEN", help='a token, with its space: " Mary" (default: what the model expects)'
+        "--target",
+        metavar="TOKEN",
+        help='a token, with its space: " Mary"; or an id, #7 (default: what the model expects)',
     )
     add.add_argument("--minus", metavar="TOKEN", help="a token whose logit is subtracted")
     add.add_argument("--all", action="store_true", help="show every head, row and neuron: for small models")
     add.add_argument("--routes", action="store_true", help="draw the routes from all tokens to the target instead")
-    add.add_argument("--keep", type=float, default=0.8, help="with --routes: the part of the flow shown (default 0.8)")
+    add.add_argument(
+        "--keep", type=float, metavar="X", help=f"with --routes: the part of the flow shown (default {KEEP})"
+    )
     add.add_argument(
         "--model", default=MODEL, metavar="NAME_OR_PATH", help=f"{MODEL} (default), minilm, a folder, a name"
     )
@@ -46,12 +53,15 @@ def add_to(commands: Any) -> None:
 
 def command(options: argparse.Namespace) -> None:
     """Read the arguments, draw the graph, print its largest nodes and write the files."""
-    if options.minus is not None and options.target is None:
-        raise InputError("--minus needs --target: the token whose logit it is subtracted from.")
-    if options.routes and options.target is None:
-        raise InputError("--routes needs --target: the token to which the routes lead.")
-    if options.routes and options.json is not None:
-        raise InputError("--json holds a flow graph; routes have a page alone: give --html.")
+    check_needs(options, NEEDS)
+    for name in ("json", "layers", "all"):
+        if options.routes and getattr(options, name):
+            raise InputError(
+                f"--{name} belongs to a flow graph. --routes have a page alone, of the whole model: give --html."
+            )
+    if options.keep is not None and not 0 < options.keep <= 1:
+        raise InputError(f"--keep {options.keep:g}: expected a part above 0, and 1 at most.")
+    token, minus = read_target(options)
     text, layers = read_text(options.text), read_numbers("--layers", options.layers, "layers such as 10,11,12")
     check_writable([file for file in (options.html, options.json) if file is not None])
     with working(f"loading {options.model}"):
@@ -59,7 +69,7 @@ def command(options: argparse.Namespace) -> None:
         from tl_ffblock.metrics import logit
 
         model = load_model(options.model, device=options.device)
-    target = None if options.target is None else logit(options.target, minus=options.minus, at=options.position)
+    target = None if token is None else logit(token, minus=minus, at=options.position)
     if options.routes:
         _routes(model, text, target, options)
         return
@@ -81,11 +91,10 @@ def _routes(model: Any, text: str, target: Any, options: argparse.Namespace) -> 
     from tl_ffblock.propagation import attribute
 
     result = attribute(model, text, target, of="graph")
-    view = routes(result, keep=options.keep)
     out = console()
     out.print(str(result), markup=False, highlight=False, soft_wrap=True)
     if options.html is not None:
-        view.save(options.html)
+        routes(result, keep=KEEP if options.keep is None else options.keep).save(options.html)
         written(out, "html", options.html)
 
 

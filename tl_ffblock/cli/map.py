@@ -15,7 +15,7 @@ from tl_ffblock.cli.arguments import (
     read_numbers,
     read_prompt,
     read_scopes,
-    read_token,
+    read_target,
 )
 from tl_ffblock.cli.terminal import console, plain_table, working, written
 from tl_ffblock.errors import InputError
@@ -173,12 +173,12 @@ def _read(options: argparse.Namespace) -> _Request:
 
 def _read_logit(options: argparse.Namespace) -> _Logit | None:
     """What `--target`, `--minus` and `--at` say together."""
-    if options.target is None:
+    target, minus = read_target(options)
+    if target is None:
         if options.minus is not None or options.at is not None:
             raise InputError("--minus and --at belong to --target, which was not given.")
         return None
-    minus = None if options.minus is None else read_token("--minus", options.minus)
-    return _Logit(read_token("--target", options.target), minus, -1 if options.at is None else options.at)
+    return _Logit(target, minus, -1 if options.at is None else options.at)
 
 
 def _write(maps: "ContributionMaps", kind: str, file: Path, view: "View", beside: list["Attribution"]) -> None:

@@ -9,9 +9,10 @@ from tl_ffblock.cli.arguments import (
     CAUSAL_MODEL,
     CAUSAL_MODEL_HELP,
     add_device_to,
+    check_needs,
     check_writable,
+    read_target,
     read_text,
-    read_token,
 )
 from tl_ffblock.cli.terminal import console, plain_table, working, written
 from tl_ffblock.errors import InputError
@@ -78,9 +79,8 @@ def command(options: argparse.Namespace) -> None:
     for name, least in (("limit", 1), ("k", 1), ("skip_first", 0)):
         if getattr(options, name) < least:
             raise InputError(f"--{name.replace('_', '-')} {getattr(options, name)}: expected {least} or more.")
-    for name, needs in (("target", "text"), ("minus", "target")):
-        if getattr(options, name) is not None and getattr(options, needs) is None:
-            raise InputError(f"--{name} needs --{needs}.")
+    check_needs(options, (("target", ("text",)), ("minus", ("target",)), ("text", ("target", "html", "json"))))
+    read_target(options)
     text = None if options.text is None else read_text(options.text)
     files = {kind: file for kind in ("json", "html") if (file := getattr(options, kind)) is not None}
     check_writable(files.values())
@@ -107,13 +107,12 @@ def command(options: argparse.Namespace) -> None:
 
 def _attribution(model: Any, text: str, options: argparse.Namespace) -> "Attribution | None":
     """The target shared out, where one is asked for."""
-    if options.target is None:
+    target, minus = read_target(options)
+    if target is None:
         return None
     from tl_ffblock.metrics import logit
     from tl_ffblock.propagation import attribute
 
-    target = read_token("--target", options.target)
-    minus = None if options.minus is None else read_token("--minus", options.minus)
     return attribute(model, text, logit(target, minus=minus), of="neurons")
 
 

@@ -42,7 +42,7 @@ def add_to(commands: Any) -> None:
 def command(options: argparse.Namespace) -> int:
     """Run, and say what came of it; returns the exit status."""
     config, chosen = config_and_options(options)
-    data_format(config)
+    _refuse_idle(config, data_format(config))
     config.check_out()
     try:
         finished = run_studies([study(name, **values) for name, values in chosen.items()], config)
@@ -87,6 +87,30 @@ def config_and_options(options: argparse.Namespace) -> tuple[Config, dict[str, d
             raise InputError(f"{_flag(next(iter(values)))} is an option of {name}, which is not among the studies.")
     fields = [field.name for field in declared_fields(Config.__module__, "Config")]
     return Config(**{name: getattr(options, name) for name in fields}), {name: given[name] for name in names}
+
+
+_TABLES = ("jsonl", "csv", "tsv", "dataset")
+
+
+def _refuse_idle(config: Config, data: str) -> None:
+    """Refuse options that would change nothing.
+
+    Raises:
+        InputError: naming the option, and with what it has an effect.
+    """
+    on_ray, of = config.engine == "ray", f"is of {{}}, and the data is read as {data}"
+    for name, has_effect, needs in (
+        ("sample", config.limit is not None, "needs --limit"),
+        ("long", config.max_tokens is not None, "needs --max-tokens"),
+        ("workers", on_ray, "needs --engine ray"),
+        ("ray_address", on_ray, "needs --engine ray"),
+        ("document_pattern", data == "text", of.format("text files")),
+        ("document_column", data in _TABLES, of.format("JSONL, CSV, TSV and datasets")),
+        ("column", data in _TABLES, of.format("JSONL, CSV, TSV and datasets")),
+        ("split", data == "dataset", of.format("datasets")),
+    ):
+        if getattr(config, name) != getattr(Config, name) and not has_effect:
+            raise InputError(f"{_flag(name)} {needs}; here it would change nothing.")
 
 
 def _add_option(parser: Any, field: DeclaredField, default: Any) -> None:

@@ -1,11 +1,13 @@
-"""The corpus cut into shards, read twice: once to count and to digest it, once to hand it out.
+"""The corpus cut into shards, read three times: to count it, to digest it, and to compute with it.
 
-Nothing but the numbers of the chosen texts is kept, so that the memory of a run does not grow with its corpus.
+Nothing but the numbers of the chosen texts and a digest per shard is kept, so that the memory of a run does not grow with
+its texts. What is computed with is what was digested: a corpus that changed in between is refused.
 """
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from jaxtyping import Int
@@ -30,6 +32,8 @@ class Shards:
     """Numbers of the chosen texts among those read, ascending."""
     digest: str
     """Of the chosen texts."""
+    digests: tuple[bytes, ...]
+    """Of each shard's."""
     problems: tuple[Problem, ...]
     """The first unreadable lines."""
     unreadable: int
@@ -55,20 +59,32 @@ class Shards:
 
         They hold the same texts under the same numbers: all full shards, and where no text is added the last one too.
         """
-        if n_texts > len(self.chosen) or _digest(self.config, self.chosen[:n_texts]) != digest:
+        if n_texts > len(self.chosen) or _digests(self.config, self.chosen[:n_texts])[0] != digest:
             return None
         return self.count if n_texts == len(self.chosen) else n_texts // self.config.shard_size
 
     def texts(self, wanted: set[int]) -> Iterator[tuple[int, list[CorpusText]]]:
-        """Read the wanted shards' texts, in order."""
-        size, gathered = self.config.shard_size, list[CorpusText]()
-        for number, text in enumerate(_chosen(self.config, self.chosen)):
-            shard = number // size
+        """Read the wanted shards' texts, in order.
+
+        Raises:
+            InputError: at the first of them whose texts are no longer those that were digested.
+        """
+        size, left = self.config.shard_size, set(wanted)
+        chosen = (replace(text, number=number) for number, text in enumerate(_chosen(self.config, self.chosen)))
+        for shard, texts in enumerate(_in_parts(chosen, size)):
             if shard in wanted:
-                gathered.append(replace(text, number=number))
-            if gathered and (number % size == size - 1 or number == len(self.chosen) - 1):
-                yield shard, gathered
-                gathered = []
+                if self.digests[shard : shard + 1] != (hashlib.sha256(_bytes_of(texts)).digest(),):
+                    raise self._changed(shard)
+                left.remove(shard)
+                yield shard, texts
+        if left:
+            raise self._changed(min(left))
+
+    def _changed(self, shard: int) -> InputError:
+        return InputError(
+            f"data={self.config.data!r} was changed while this run read it: the texts of shard {shard} are no longer those of "
+            "its beginning. Shards that are finished are right; put the data back and start again, or use another folder."
+        )
 
 
 def cut_into_shards(config: Config) -> Shards:
@@ -92,15 +108,26 @@ def cut_into_shards(config: Config) -> Shards:
         random = np.random.default_rng(config.seed)
         drawn = random.choice(usable, config.limit, replace=False) if config.sample == "random" else chosen
         chosen = np.sort(drawn)[: config.limit]
-    return Shards(config, chosen, _digest(config, chosen), tuple(problems), unreadable)
+    return Shards(config, chosen, *_digests(config, chosen), tuple(problems), unreadable)
 
 
-def _digest(config: Config, chosen: Int[np.ndarray, " text"]) -> str:
-    digest = hashlib.sha256()
-    for text in _chosen(config, chosen):
-        read = (text.text, text.document, text.words, text.groups, text.relations)
-        digest.update(repr(read).encode("utf-8", "replace"))
-    return digest.hexdigest()
+def _digests(config: Config, chosen: Int[np.ndarray, " text"]) -> tuple[str, tuple[bytes, ...]]:
+    """The digest of all chosen texts, and of each shard's."""
+    whole, of_shards = hashlib.sha256(), list[bytes]()
+    for texts in _in_parts(_chosen(config, chosen), config.shard_size):
+        whole.update(_bytes_of(texts))
+        of_shards.append(hashlib.sha256(_bytes_of(texts)).digest())
+    return whole.hexdigest(), tuple(of_shards)
+
+
+def _bytes_of(texts: list[CorpusText]) -> bytes:
+    read = ((text.text, text.document, text.words, text.groups, text.relations) for text in texts)
+    return b"".join(repr(each).encode("utf-8", "replace") for each in read)
+
+
+def _in_parts(texts: Iterator[CorpusText], size: int) -> Iterator[list[CorpusText]]:
+    while part := list(islice(texts, size)):
+        yield part
 
 
 def _chosen(config: Config, chosen: Int[np.ndarray, " text"]) -> Iterator[CorpusText]:

@@ -76,3 +76,14 @@ def brief(value: object, most: int = 80) -> str:
     """A value as an error shows it: its repr, cut where it is long."""
     text = repr(value)
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def flag(value: object, name: str) -> bool:
+    """An option that is True or False.
+
+    Raises:
+        InputError: for anything else, which Python would take for one of the two.
+    """
+    if isinstance(value, bool):
+        return value
+    raise InputError(f"{name}={brief(value)}: expected True or False.")

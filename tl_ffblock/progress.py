@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from tqdm import tqdm
 
-from tl_ffblock.errors import InputError, brief
-
 UNKNOWN_SIZE: dict[str, Any] = {"ncols": 80, "nrows": 24}
 """For terminals that call themselves empty, as in containers: there a bar would be drawn on no column."""
 SECONDS_BEFORE_PASSING_BAR = 1.0
@@ -40,12 +38,7 @@ class Progress:
             done: How many were done before.
             kind: Whether the bar passes or lasts.
             shown: A caller's `progress`: False shows nothing.
-
-        Raises:
-            InputError: if `shown` is neither True nor False.
         """
-        if not isinstance(shown, bool):
-            raise InputError(f"progress={brief(shown)}: expected True, or False for no progress bar.")
         self.done = done
         self._name, self._total, self._units = name, total, units
         terminal, notebook = sys.stderr.isatty(), in_notebook()

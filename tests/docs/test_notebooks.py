@@ -3,10 +3,15 @@
 import html
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tl_ffblock import __version__
+from tl_ffblock.page import PageView, iframe
+from tl_ffblock.page.document import SCRIPTS, script_of
+from tl_ffblock.page.graph import GRAPH_SCRIPTS
+from tl_ffblock.page.shares import SHARES_SCRIPTS
 
 nbformat = pytest.importorskip("nbformat")
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
@@ -31,3 +36,44 @@ def test_some_notebooks_hold_pages_with_their_version() -> None:
     """The pattern that the test above looks for is what pages have."""
     texts = [html.unescape(path.read_text(encoding="utf-8")).replace("\\", "") for path in NOTEBOOKS]
     assert sum(f'"tl_ffblock":"{__version__}"' in text.replace(": ", ":") for text in texts) >= 2
+
+
+def outdated(output: str) -> str:
+    """What of a stored output, which holds a page, this version would write otherwise; nothing where it is of this version."""
+    page = html.unescape(output)
+    if not any(script_of(scripts) in page for scripts in (SCRIPTS, SHARES_SCRIPTS, GRAPH_SCRIPTS)):
+        return "the page's script"
+    if 'src="data:image/png;base64,' not in output or "trust the notebook" not in output:
+        return "the picture for notebooks that are not trusted"
+    return ""
+
+
+@pytest.mark.parametrize("scripts", [SCRIPTS, SHARES_SCRIPTS, GRAPH_SCRIPTS])
+def test_an_older_page_is_found(scripts: tuple[str, ...]) -> None:
+    """By one letter of its script, or by the picture that it lacks."""
+    html_of = "<script>{}</script>".format
+    now = iframe(html_of(script_of(scripts)), still=b"png")
+    assert outdated(now._repr_html_()) == ""
+    older = PageView(html_of(script_of(scripts).replace("const", "let", 1)), still=b"png")
+    assert outdated(older._repr_html_()) == "the page's script"
+    assert outdated(PageView(now.html)._repr_html_()) == "the picture for notebooks that are not trusted"
+
+
+@pytest.mark.xfail(strict=True, reason="the stored notebooks are executed anew at the end of this change")
+def test_stored_pages_are_those_of_this_version() -> None:
+    """Script and frame of every page that a notebook stores are what this version writes."""
+    found = {
+        path.stem: [outdated(output["data"]["text/html"]) for output in _outputs(path) if _is_page(output)]
+        for path in NOTEBOOKS
+    }
+    assert sum(map(len, found.values())) >= 5
+    assert not {name: [why for why in reasons if why] for name, reasons in found.items() if any(reasons)}
+
+
+def _outputs(path: Path) -> list[Any]:
+    cells = nbformat.read(path, as_version=4).cells
+    return [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
+
+
+def _is_page(output: Any) -> bool:
+    return "<iframe" in output.get("data", {}).get("text/html", "")

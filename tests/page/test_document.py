@@ -5,16 +5,21 @@ import hashlib
 import html
 import re
 import zlib
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.page.screen import Builder
+from tests import tiny
+from tests.page.screen import Builder, Shower
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.page import document, iframe
 from tl_ffblock.page.bundle import LARGEST
+from tl_ffblock.results.page_data import token_maps_page
 
 
 class Elements(HTMLParser):
@@ -89,8 +94,8 @@ def test_the_frame_holds_the_page_and_nothing_more(build: Builder) -> None:
     """The notebook frame's srcdoc is the page, escaped; it may run scripts and save files only."""
     page = build(3).to_html()
     view = iframe(page, height=500, title="<maps>")
-    frame = Elements(view._repr_html_()).tags[1]
-    assert frame[0] == "iframe" and frame[1]["srcdoc"] == page and frame[1]["title"] == "<maps>"
+    (frame,) = (element for element in Elements(view._repr_html_()).tags if element[0] == "iframe")
+    assert frame[1]["srcdoc"] == page and frame[1]["title"] == "<maps>"
     assert frame[1]["sandbox"] == "allow-scripts allow-downloads" and "500px" in str(frame[1]["style"])
     assert html.escape(page) in view._repr_html_()
 
@@ -102,14 +107,75 @@ def test_a_view_can_be_kept(build: Builder, tmp_path: Path) -> None:
     assert "shown in a notebook" in repr(view)
 
 
+def still_in(view: Any) -> bytes:
+    """The picture that a view leaves in an untrusted notebook, which strips frame and script; it is the one for a PDF, too."""
+    bundle = view._repr_mimebundle_()
+    sources = [attributes["src"] for name, attributes in Elements(bundle["text/html"]).tags if name == "img"]
+    assert sources == [f"data:image/png;base64,{bundle['image/png']}"]
+    assert "Run this cell, or trust the notebook" in bundle["text/html"] and "<iframe" in bundle["text/html"]
+    return base64.b64decode(bundle["image/png"])
+
+
 def test_a_notebook_keeps_a_still_picture_beside_the_frame(build: Builder) -> None:
     """Readers that show no frames find a PNG of before, after and difference, or of a lone map."""
     pytest.importorskip("matplotlib")
     for maps, widest in ((build(5), 600), (build(5, scopes=("Atb",)), 300)):
-        bundle = maps.show()._repr_mimebundle_()
-        picture = base64.b64decode(bundle["image/png"])
+        picture = still_in(maps.show())
         assert picture[:8] == b"\x89PNG\r\n\x1a\n" and int.from_bytes(picture[16:20], "big") > widest
-        assert "<iframe" in bundle["text/html"] and "image/png" not in build(3).token_maps().show()._repr_mimebundle_()
+
+
+def test_every_view_has_a_small_still(ffb: ModuleType, model_of: Callable[..., Any]) -> None:
+    """Maps, heads, attention and its scores, shares of a target, by position and of a continuation, flow and routes."""
+    pytest.importorskip("matplotlib")
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 6, seed=0)
+    parts = ("heads", "graph")
+    result = ffb.attribute(model, tokens, ffb.logit(7), of=parts)
+    rest = ffb.attribute_continuation(model, tokens[:4].tolist(), tokens[4:].tolist())
+    views = {
+        "heads": ffb.contribution_maps(model, tokens, heads=True).show(view="heads"),
+        "attention": ffb.attention_maps(model, tokens).show(view="all"),
+        "scores": ffb.attention_scores(model, tokens).show(),
+        "attribution": result.show(),
+        "shares alone": ffb.attribute(model, tokens, ffb.logit(7), of=()).show(),
+        "by position": result.token_maps("heads").show(),
+        "continuation": rest.show(),
+        "continuation's maps": rest.token_maps().show(),
+        "flow": ffb.flow_graph(model, tokens, layers=-1, target=ffb.logit(7)).show(),
+        "flow without a target": ffb.flow_graph(model, tokens, layers=-1).show(),
+        "routes": ffb.flow.routes(result),
+    }
+    for name, view in views.items():
+        picture = still_in(view)
+        assert picture[:8] == b"\x89PNG\r\n\x1a\n" and 1_000 < len(picture) < 60_000, name
+
+
+def test_a_still_is_of_numbers_that_the_result_has(build: Builder) -> None:
+    """The map that the page opens with, as the page shows it; what is not there is grey and no number."""
+    pytest.importorskip("matplotlib")
+    from tl_ffblock.results import stills
+
+    maps = build(5, scopes=("Atb",)).token_maps()
+    figure = stills._of_maps(token_maps_page({"run": maps}, layer=1))
+    (image,) = figure.axes[0].get_images()
+    cells = maps["Atb", 1].double().numpy().copy()
+    np.fill_diagonal(cells, 0.0)
+    drawn = np.ma.filled(image.get_array(), np.nan)
+    for row in range(1, 5):
+        np.testing.assert_allclose(drawn[row, :row], cells[row, :row] / cells[row].sum(), rtol=1e-6)
+    assert np.isnan(drawn[np.triu_indices(5)]).all()
+
+
+def test_the_still_goes_where_the_script_runs(show: Shower, build: Builder) -> None:
+    """In a trusted notebook the page alone is seen; where scripts are stripped, the picture and why there is no page."""
+    pytest.importorskip("matplotlib")
+    written = build(5).show()._repr_html_()
+    trusted = show(html=f"<!doctype html><body>{written}")
+    trusted.page.frame_locator("iframe").locator("body[data-state=drawn]").wait_for()
+    assert trusted.page.locator("img").count() == 0 and "trust the notebook" not in trusted.page.inner_text("body")
+    stripped = re.sub(r"<(script|iframe).*?</\1>", "", written, flags=re.DOTALL)
+    untrusted = show(html=f"<!doctype html><body>{stripped}")
+    assert untrusted.page.locator("img").evaluate("image => image.complete && image.naturalWidth > 300")
+    assert "Run this cell, or trust the notebook, to use the page." in untrusted.page.inner_text("body")
 
 
 def test_a_frame_needs_a_height() -> None:

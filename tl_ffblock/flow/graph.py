@@ -16,6 +16,7 @@ from tl_ffblock.flow.view import flow_page
 from tl_ffblock.numerals import scientific
 from tl_ffblock.page import PageView, graph_page, iframe
 from tl_ffblock.results.files import write_atomically
+from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import shortened, visible
 
 if TYPE_CHECKING:
@@ -252,7 +253,8 @@ class FlowGraph:
         Raises:
             InputError: if `height` is not positive.
         """
-        return iframe(self.to_html(), height=height, title="flow graph")
+        data = flow_page(self)
+        return iframe(graph_page(data), height=height, title="flow graph", still=still_of(data))
 
     def __repr__(self) -> str:
         targets = ", ".join(f"{target.name} = {target.value:.4g}" for target in self.targets) or "no target"

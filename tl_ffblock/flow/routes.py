@@ -7,6 +7,7 @@ import numpy as np
 from tl_ffblock._version import __version__
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, PageView, graph_page, iframe
 from tl_ffblock.propagation.graph import REST
+from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import visible
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def routes(result: "Attribution", *, keep: float = 0.8, height: int = 820) -> Pa
         InputError: for rules that are not complete, or another `keep`.
     """
     data = routes_page(result, result.graph(keep), keep)
-    return iframe(graph_page(data), height=height, title=data.heading)
+    return iframe(graph_page(data), height=height, title=data.heading, still=still_of(data))
 
 
 def routes_page(result: "Attribution", graph: "AttributionGraph", keep: float) -> GraphPage:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import select_layers
 from tl_ffblock.bridge.runs import Layers
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, flag
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit, changes
 from tl_ffblock.interventions.side_by_side import PromptEdit, SideBySide, measure_together, metric_of
@@ -138,7 +138,7 @@ def contribution_sweep(
     )
     sweep = _Sweep(contributions, donor, scope, chosen, head_numbers(heads, n_heads) or None, rows, columns)
     read = as_metric(metric).for_prompts(len(contributions)).bound_to(model)
-    values, baselines = _read(sweep, read, batch_size, progress)
+    values, baselines = _read(sweep, read, batch_size, flag(progress, "progress"))
     prompts = tuple(contributions.labels(number) for number in range(len(contributions)))
     return ContributionSweep(
         by_prompt=values,

@@ -10,15 +10,19 @@ from typing import Any
 from tl_ffblock.errors import InputError
 from tl_ffblock.page.widget import page_widget
 
-# The page tells its height; three lines of script outside its frame follow it. Where a notebook strips scripts the height
-# given stays. Sandboxed, the frame may run its scripts and save files, nothing else.
+# The page tells its height; a few lines of script outside its frame follow it, and take the still picture away. A notebook that
+# is not trusted strips frame and script, and the picture stays with a line that says why. Sandboxed, the frame may run its
+# scripts and save files, nothing else.
 _FRAME = Template(
-    '<div><iframe title="$title" sandbox="allow-scripts allow-downloads" srcdoc="$page" style="width: 100%; height: ${height}px; '
+    "<div><div>$still<p>Run this cell, or trust the notebook, to use the page.</p></div>"
+    '<iframe title="$title" sandbox="allow-scripts allow-downloads" srcdoc="$page" style="width: 100%; height: ${height}px; '
     'border: 1px solid #d5dbe1; border-radius: 6px"></iframe><script>(() => { const frame = '
-    'document.currentScript?.previousElementSibling; addEventListener("message", (event) => { if (event.source === '
+    "document.currentScript?.previousElementSibling; frame?.previousElementSibling?.remove(); "
+    'addEventListener("message", (event) => { if (event.source === '
     'frame?.contentWindow && event.data?.tlFfblock === "height") frame.style.height = '
     'Math.min(event.data.height, $most) + "px"; }); })();</script></div>'
 )
+_STILL = Template('<img src="data:image/png;base64,$png" alt="$title" style="max-width: 100%">')
 MOST = 4000
 """Pixels that a frame grows to; then it scrolls."""
 
@@ -33,7 +37,7 @@ class PageView:
     """Pixels of the frame before the page says how high it is."""
     title: str = "contribution maps"
     still: bytes | None = None
-    """A PNG for readers that show no frames, as a PDF of the notebook; None where there is none."""
+    """A PNG for readers that show no frames, as a PDF of the notebook or one that is not trusted; None where there is none."""
 
     def save(self, path: str | Path) -> Path:
         """Write the page to a file."""
@@ -49,13 +53,18 @@ class PageView:
         return page_widget(self.html, height=self.height, most=MOST, title=self.title)
 
     def _repr_html_(self) -> str:
-        return _FRAME.substitute(title=escape(self.title), page=escape(self.html), height=int(self.height), most=MOST)
+        title = escape(self.title)
+        still = "" if self.still is None else _STILL.substitute(png=self._png(), title=title)
+        return _FRAME.substitute(title=title, page=escape(self.html), height=int(self.height), most=MOST, still=still)
+
+    def _png(self) -> str:
+        return base64.b64encode(self.still or b"").decode("ascii")
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """What notebooks store: the frame, a still picture, a line of text; each reader takes the richest it can show."""
         bundle = {"text/html": self._repr_html_(), "text/plain": repr(self)}
         if self.still is not None:
-            bundle["image/png"] = base64.b64encode(self.still).decode("ascii")
+            bundle["image/png"] = self._png()
         return bundle
 
     def __repr__(self) -> str:

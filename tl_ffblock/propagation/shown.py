@@ -10,6 +10,7 @@ from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import PageView, SharesData, SharesMap, SharesRow, SharesTable, iframe, shares_page
 from tl_ffblock.propagation.tables import largest
 from tl_ffblock.results.files import write_atomically
+from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import told_apart
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class ShownShares(ABC):
         Raises:
             InputError: if it is not positive.
         """
-        return iframe(shares_page(self.page_data()), height, "attribution")
+        data = self.page_data()
+        return iframe(shares_page(data), height, "attribution", still_of(data))
 
 
 class ShownAttribution(ShownShares):

@@ -12,10 +12,11 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.numerals import scientific
-from tl_ffblock.page import BlockPayload, PageText, PageView, iframe, page
+from tl_ffblock.page import BlockPayload, PageData, PageText, PageView, iframe, page
 from tl_ffblock.page.numbers import Packed, pack, worst_precision
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.page_data import token_maps_page
+from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.token_maps import TokenMaps
 
 
@@ -130,14 +131,19 @@ class AttentionScores:
         Raises:
             InputError: if the layer is not there, or the folder of `path` does not exist.
         """
-        html = page(token_maps_page({"run": self.token_maps()}, layer=layer, view="scores", beside=(self,)))
+        html = page(self._page(layer))
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
 
     def show(self, *, layer: int | None = None, height: int = 820) -> PageView:
         """The page in a notebook cell; options as in `to_html`."""
-        return iframe(self.to_html(layer=layer), height=height, title="attention scores")
+        data = self._page(layer)
+        return iframe(page(data), height=height, title="attention scores", still=still_of(data))
+
+    def _page(self, layer: int | None) -> PageData:
+        """What the page shows."""
+        return token_maps_page({"run": self.token_maps()}, layer=layer, view="scores", beside=(self,))
 
     def __repr__(self) -> str:
         return (

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, GAIN, LOSS = "#003f5c", "#b35806", "#6a5fc0"
+LONGEST = 16
+"""Letters of a label; longer ones are cut."""
 LABELLED = 60
 """Tokens up to which each has its label."""
 PERCENTILE = 99
@@ -23,31 +25,36 @@ PERCENTILE = 99
 
 def map_figure(maps: Result, layer: int, scope: str, against: str | None, width: float | None) -> "Figure":
     """One map, or before, after and difference; cells as shares of the others, of a difference of results as they are."""
-    from matplotlib.colors import LinearSegmentedColormap
-
     panels = _panels(maps, layer, scope, against)
     figure, ax = axes(
         columns=len(panels), width=width or (COLUMN if len(panels) == 1 else 2 * COLUMN), height=2.9, squeeze=False
     )
     for place, (title, cells, signed, limit) in zip(ax[0], panels, strict=True):
-        colours = [LOSS, "white", GAIN] if signed else ["white", INK]
-        colour_map = LinearSegmentedColormap.from_list("map", colours).with_extremes(bad="#e6e9ec")
-        image = place.imshow(
-            cells, cmap=colour_map, vmin=-limit if signed else 0, vmax=limit, interpolation="nearest", aspect="auto"
-        )
+        heat(figure, place, cells, signed, limit)
         place.set_title(title)
         _label(place, maps, first=place is ax[0][0])
-        beyond = bool((np.abs(np.nan_to_num(cells)) > limit).any())
-        figure.colorbar(
-            image,
-            ax=place,
-            orientation="horizontal",
-            shrink=0.8,
-            extend="both" if beyond and signed else "max" if beyond else "neither",
-        )
     unit = "difference of norms" if maps.signed else "share of what each row takes from the other tokens"
     figure.suptitle(f"{maps.model}, layer {layer}: {unit}", fontsize=8)
     return figure
+
+
+def heat(figure: "Figure", place: Any, cells: Float64[np.ndarray, "row column"], signed: bool, limit: float) -> None:
+    """Cells in the page's colours, grey where there is no number, with their scale below."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = [LOSS, "white", GAIN] if signed else ["white", INK]
+    colour_map = LinearSegmentedColormap.from_list("map", colours).with_extremes(bad="#e6e9ec")
+    image = place.imshow(
+        cells, cmap=colour_map, vmin=-limit if signed else 0, vmax=limit, interpolation="nearest", aspect="auto"
+    )
+    beyond = bool((np.abs(np.nan_to_num(cells)) > limit).any())
+    extend = "both" if beyond and signed else "max" if beyond else "neither"
+    figure.colorbar(image, ax=place, orientation="horizontal", shrink=0.8, extend=extend)
+
+
+def drawn_label(label: str) -> str:
+    """A label that leaves room for the picture, without what Matplotlib would read as mathematics."""
+    return (label if len(label) <= LONGEST else label[: LONGEST - 1] + "…").replace("$", r"\$")
 
 
 def _panels(
@@ -56,12 +63,12 @@ def _panels(
     """Title, cells, whether they are signed, and the end of the scale, for each panel."""
     after = _others(maps, layer, scope)
     if against is None:
-        return [(scope, after, maps.signed, _limit(after))]
+        return [(scope, after, maps.signed, limit_of(after))]
     before = _others(maps, layer, against)
-    shared = max(_limit(before), _limit(after))
+    shared = max(limit_of(before), limit_of(after))
     change = after - before
     pair = [(against, before, maps.signed, shared), (scope, after, maps.signed, shared)]
-    return [*pair, (f"{scope} − {against}", change, True, _limit(change))]
+    return [*pair, (f"{scope} − {against}", change, True, limit_of(change))]
 
 
 def _others(maps: Result, layer: int, scope: str) -> Float64[np.ndarray, "query key"]:
@@ -73,7 +80,8 @@ def _others(maps: Result, layer: int, scope: str) -> Float64[np.ndarray, "query 
     return cells.where(there, torch.nan).numpy()
 
 
-def _limit(cells: Float64[np.ndarray, "query key"]) -> float:
+def limit_of(cells: Float64[np.ndarray, "query key"]) -> float:
+    """Where colours end."""
     sizes = np.abs(cells[np.isfinite(cells)])
     if len(sizes) == 0 or sizes.max() == 0:
         return 1.0
@@ -81,7 +89,7 @@ def _limit(cells: Float64[np.ndarray, "query key"]) -> float:
 
 
 def _label(place: Any, maps: Result, *, first: bool) -> None:
-    tokens = [visible(token).replace("$", r"\$") for token in maps.tokens]
+    tokens = [drawn_label(visible(token)) for token in maps.tokens]
     place.set_xlabel("from")
     if first:
         place.set_ylabel("to")

@@ -1,7 +1,5 @@
 """What every result of contributions can do to be seen: a page, a notebook cell, CircuitsVis, a figure of Matplotlib."""
 
-import importlib.util
-import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +7,13 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
-from tl_ffblock.page import PageData, PageView, View, component_page, iframe, page
+from tl_ffblock.page import PageView, View, component_page, iframe, page
 from tl_ffblock.results.companions import Beside
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.map_figure import map_figure
 from tl_ffblock.results.page_blocks import steps_of
 from tl_ffblock.results.page_data import Result, page_data
+from tl_ffblock.results.stills import has_figures, png
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import spelled_out
 
@@ -90,7 +89,9 @@ class ShownMaps:
             InputError: as `to_html`, and if `height` is not positive.
         """
         data = page_data({"run": self}, **options)
-        return iframe(page(data), height=height, still=_still(self, data))
+        before = steps_of(self.order, self.values, self.signed)[data.start.scope][1]
+        still = _still(self, data.start.layer, data.start.scope, before)
+        return iframe(page(data), height=height, still=still)
 
     def to_circuitsvis(
         self: Result, scope: str, layer: int, *, kind: Literal["pattern", "heads"] = "pattern", height: int = 640
@@ -134,7 +135,8 @@ class ShownMaps:
             "AttentionHeads" if kind == "heads" else "AttentionPattern"
         )
         heading = f"{self.model}, layer {number}, {scope}{' by head' if kind == 'heads' else ''}"
-        return iframe(component_page(component, properties, heading=heading), height=height, title=heading)
+        html = component_page(component, properties, heading=heading)
+        return iframe(html, height=height, title=heading, still=_still(self, number, scope, None))
 
     def figure(
         self: Result, *, layer: int, scope: str, against: str | None = None, width: float | None = None
@@ -158,11 +160,6 @@ class ShownMaps:
         return map_figure(self, layer_number(layer, self.layers), scope, against, width)
 
 
-def _still(maps: Result, data: PageData) -> bytes | None:
-    """The opening view as a PNG; None without Matplotlib."""
-    if importlib.util.find_spec("matplotlib") is None:
-        return None
-    steps = steps_of(maps.order, maps.values, maps.signed)
-    picture = io.BytesIO()
-    map_figure(maps, data.start.layer, data.start.scope, steps[data.start.scope][1], None).savefig(picture, dpi=110)
-    return picture.getvalue()
+def _still(maps: Result, layer: int, scope: str, against: str | None) -> bytes | None:
+    """Maps as a PNG; None without Matplotlib."""
+    return png(map_figure(maps, layer, scope, against, None)) if has_figures() else None

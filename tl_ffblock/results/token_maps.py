@@ -18,12 +18,13 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
-from tl_ffblock.page import PageView, View, iframe, page, shares_page
+from tl_ffblock.page import PageData, PageView, SharesData, View, iframe, page, shares_page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.intervals import MADE_HOW
 from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
 from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.position_page import position_page, refuse_choices
+from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import shortened, told_apart
 
 if TYPE_CHECKING:
@@ -220,11 +221,8 @@ class TokenMaps:
             InputError: if layer or channel are not there, `segments` do not fit the tokens, numbers by position, whose page
                 shows all at once, are asked for one of them, or the folder of `path` does not exist.
         """
-        if self.by_position:
-            refuse_choices(layer=layer, channel=channel, view=None if view == "maps" else view, segments=segments)
-            html = shares_page(position_page({"run": self}, told_apart(self.tokens)))
-        else:
-            html = page(token_maps_page({"run": self}, layer=layer, channel=channel, view=view, segments=segments))
+        data = self._page(layer, channel, view, segments)
+        html = shares_page(data) if isinstance(data, SharesData) else page(data)
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
@@ -239,8 +237,18 @@ class TokenMaps:
         height: int = 820,
     ) -> PageView:
         """The page in a notebook cell, inside a frame of its own; options as in `to_html`."""
-        html = self.to_html(layer=layer, channel=channel, view=view, segments=segments)
-        return iframe(html, height=height, title=self.kind)
+        data = self._page(layer, channel, view, segments)
+        html = shares_page(data) if isinstance(data, SharesData) else page(data)
+        return iframe(html, height=height, title=self.kind, still=still_of(data))
+
+    def _page(
+        self, layer: int | None, channel: str | None, view: View, segments: Mapping[str, int] | None
+    ) -> PageData | SharesData:
+        """What the page shows; options as in `to_html`."""
+        if not self.by_position:
+            return token_maps_page({"run": self}, layer=layer, channel=channel, view=view, segments=segments)
+        refuse_choices(layer=layer, channel=channel, view=None if view == "maps" else view, segments=segments)
+        return position_page({"run": self}, told_apart(self.tokens))
 
     def __repr__(self) -> str:
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"

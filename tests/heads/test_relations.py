@@ -192,3 +192,16 @@ def test_a_draw_without_a_choice_has_no_value() -> None:
         heads.share_of_chosen(np.ones((3, 2), dtype=bool), np.zeros(3, dtype=np.int64))
     with pytest.raises(InputError, match="needs two at least"):
         heads.share_of_chosen(np.ones((0, 2), dtype=bool), np.zeros(0, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(n_deals=0), "n_deals=0: expected one deal"),
+        (dict(n_folds=1), "n_folds=1: expected two at least, one to choose on"),
+    ],
+)
+def test_no_deal_and_one_fold_are_refused(change: dict[str, int], message: str) -> None:
+    """Nothing could be chosen on other documents."""
+    with pytest.raises(InputError, match=message):
+        heads.share_of_chosen(np.ones((6, 2), dtype=bool), np.arange(6), **change)

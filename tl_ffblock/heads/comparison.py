@@ -81,8 +81,10 @@ def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS, deal: int 
         deal: Deal 0 takes the documents in the order of their numbers, each other one in a random order of its own.
 
     Raises:
-        InputError: if there are fewer than two documents.
+        InputError: if there are fewer than two documents or folds.
     """
+    if n_folds < 2:
+        raise InputError(f"n_folds={n_folds}: expected two at least, one to choose on and one to measure.")
     names, row = np.unique(document, return_inverse=True)
     if len(names) < 2:
         raise InputError(f"{len(names)} document: choosing on other documents needs two at least.")
@@ -136,17 +138,18 @@ def share_of_chosen(
         seed: Of the draws.
 
     Raises:
-        InputError: if there are fewer than two documents with answers, or `drawn_from` lacks one of them.
+        InputError: if there are fewer than two documents with answers, `drawn_from` lacks one of them, or there is no deal.
     """
+    if n_deals < 1:
+        raise InputError(f"n_deals={n_deals}: expected one deal of documents into folds at least.")
     names = np.unique(document)
     folds = [folds_of(names, n_folds, deal) for deal in range(n_deals)]
     everything = names if drawn_from is None else np.unique(drawn_from)
     if not np.isin(names, everything).all():
         raise InputError("drawn_from lacks documents that have answers; pass the documents of all questions.")
     weights = bootstrap_weights(len(everything), n_draws, seed)[:, np.searchsorted(everything, names)]
-    weights = np.vstack([np.ones(len(names)), weights]).astype(
-        np.float32
-    )  # row 0 is the sample; sums are exact below 2^24
+    # Row 0 is the sample itself; sums of float32 counts are exact below 2^24.
+    weights = np.vstack([np.ones(len(names)), weights]).astype(np.float32)
     order = np.argsort(document, kind="stable")
     begins = np.searchsorted(document[order], names)
     right = np.add.reduceat(hits[order].astype(np.float32), begins, axis=0)

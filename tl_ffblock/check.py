@@ -32,6 +32,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.numerals import scientific
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,6 +42,7 @@ __all__ = ["Finding", "ModelCheck", "check_model"]
 Kind: TypeAlias = Literal["identity", "completeness"]
 
 
+@strict
 @dataclass(frozen=True)
 class Finding:
     """One equation in one layer."""
@@ -53,6 +55,7 @@ class Finding:
     """Largest relative error over positions; NaN where it could not be computed."""
 
 
+@strict
 @dataclass(frozen=True)
 class ModelCheck:
     """What `check_model` found."""
@@ -135,6 +138,7 @@ class ModelCheck:
         return "\n".join([head, *lines])
 
 
+@strict
 def check_model(
     model: Any,
     input: str | Integer[Tensor, " pos"] | None = None,

@@ -13,8 +13,10 @@ from tl_ffblock.bridge.collector import RecordHandler, Records, collecting
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.probe import probe
 from tl_ffblock.bridge.weights import working_dtype
+from tl_ffblock.signatures import strict
 
 
+@strict
 @contextmanager
 def capture(
     model: Any,

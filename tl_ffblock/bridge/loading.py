@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from tl_ffblock.bridge.conversion import announce, keep, kept, read_gguf
 from tl_ffblock.bridge.shipped import DEFAULT, SHIPPED, Shipped, hub_can_be_reached, known_without_a_hub, outline
 from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
+@strict
 def load_model(name: str | PathLike[str] = DEFAULT, *, device: str = "cpu") -> "TransformerBridge":
     """A TransformerBridge by name, ready for `contribution_maps`: raw weights, eager attention, eval mode.
 

@@ -9,8 +9,10 @@ from torch import Tensor
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.readout import Reading, read_out
 from tl_ffblock.errors import InputError
+from tl_ffblock.signatures import strict
 
 
+@strict
 def top_tokens(
     model: Any, vectors: Float[Tensor, "vector d_model"], k: int = 50, *, reading: Reading = "final_norm"
 ) -> Int[Tensor, "vector k"]:
@@ -32,6 +34,7 @@ def top_tokens(
     return torch.cat([logits.topk(min(k, logits.shape[-1])).indices.cpu() for logits in readout.in_chunks(vectors, 64)])
 
 
+@strict
 def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Float[Tensor, " pair"]:
     """`I_k` of each pair: the share of the first's tokens that are among the second's.
 

@@ -7,8 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.signatures import strict
 
 
+@strict
 @dataclass(frozen=True)
 class Pruning:
     """How much of each layer is shown; None shows all. What is not shown is summed in the rest of the node it enters.

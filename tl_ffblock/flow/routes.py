@@ -8,6 +8,7 @@ from tl_ffblock._version import __version__
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, PageView, graph_page, iframe
 from tl_ffblock.propagation.graph import REST
 from tl_ffblock.results.tokens import visible
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from tl_ffblock.propagation import Attribution, AttributionGraph
@@ -20,6 +21,7 @@ _MEANING = (
 )
 
 
+@strict
 def routes(result: "Attribution", *, keep: float = 0.8, height: int = 820) -> PageView:
     """The whole model as a page: routes from the tokens to the target, conserved, pruned to a stated share.
 

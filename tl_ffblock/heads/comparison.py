@@ -12,10 +12,12 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
+from tl_ffblock.signatures import strict
 
 FOLDS = 5
 
 
+@strict
 @dataclass(frozen=True, eq=False)
 class Share:
     """A share of right answers with what the bootstrap drew."""
@@ -38,6 +40,7 @@ class Share:
         return Share(self.value - other.value, self.draws - other.draws)
 
 
+@strict
 def share_of_hits(
     hit: Shaped[np.ndarray, " arc"], document: Int[np.ndarray, " arc"], *, n_draws: int = N_DRAWS, seed: int = 0
 ) -> Share:
@@ -60,6 +63,7 @@ def share_of_hits(
     return Share(float(np.mean(hit)), (weights @ right) / (weights @ answers))
 
 
+@strict
 def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS) -> Int[np.ndarray, " arc"]:
     """The fold of each answer: documents are dealt out in the order of their numbers.
 
@@ -72,6 +76,7 @@ def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS) -> Int[np.
     return row % min(n_folds, len(names))
 
 
+@strict
 def chosen_elsewhere(
     hits: Bool[np.ndarray, "arc candidate"], document: Int[np.ndarray, " arc"], n_folds: int = FOLDS
 ) -> tuple[Bool[np.ndarray, " arc"], Int[np.ndarray, " fold"]]:

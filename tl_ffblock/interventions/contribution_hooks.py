@@ -21,7 +21,7 @@ from tl_ffblock.interventions.kept_runs import KeptRuns, Prompts
 from tl_ffblock.layer.positions import Positions, positions, spans
 from tl_ffblock.layer.settings import ValueBias
 from tl_ffblock.results.tokens import shortened
-from tl_ffblock.signatures import spelled_out
+from tl_ffblock.signatures import spelled_out, strict
 
 Heads: TypeAlias = Sequence[int] | int | None
 """Attention heads, negative ones from the end; None means everything, the residual included."""
@@ -40,6 +40,7 @@ EVERYTHING = {"query": None, "key": None, "head": None, "bias": False}
 """What the choice is where nothing is said: every query and key, whole, without the bias part."""
 
 
+@strict
 class Contributions(KeptRuns):
     """One run's vectors `F_i(x_j)`, by layer and scope, as interventions on this or another run.
 

@@ -11,11 +11,13 @@ from tl_ffblock.bridge.sites import values_name
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edit_points import edit_point
 from tl_ffblock.layer.positions import one_position
+from tl_ffblock.signatures import strict
 
 NOTHING_LEFT = 1e-6
 """A head that attends to one token with all but this weight has no other weights that could grow in its place."""
 
 
+@strict
 @dataclass(frozen=True)
 class Edit:
     """A vector that is added at one position of one HookPoint's tensor, in every forward pass of a run."""
@@ -28,6 +30,7 @@ class Edit:
     """What is added there; d is the width of the tensor, heads of z side by side."""
 
 
+@strict
 def removal(contributions: Contributions, layer: int, scope: str, query: int, key: int) -> Edit:
     """The edit that takes one contribution of a run's first prompt out.
 
@@ -92,6 +95,7 @@ def changes(
     return [Edit(point.name, query, vector) for (query, _), vector in zip(cells, vectors, strict=True)]
 
 
+@strict
 def knockout(contributions: Contributions, layer: int, query: int, key: int) -> Edit | None:
     """Cut one attention edge in all heads, the others' weights growing in proportion: a masked score.
 

@@ -19,6 +19,7 @@ from tl_ffblock.layer.positions import spans
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.vectors import Decomposition, LayerWalk, decompose_record, walk
 from tl_ffblock.map_tables import certify
+from tl_ffblock.signatures import strict
 
 Prompts: TypeAlias = str | Texts | Tokens | list[Integer[Tensor, " _pos"]]
 """A text, texts, token ids [pos] or [batch, pos], or a list of token ids [pos] of any lengths."""
@@ -27,6 +28,7 @@ _KEPT_LAYERS = 4
 """Decompositions kept at a time; each holds [query, key, d_model] for every scope."""
 
 
+@strict
 class KeptRuns:
     """Prompts with one run of each; what is of all prompts at once needs prompts of equally many tokens."""
 

@@ -24,6 +24,7 @@ from tl_ffblock.interventions.edits import Edit, exchange, knockout, removal
 from tl_ffblock.interventions.side_by_side import measure_edits, metric_of
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.metrics import Metric
+from tl_ffblock.signatures import strict
 
 ATTENTION, VALUES, PLACEBO, KNOCKOUT = "attention", "attention x value norm", "placebo", "edge knockout"
 
@@ -33,6 +34,7 @@ def change_of(predictor: str) -> str:
     return f"change of {predictor}"
 
 
+@strict
 @dataclass(frozen=True)
 class SamplePlan:
     """How much of each prompt is sampled, how it is run, and how often the bootstrap draws."""

@@ -29,6 +29,7 @@ from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_p
 from tl_ffblock.metrics import LogitFunction, Metric, PlainMetric, as_metric
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.tokens import joined
+from tl_ffblock.signatures import strict
 
 EditType = TypeVar("EditType", Edit, PromptEdit)
 
@@ -93,6 +94,7 @@ class _Sweep:
         return values
 
 
+@strict
 def contribution_sweep(
     contributions: Contributions,
     metric: Metric | LogitFunction,

@@ -24,11 +24,13 @@ from tl_ffblock.interventions.validation_result import CausalValidation, one_aft
 from tl_ffblock.layer.scopes import select_scopes
 from tl_ffblock.metrics import LogitFunction, Metric, as_metric, kl_divergence, loss
 from tl_ffblock.progress import Progress
+from tl_ffblock.signatures import strict
 
 BY_NAME: dict[str, Callable[[], Metric]] = {"kl": kl_divergence, "loss": loss}
 """Metrics that need no answers, by the names a caller may give."""
 
 
+@strict
 def causal_validation(
     model: Any,
     prompts: PromptList,

@@ -22,8 +22,10 @@ from tl_ffblock.layer.quadrature import captum_shares
 from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, Operation, Order, scope_names
 from tl_ffblock.layer.settings import Settings
+from tl_ffblock.signatures import strict
 
 
+@strict
 class Decomposition:
     """One layer's vectors of one sequence: parts, bias, remainder and the model's own tensor, by scope.
 

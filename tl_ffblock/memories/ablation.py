@@ -15,6 +15,7 @@ from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import select_memories
 from tl_ffblock.memories.triggers import Triggers, can_be_triggers
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -38,6 +39,7 @@ class Shortened:
     ids: Int[np.ndarray, " pos"]
 
 
+@strict
 def ablate(
     model: Any,
     triggers: Triggers,

@@ -11,6 +11,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.memories.names import Memories, MemoryName, Named, row_of
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -29,6 +30,7 @@ class NeuronAttribution(Protocol):
     def neurons(self, layer: int) -> Float[Tensor, "pos d_mlp"]: ...
 
 
+@strict
 @dataclass(frozen=True)
 class CarriedShares:
     """What memories carry to a target at every position, signed, in the target's units (logits)."""
@@ -59,6 +61,7 @@ class CarriedShares:
         return pd.DataFrame(rows, columns=["memory", "layer", "position", "token", "share"])
 
 
+@strict
 def carried(attribution: NeuronAttribution, memories: Memories) -> CarriedShares:
     """What memories carry to the target of an attribution: `m_i <v_i, df/d(output)>` at each position, with local rules.
 
@@ -83,6 +86,7 @@ def carried(attribution: NeuronAttribution, memories: Memories) -> CarriedShares
     return CarriedShares(names, attribution.labels, attribution.target, torch.stack(shares))
 
 
+@strict
 def largest_carried(attribution: NeuronAttribution, *, k: int = 10) -> "pandas.DataFrame":
     """The memories that carry most to a target, of all layers, by the size of their share at one position.
 

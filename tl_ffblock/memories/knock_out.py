@@ -20,6 +20,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import Memories, MemoryName, select_memories
 from tl_ffblock.memories.triggers import Text, Triggers, batches_of, can_be_triggers, check_skip_first
 from tl_ffblock.memories.values import ValueTokens, check_same_memories
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -28,6 +29,7 @@ To: TypeAlias = float | Mapping[MemoryName, float]
 """The new coefficient: one number for all (0 knocks out), or one a memory, as `mean_coefficients` gives them."""
 
 
+@strict
 def knock_out(
     model: Any, memories: Memories, *, to: To = 0.0, positions: Sequence[SupportsIndex] | SupportsIndex | None = None
 ) -> list[NeuronHook]:
@@ -60,6 +62,7 @@ def knock_out(
     return [setting_neurons(known, layer, values, where) for layer, values in by_layer.items()]
 
 
+@strict
 def mean_coefficients(
     model: Any, texts: Iterable[Text], memories: Memories, *, skip_first: int = 0
 ) -> dict[MemoryName, float]:
@@ -95,6 +98,7 @@ def mean_coefficients(
     return dict(zip(cells.names, (sums / counted).tolist(), strict=True))
 
 
+@strict
 @torch.no_grad()
 def knock_out_effects(
     model: Any, triggers: Triggers, values: ValueTokens, *, to: To = 0.0, ranks: int | None = None

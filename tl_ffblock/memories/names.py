@@ -15,8 +15,10 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import feed_forwards, located
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.records import Block
+from tl_ffblock.signatures import strict
 
 
+@strict
 @dataclass(frozen=True)
 class MemoryName:
     """A neuron of a feed-forward, "12:305"; of an expert "12:3:305" (layer, expert, neuron)."""

@@ -16,7 +16,7 @@ from tl_ffblock.layer.parts import CANCELLED
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
-from tl_ffblock.signatures import spelled_out
+from tl_ffblock.signatures import spelled_out, strict
 
 if TYPE_CHECKING:
     import pandas
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _Columns: TypeAlias = tuple[Tensor, ...]
 
 
+@strict
 @dataclass(frozen=True)
 class CoefficientParts:
     """Coefficients of memories at one position, by source token.

@@ -18,6 +18,7 @@ from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.best import BestPositions, Per
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -29,6 +30,7 @@ _AT_ONCE = 32
 """Texts handed to the model together."""
 
 
+@strict
 @dataclass(frozen=True)
 class Trigger:
     """A prefix at whose last token a memory's coefficient is large."""
@@ -46,6 +48,7 @@ class Trigger:
     """What follows the prefix in the text; None at its end."""
 
 
+@strict
 @dataclass(frozen=True)
 class Triggers:
     """The triggers of some memories over a corpus, best first."""
@@ -126,6 +129,7 @@ class Triggers:
         )
 
 
+@strict
 def find_triggers(
     model: Any,
     texts: Iterable[Text],

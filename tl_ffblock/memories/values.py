@@ -23,6 +23,7 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import neuron_values
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
 from tl_ffblock.memories.triggers import Sign, Triggers
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -31,6 +32,7 @@ _CHUNK = 256
 """Values read at a time."""
 
 
+@strict
 @dataclass(frozen=True)
 class ValueTokens:
     """The tokens that memories promote and demote."""
@@ -80,6 +82,7 @@ class ValueTokens:
         return tuple(self.labels[token] for token in ids.tolist())
 
 
+@strict
 def value_tokens(
     model: Any,
     *,
@@ -146,6 +149,7 @@ def ranks_in(logits: Float[Tensor, "memory d_vocab"], ids: Int[Tensor, "memory n
     return torch.stack(ranks, dim=1).cpu() if ranks else torch.zeros_like(ids)
 
 
+@strict
 def agreement(triggers: Triggers, values: ValueTokens) -> "pandas.DataFrame":
     """Whether the token after a memory's triggers is the one its value promotes most, a row a memory.
 

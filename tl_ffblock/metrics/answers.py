@@ -17,6 +17,7 @@ from tl_ffblock.bridge.token_spans import single_token
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.metrics.metric import CleanRun, Metric
+from tl_ffblock.signatures import strict
 
 Answer: TypeAlias = str | SupportsIndex | Sequence[str | SupportsIndex]
 """A token as text or id, or several that count as one answer."""
@@ -107,6 +108,7 @@ Reading: TypeAlias = Callable[[Float[Tensor, "*run d_vocab"], list[int]], Float[
 """Reads an answer's number off logits of one position."""
 
 
+@strict
 @dataclass(frozen=True)
 class AnswerMetric(Metric):
     """What one position says of an answer, less what it says of another."""
@@ -168,6 +170,7 @@ class AnswerMetric(Metric):
                 )
 
 
+@strict
 def logit(
     answers: Given,
     *,
@@ -201,6 +204,7 @@ def logit(
     return _bound(metric, model)
 
 
+@strict
 def logit_difference(
     right: Given,
     wrong: Given,
@@ -222,6 +226,7 @@ def logit_difference(
     return logit(right, minus=wrong, at=at, model=model)
 
 
+@strict
 def probability(answers: Given, *, at: int = -1, model: Any = None) -> AnswerMetric:
     """The probability of an answer at one position, from 0 to 1; of several tokens the sum of theirs.
 
@@ -230,6 +235,7 @@ def probability(answers: Given, *, at: int = -1, model: Any = None) -> AnswerMet
     return _bound(AnswerMetric("probability", _probability, Answers.given(answers, "answers"), at=at), model)
 
 
+@strict
 def rank(answers: Given, *, at: int = -1, model: Any = None) -> AnswerMetric:
     """The rank of an answer among all tokens at one position, 1 for the largest logit; of several tokens the best.
 

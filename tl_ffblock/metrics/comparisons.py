@@ -8,8 +8,10 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.metrics.metric import CleanRun, Metric
+from tl_ffblock.signatures import strict
 
 
+@strict
 @dataclass(frozen=True)
 class KLDivergence(Metric):
     """`KL(clean || run)` of the next token's distribution at one position, in nats."""
@@ -36,6 +38,7 @@ class KLDivergence(Metric):
         return replace(self, clean=run.logits[None]) if self.clean is None else self
 
 
+@strict
 @dataclass(frozen=True)
 class Loss(Metric):
     """Mean next-token cross-entropy over the prompt, in nats."""
@@ -60,6 +63,7 @@ class Loss(Metric):
         return replace(self, tokens=run.tokens[None]) if self.tokens is None else self
 
 
+@strict
 def kl_divergence(clean: Float[Tensor, "batch pos d_vocab"] | None = None, *, at: int = -1) -> KLDivergence:
     """`KL(clean || run)` of the next token's distribution at one position, in nats.
 
@@ -70,6 +74,7 @@ def kl_divergence(clean: Float[Tensor, "batch pos d_vocab"] | None = None, *, at
     return KLDivergence(clean, at)
 
 
+@strict
 def loss(tokens: Int[Tensor, "batch pos"] | None = None) -> Loss:
     """Mean next-token cross-entropy over the prompt, in nats.
 

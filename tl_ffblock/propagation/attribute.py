@@ -25,23 +25,29 @@ from tl_ffblock.propagation.targets import Target, for_prompts, seeds
 from tl_ffblock.signatures import spelled_out
 
 
-class AttributeOptions(TypedDict, total=False):
-    """How the model is run."""
+class ForwardOptions(TypedDict, total=False):
+    """How the model is run on a prompt without padding and segments."""
 
-    attention_mask: Shaped[Tensor, "*batch pos"] | None
-    """1 at real tokens of a padded batch; what comes out is that of each sequence alone."""
-    token_type_ids: Integer[Tensor, "*batch pos"] | None
-    """The segment of each token, for BERT."""
     fwd_hooks: Hooks
     """Hooks for this run, as in `run_with_hooks`: what they bring has a share of its own."""
     rtol: float | None
     """Largest relative error accepted; None means 1e-4 for float32 models, 1e-6 for float64, more for half precision."""
 
 
+class AttributeOptions(ForwardOptions, total=False):
+    """How the model is run."""
+
+    attention_mask: Shaped[Tensor, "*batch pos"] | None
+    """1 at real tokens of a padded batch; what comes out is that of each sequence alone."""
+    token_type_ids: Integer[Tensor, "*batch pos"] | None
+    """The segment of each token, for BERT."""
+
+
 USUAL: tuple[Part, ...] = ("heads", "edges", "neurons")
 """Parts that come with the backward pass."""
 
-_DEFAULTS: dict[str, Any] = {"attention_mask": None, "token_type_ids": None, "fwd_hooks": (), "rtol": None}
+DEFAULTS: dict[str, Any] = {"attention_mask": None, "token_type_ids": None, "fwd_hooks": (), "rtol": None}
+"""The options where they are not given."""
 
 
 @overload
@@ -77,7 +83,7 @@ def attribute(
     checkpoint: bool | None = None,
     **options: Unpack[AttributeOptions],
 ) -> Any: ...
-@spelled_out(AttributeOptions, _DEFAULTS)
+@spelled_out(AttributeOptions, DEFAULTS)
 def attribute(
     model: Any,
     prompts: str | Texts | Ids | Tokens,

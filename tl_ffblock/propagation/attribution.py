@@ -24,11 +24,13 @@ from tl_ffblock.propagation.shown import ShownAttribution, embeddings_in_words, 
 from tl_ffblock.propagation.tables import TabledShares, largest
 from tl_ffblock.results.scope_table import ScopeTable, same_fields
 from tl_ffblock.results.tokens import shortened, visible
+from tl_ffblock.signatures import strict
 
 _RTOL_OF_COMBINED = 1e-4
 """How well the flows of a difference or a mean must balance, which have no certificate."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
     """Signed shares of a target, in its own units (logits, nats), of one sequence.

@@ -18,6 +18,7 @@ from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.patching_estimates import PatchingEstimates
 from tl_ffblock.propagation.tables import largest, table_of
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -28,6 +29,7 @@ MOST_NAMED = 8
 """Places that the short form names."""
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class AverageShares:
     """The mean over prompts of shares that are summed over positions: of heads `mean`, `interval.low`, `.high` are [layer head].
@@ -102,6 +104,7 @@ class AverageShares:
         return ", ".join(label if isinstance(label, str) else f"{axis} {label}" for axis, label in labels.items())
 
 
+@strict
 def average_shares(
     attributions: Sequence[Attribution] | Sequence[PatchingEstimates],
     of: Summed = "heads",

@@ -33,6 +33,7 @@ from tl_ffblock.propagation.faithfulness_result import Faithfulness, Measure
 from tl_ffblock.propagation.method_scores import LEAVE_ONE_OUT, RANDOM, RECENCY, CleanTarget, Results, read_results
 from tl_ffblock.propagation.targets import Direction, Target, answers_of, for_prompts, in_words, name_of_direction
 from tl_ffblock.results.ranks import spearman
+from tl_ffblock.signatures import strict
 
 SHARES = (0.1, 0.25, 0.5)
 """How much of a prompt the curves remove."""
@@ -57,6 +58,7 @@ class _Prompt:
         return self.target.value - torch.cat(runs)
 
 
+@strict
 def faithfulness(
     model: Any,
     prompts: str | Texts | Ids | Tokens,

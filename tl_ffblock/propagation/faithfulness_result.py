@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.results.intervals import mean_interval
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -21,6 +22,7 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 ORDERS = ("MoRF", "LeRF")
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class Faithfulness:
     """How well each method's scores say what happens when tokens are removed, prompt by prompt."""

@@ -21,7 +21,7 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.progress import Progress
-from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
+from tl_ffblock.propagation.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms
 from tl_ffblock.propagation.edges import KEEPS as OF_EDGES
 from tl_ffblock.propagation.edges import EdgeSums
@@ -29,6 +29,7 @@ from tl_ffblock.propagation.patched_cells import estimated_cells
 from tl_ffblock.propagation.patching_estimates import PatchingEstimates
 from tl_ffblock.propagation.targets import ReadTarget, Target, bound_to_run, read_target, seeds
 from tl_ffblock.results.tokens import joined
+from tl_ffblock.signatures import spelled_out
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
 AskedEdges: TypeAlias = bool | Literal["positions"]
@@ -74,6 +75,7 @@ def attribution_patching(
     edges: AskedEdges = False,
     **options: Unpack[AttributeOptions],
 ) -> Any: ...
+@spelled_out(AttributeOptions, DEFAULTS)
 def attribution_patching(
     model: Any,
     clean: str | Texts | Ids | Tokens,
@@ -107,7 +109,7 @@ def attribution_patching(
         edges: Whether edges are estimated, too, from every sender (embeddings, heads, feed-forwards) to every later receiver
             (query, key and value inputs of heads, feed-forwards, the target): edge attribution patching, with steps EAP-IG.
             Summed over positions, or with "positions" one number a position.
-        **options: As in `ffb.attribute`: token_type_ids, fwd_hooks, rtol.
+        **options: As in `ffb.attribute`: attention_mask (of ones alone), token_type_ids, fwd_hooks, rtol.
 
     Returns:
         One result for two prompts; a list of them for lists, pair by pair.

@@ -11,6 +11,7 @@ from tl_ffblock.page import PageView, SharesData, SharesMap, SharesRow, SharesTa
 from tl_ffblock.propagation.tables import largest
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.tokens import told_apart
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from tl_ffblock.propagation.attribution import Attribution
@@ -29,6 +30,7 @@ OVERLAP = (
 OF_NEURONS = "Like heads they are no further summands: they read heads, and later layers read them."
 
 
+@strict
 class ShownShares(ABC):
     """Methods of results that are pages of shares."""
 
@@ -59,6 +61,7 @@ class ShownShares(ABC):
         return iframe(shares_page(self.page_data()), height, "attribution")
 
 
+@strict
 class ShownAttribution(ShownShares):
     """The page of one target."""
 
@@ -66,6 +69,7 @@ class ShownAttribution(ShownShares):
         return attribution_data(cast("Attribution", self))
 
 
+@strict
 class ShownContinuation(ShownShares):
     """The page of every token of a continuation."""
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -20,6 +21,7 @@ Table: TypeAlias = Literal["summands", "heads", "neurons", "edges"]
 """Tables of an attribution."""
 
 
+@strict
 class TabledShares:
     """The method of `Attribution` that makes tables of it."""
 

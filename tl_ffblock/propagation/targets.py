@@ -16,8 +16,10 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number, one_position, whole_number
 from tl_ffblock.metrics import CleanRun, KLDivergence, LogitFunction, Metric, as_metric
 from tl_ffblock.propagation.spaces import warn_of_missing_spaces
+from tl_ffblock.signatures import strict
 
 
+@strict
 @dataclass(frozen=True)
 class Direction:
     """The residual stream at one position, projected on a vector: `<vector, x_at>`."""
@@ -35,6 +37,7 @@ Target: TypeAlias = Metric | LogitFunction | Direction
 """A metric, any differentiable function of logits to one number a run, or a direction in the residual stream."""
 
 
+@strict
 def direction(vector: Float[Tensor, " d_model"], *, layer: SupportsIndex, at: SupportsIndex = -1) -> Direction:
     """A target that reads the residual stream: what a head's query, a probe or a sparse autoencoder's latent reads.
 

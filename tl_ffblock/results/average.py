@@ -17,6 +17,7 @@ from tl_ffblock.results.average_maps import AverageMaps
 from tl_ffblock.results.intervals import N_DRAWS
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import joined
+from tl_ffblock.signatures import strict
 
 
 @runtime_checkable
@@ -30,6 +31,7 @@ AnyMaps = AsTokenMaps | TokenMaps
 _EXPECTED = "average: expected one result or more, as contribution_maps gives them for a list of texts."
 
 
+@strict
 def average(
     maps: Sequence[AnyMaps], positions: NamedPositions | None = None, *, n_draws: int = N_DRAWS, seed: int = 0
 ) -> AverageMaps:

@@ -29,11 +29,13 @@ from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
 from tl_ffblock.results.shown import ShownMaps
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
 from tl_ffblock.results.tokens import shortened, visible
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
 
 
+@strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class ContributionMaps(ShownMaps):
     """Contributions of every source token to every asked position, by scope and layer.

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tl_ffblock.numerals import scientific
 from tl_ffblock.results.tokens import shortened, visible
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -16,6 +17,7 @@ MOST_CELLS_SHOWN = 3
 """Cells that the short form describes."""
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class NeuronShares:
     """A layer's neurons and what each has of some contributions, one sequence.

@@ -16,7 +16,7 @@ from tl_ffblock.results.map_figure import map_figure
 from tl_ffblock.results.page_blocks import steps_of
 from tl_ffblock.results.page_data import Result, page_data
 from tl_ffblock.results.tokens import visible
-from tl_ffblock.signatures import spelled_out
+from tl_ffblock.signatures import spelled_out, strict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +36,7 @@ class PageOptions(TypedDict, total=False):
 _OPENING = {"layer": None, "scope": None, "query": None, "view": "maps", "segments": None, "beside": ()}
 
 
+@strict
 class ShownMaps:
     """Methods of `ContributionMaps`, three ways to draw the same maps.
 

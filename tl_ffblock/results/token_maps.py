@@ -24,11 +24,13 @@ from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
 from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.position_page import position_page, refuse_choices
 from tl_ffblock.results.tokens import shortened, told_apart
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class TokenMaps:
     """Maps by layer and channel; the channels are scopes or attention heads.

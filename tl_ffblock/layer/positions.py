@@ -1,6 +1,5 @@
 """Positions and layers as callers name them: whole numbers of any type, negative ones counted from the end."""
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import SupportsIndex, TypeAlias
 
@@ -8,6 +7,7 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, LayerError, brief
+from tl_ffblock.signatures import real, whole
 
 Positions: TypeAlias = Iterable[SupportsIndex] | SupportsIndex | Shaped[Tensor, "..."] | None
 """Token positions, negative ones from the end; None means all."""
@@ -30,7 +30,7 @@ def positions(asked: Positions, length: int, name: str) -> list[int]:
     """
     if asked is None:
         return list(range(length))
-    numbers = [_whole_number(position) for position in _several(asked)]
+    numbers = [whole(position) for position in _several(asked)]
     found = [number % length for number in numbers if number is not None and -length <= number < length]
     if not found or len(found) != len(numbers):
         raise InputError(
@@ -51,7 +51,7 @@ def one_position(asked: SupportsIndex | Shaped[Tensor, ""], length: int, name: s
     Raises:
         InputError: if it does not exist, or is no whole number: None, or a list.
     """
-    number = _whole_number(asked)
+    number = whole(asked)
     if number is None or not -length <= number < length:
         raise InputError(
             f"{name}={brief(asked)}: expected one position, from {-length} to {length - 1} of a sequence of {length} tokens."
@@ -108,7 +108,7 @@ def aligned(asked: NamedPositions, lengths: Sequence[int]) -> dict[str, list[int
                 f"positions[{name!r}]={brief(given)}: a text is no position; expected a number such as -1, or one a prompt."
             )
         listed = _several(given)
-        if _whole_number(given) is not None:
+        if whole(given) is not None:
             listed = listed * len(lengths)
         if len(listed) != len(lengths):
             raise InputError(
@@ -136,7 +136,7 @@ def layer_number(layer: SupportsIndex | Shaped[Tensor, ""], layers: int | Sequen
         LayerError: if there is no such layer.
     """
     present = range(layers) if isinstance(layers, int) else tuple(layers)
-    number = _whole_number(layer)
+    number = whole(layer)
     if number is not None and number in present:
         return number
     if number is None or not -len(present) <= number < 0:
@@ -169,19 +169,37 @@ def whole_number(given: object, name: str, at_least: int | None = None) -> int:
     Raises:
         InputError: if it is no whole number, or too small.
     """
-    number = _whole_number(given)
+    number = whole(given)
     if number is None or (at_least is not None and number < at_least):
         least = "" if at_least is None else f", {at_least} or more"
         raise InputError(f"{name}={brief(given)}: expected a whole number{least}.")
     return number
 
 
-def _whole_number(given: object) -> int | None:
-    """None for what is no whole number; True and False are none: a mask does not list positions."""
-    plain = given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
-    if isinstance(plain, bool):
-        return None
-    try:
-        return operator.index(plain)  # type: ignore[arg-type]  # what has no __index__ is refused here
-    except TypeError:
-        return None
+def real_number(
+    given: object, name: str, *, above: float | None = None, at_least: float | None = None, at_most: float | None = None
+) -> float:
+    """An option that measures something.
+
+    Args:
+        given: A number of any type.
+        name: The option's name, for the error.
+        above: What it must exceed.
+        at_least: The smallest that makes sense.
+        at_most: The largest.
+
+    Raises:
+        InputError: if it is not a finite number, or outside.
+    """
+    number = real(given)
+    limits = {"above": above, "at least": at_least, "at most": at_most}
+    outside = number is None or (
+        (above is not None and number <= above)
+        or (at_least is not None and number < at_least)
+        or (at_most is not None and number > at_most)
+    )
+    if outside:
+        said = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
+        raise InputError(f"{name}={brief(given)}: expected a finite number{', ' * bool(said)}{said}.")
+    assert number is not None, "refused above"
+    return number

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Texts, Tokens, open_run
-from tl_ffblock.errors import InputError
 from tl_ffblock.layer.heads import AskedHeads, with_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
@@ -174,9 +173,8 @@ def decompose(
         InputError: for input or options that cannot be used, several layers among them.
         FFBlockError: whatever else `contribution_maps` raises.
     """
-    if not isinstance(layer, SupportsIndex):
-        raise InputError(f"layer={layer!r}: expected one layer number; call decompose once for each layer.")
-    run = open_run(model, input, layers=[int(layer)], queries=queries, **options)
+    run = open_run(model, input, layers=[layer], queries=queries, **options)
+    run.settings.refuse_rounding("vectors")
     numbers = heads_of_run(run, heads)
     results: dict[int, Decomposition] = {}
 

@@ -112,7 +112,7 @@ def refuse_value(name: str, given: object, words: tuple[str, ...]) -> None:
     plain = isinstance(given, str | int | float | list | tuple | dict | NoneType)
     shown = f"{name}={brief(given)}" if plain else f"{name} is a {type(given).__name__}"
     expected = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-    alone = ", one at a time" if isinstance(given, list | tuple) and "a whole number" in words else ""
+    alone = ", one per call" if isinstance(given, list | tuple) and "a whole number" in words else ""
     meant = did_you_mean(given, [word.strip('"') for word in words if word[0] == '"']) if isinstance(given, str) else ""
     raise InputError(f"{shown}: expected {expected}{alone}. {meant}".rstrip())
 

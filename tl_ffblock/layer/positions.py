@@ -1,12 +1,12 @@
 """Positions and layers as callers name them: whole numbers of any type, negative ones counted from the end."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 from jaxtyping import Shaped
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, LayerError, brief
+from tl_ffblock.errors import InputError, LayerError, brief, did_you_mean
 from tl_ffblock.signatures import real, whole
 
 Positions: TypeAlias = Iterable[SupportsIndex] | SupportsIndex | Shaped[Tensor, "..."] | None
@@ -30,7 +30,7 @@ def positions(asked: Positions, length: int, name: str) -> list[int]:
     """
     if asked is None:
         return list(range(length))
-    numbers = [whole(position) for position in _several(asked)]
+    numbers = [whole(position) for position in several(asked)]
     found = [number % length for number in numbers if number is not None and -length <= number < length]
     if not found or len(found) != len(numbers):
         raise InputError(
@@ -81,7 +81,9 @@ def chosen_positions(
     numbers = aligned(named, lengths)
     labels = [label for label in (numbers if asked is None else names) if isinstance(label, str) and label in numbers]
     if not labels or len(labels) != len(numbers if asked is None else names):
-        raise InputError(f"{name}={brief(asked)}: expected names of positions, {', '.join(map(repr, numbers))}.")
+        meant = did_you_mean(names[0], numbers) if names and isinstance(names[0], str) else ""
+        known = ", ".join(map(repr, numbers))
+        raise InputError(f"{name}={brief(asked)}: expected names of positions, {known}. {meant}".rstrip())
     return tuple(labels), [[numbers[label][prompt] for label in labels] for prompt in range(len(lengths))]
 
 
@@ -107,7 +109,7 @@ def aligned(asked: NamedPositions, lengths: Sequence[int]) -> dict[str, list[int
             raise InputError(
                 f"positions[{name!r}]={brief(given)}: a text is no position; expected a number such as -1, or one a prompt."
             )
-        listed = _several(given)
+        listed = several(given)
         if whole(given) is not None:
             listed = listed * len(lengths)
         if len(listed) != len(lengths):
@@ -152,10 +154,10 @@ def spans(layers: Sequence[int]) -> str:
     return f"{layers[0]}-{layers[-1]}" if contiguous else ", ".join(map(str, layers))
 
 
-def _several(asked: object) -> list[object]:
-    """One thing as a list of one; arrays and tensors as plain numbers."""
+def several(asked: object) -> list[Any]:
+    """One thing, a text too, as a list of one; arrays and tensors as plain numbers."""
     plain = asked.tolist() if hasattr(asked, "tolist") else asked
-    return list(plain) if isinstance(plain, Iterable) else [plain]
+    return list(plain) if isinstance(plain, Iterable) and not isinstance(plain, str) else [plain]
 
 
 def whole_number(given: object, name: str, at_least: int | None = None) -> int:

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from tl_ffblock.bridge.token_spans import single_token
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import one_position
+from tl_ffblock.layer.positions import one_position, several
 from tl_ffblock.metrics.metric import CleanRun, Metric
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import strict, whole
 
 Answer: TypeAlias = str | SupportsIndex | Sequence[str | SupportsIndex]
 """A token as text or id, or several that count as one answer."""
@@ -42,7 +42,7 @@ class Answers:
             InputError: for an empty list, and for what is neither word nor id.
         """
         plain = answers.tolist() if isinstance(answers, Tensor) else answers
-        if isinstance(plain, str | SupportsIndex):
+        if isinstance(plain, str) or whole(plain) is not None:
             return cls((_tokens(plain, name),), shared=True)
         if not isinstance(plain, Sequence) or not plain:
             raise InputError(
@@ -51,10 +51,16 @@ class Answers:
         return cls(tuple(_tokens(entry, name) for entry in plain), shared=False)
 
     def bound_to(self, model: Any) -> "Answers":
-        """The same as token ids."""
-        return replace(
-            self, prompts=tuple(tuple(single_token(model, word) for word in words) for words in self.prompts)
-        )
+        """The same as token ids.
+
+        Raises:
+            InputError: if a word is not one token, or two of an answer are the same.
+        """
+        prompts = tuple(tuple(single_token(model, word) for word in words) for words in self.prompts)
+        for words, ids in zip(self.prompts, prompts, strict=True):
+            if len(set(ids)) < len(ids):
+                raise InputError(f"answers: {brief(list(words))} has the token {ids[0]} twice; leave one of them out.")
+        return replace(self, prompts=prompts)
 
     def refuse_other_number(self, number: int) -> None:
         """A list has one entry a prompt.
@@ -245,13 +251,20 @@ def rank(answers: Given, *, at: int = -1, model: Any = None) -> AnswerMetric:
 
 
 def _tokens(entry: Answer, name: str) -> tuple[str | int, ...]:
-    words = [entry] if isinstance(entry, str | SupportsIndex) else entry
-    if not isinstance(words, Sequence) or not words or not all(isinstance(word, str | SupportsIndex) for word in words):
-        raise InputError(f"{name}: {brief(entry)} is no answer; expected a word, a token id, or several of these.")
-    return tuple(word if isinstance(word, str) else int(word) for word in words)
+    words = several(entry)
+    tokens = tuple(word if isinstance(word, str) else whole(word) for word in words)
+    if not tokens or any(token is None for token in tokens):
+        raise InputError(f"{name}: {brief(entry)} is not an answer; expected a word, a token id, or several of these.")
+    if len(set(tokens)) < len(tokens):
+        raise InputError(
+            f"{name}: {brief(entry)} has a token twice; several tokens that count as one answer are different ones."
+        )
+    return tokens  # type: ignore[return-value]  # None was refused
 
 
 def _bound(metric: AnswerMetric, model: Any) -> AnswerMetric:
+    if isinstance(model, str | int):
+        raise InputError(f"model={brief(model)}: expected a model, such as ffb.load_model({model!r}), or None.")
     return metric if model is None else metric.bound_to(model)
 
 

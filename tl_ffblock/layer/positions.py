@@ -103,25 +103,30 @@ def aligned(asked: NamedPositions, lengths: Sequence[int]) -> dict[str, list[int
         raise InputError(
             f'positions={brief(asked)}: expected positions by name, such as {{"subject": [2, 3], "END": -1}}.'
         )
-    numbers: dict[str, list[int]] = {}
-    for name, given in asked.items():
-        if isinstance(given, str):
-            raise InputError(
-                f"positions[{name!r}]={brief(given)}: a text is no position; expected a number such as -1, or one a prompt."
-            )
-        listed = several(given)
-        if whole(given) is not None:
-            listed = listed * len(lengths)
-        if len(listed) != len(lengths):
-            raise InputError(
-                f"positions[{name!r}]={brief(given)}: {len(listed)} positions of {len(lengths)} prompts; expected one a prompt, "
-                "or one for all."
-            )
-        numbers[name] = [
-            one_position(place, length, f"positions[{name!r}] of prompt {number}")  # type: ignore[arg-type]  # checked there
-            for number, (place, length) in enumerate(zip(listed, lengths, strict=True))
-        ]
-    return numbers
+    return {name: one_per_prompt(given, lengths, f"positions[{name!r}]") for name, given in asked.items()}
+
+
+def one_per_prompt(given: object, lengths: Sequence[int], name: str) -> list[int]:
+    """A position of every prompt, as numbers from 0: one for all, or a list with one for each.
+
+    Raises:
+        InputError: if there are not as many as prompts, or one does not exist.
+    """
+    if isinstance(given, str):
+        raise InputError(
+            f"{name}={brief(given)}: a text is not a position; expected a number such as -1, or one per prompt."
+        )
+    listed = several(given) * (len(lengths) if whole(given) is not None else 1)
+    if any(whole(place) is None for place in listed):
+        raise InputError(f"{name}={brief(given)}: expected a whole number such as -1, or a list with one per prompt.")
+    if len(listed) != len(lengths):
+        raise InputError(
+            f"{name}={brief(given)}: {len(listed)} positions of {len(lengths)} prompts; expected one per prompt, or one for all."
+        )
+    return [
+        one_position(place, length, f"{name} of prompt {number}")
+        for number, (place, length) in enumerate(zip(listed, lengths, strict=True))
+    ]
 
 
 def layer_number(layer: SupportsIndex | Shaped[Tensor, ""], layers: int | Sequence[int], where: str = "here") -> int:

@@ -25,7 +25,7 @@ from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.token_spans import special_ids
 from tl_ffblock.bridge.traced import with_gradients
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import Positions, aligned, layer_number, one_position, positions, whole_number
+from tl_ffblock.layer.positions import Positions, layer_number, one_per_prompt, one_position, positions, whole_number
 from tl_ffblock.metrics import CleanRun, Metric, as_metric, run_by_run
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribute import open_attribution_run
@@ -103,7 +103,7 @@ def faithfulness(
     run = open_attribution_run(model, prompts)
     target = for_prompts(target, len(run.sequences))
     methods = read_results(results, run)
-    causes = None if cause is None else aligned({"cause": cause}, [len(s.tokens) for s in run.sequences])["cause"]
+    causes = None if cause is None else one_per_prompt(cause, [len(s.tokens) for s in run.sequences], "cause")
     generator, measured = torch.Generator().manual_seed(seed), []
     with Progress(run.model.name, len(run.sequences), "prompt") as progress, torch.no_grad():
         for number in range(len(run.sequences)):

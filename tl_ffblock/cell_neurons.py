@@ -4,6 +4,7 @@ Opens a run, takes one layer's record, and asks the closed form (layer/neuron_sh
 do not sum to the model's tensor, or the neurons' shares not to what they share.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
@@ -99,7 +100,7 @@ def neurons(
         CompletenessError: if parts do not sum to the model's tensor, or neurons' shares not to the norm and the coefficients.
     """
     whole_number(k, "k", at_least=1)
-    run = open_run(model, input, layers=[layer], **options)
+    run = open_run(model, input, layers=[operator.index(layer)], **options)
     run.settings.refuse_rounding("neurons")
     feed_step(run.model.family.order)
     lengths = [len(sequence.tokens) for sequence in run.sequences]

@@ -4,6 +4,7 @@ Both open a run (bridge/runs.py) and receive its layers one by one: as norms, wh
 tables while the layer is forgotten, or as all vectors of one layer. What does not sum up is refused.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
@@ -173,7 +174,7 @@ def decompose(
         InputError: for input or options that cannot be used, several layers among them.
         FFBlockError: whatever else `contribution_maps` raises.
     """
-    run = open_run(model, input, layers=[layer], queries=queries, **options)
+    run = open_run(model, input, layers=[operator.index(layer)], queries=queries, **options)
     run.settings.refuse_rounding("vectors")
     numbers = heads_of_run(run, heads)
     results: dict[int, Decomposition] = {}

@@ -109,10 +109,11 @@ def refuse_value(name: str, given: object, words: tuple[str, ...]) -> None:
     Raises:
         InputError: naming the argument, the value and what was expected.
     """
-    plain = isinstance(given, str | int | float | list | tuple | dict | NoneType)
+    numbers = isinstance(given, list | tuple) and all(isinstance(item, str | int | float) for item in given)
+    plain = numbers or isinstance(given, str | int | float | dict | NoneType)
     shown = f"{name}={brief(given)}" if plain else f"{name} is a {type(given).__name__}"
     expected = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-    alone = ", one per call" if isinstance(given, list | tuple) and "a whole number" in words else ""
+    alone = ", one per call" if isinstance(given, list | tuple) else ""
     meant = did_you_mean(given, [word.strip('"') for word in words if word[0] == '"']) if isinstance(given, str) else ""
     raise InputError(f"{shown}: expected {expected}{alone}. {meant}".rstrip())
 

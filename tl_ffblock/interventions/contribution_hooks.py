@@ -239,7 +239,8 @@ def refuse_absent(layer: int, chosen: Chosen, *runs: Contributions) -> None:
         InputError: naming query and key, and the exchange of the two where that is what was meant.
     """
     length = runs[0].shape[1]
-    rows, columns = (_chosen(chosen.get(name), length, name) for name in ("query", "key"))
+    query, key = chosen.get("query"), chosen.get("key")
+    rows, columns = _chosen(query, length, "query"), _chosen(key, length, "key")
     if (
         chosen.get("bias") or not rows or not columns
     ):  # the bias part exists everywhere, and an empty list asks for nothing
@@ -247,9 +248,9 @@ def refuse_absent(layer: int, chosen: Chosen, *runs: Contributions) -> None:
     reached = [run.reaches(layer, number) for run in runs for number in range(len(run))]
     if any(bool(cells[rows][:, columns].any()) for cells in reached):
         return
-    said = ", ".join(f"{name}={brief(chosen.get(name))}" for name in ("query", "key"))
+    said = f"query={brief(query)}, key={brief(key)}"
     if runs[0].model.family.causal and min(columns) > max(rows):
-        exchanged = f"query={brief(chosen.get('key'))}, key={brief(chosen.get('query'))}"
+        exchanged = f"query={brief(key)}, key={brief(query)}"
         raise InputError(
             f"{said}: in a causal model no token reads a later one, so there is no such contribution. Did you mean {exchanged}? "
             "`query` receives, `key` gives."

@@ -134,6 +134,6 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
 def _existing(contributions: Contributions, layer: int, query: int, key: int) -> tuple[int, int]:
     """The cell as positions from 0."""
     first = contributions.prompt(0)
+    places = tuple(one_position(at, first.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
     refuse_absent(layer, {"query": query, "key": key}, first)
-    length = first.lengths[0]
-    return one_position(query, length, "query"), one_position(key, length, "key")
+    return places[0], places[1]

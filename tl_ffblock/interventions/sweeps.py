@@ -158,7 +158,8 @@ def contribution_sweep(
             "later one, nor one outside its window. `queries` receive, `keys` give."
         )
     values, baselines = _read(sweep, read, batch_size)
-    values = values.masked_fill(~exists[:, :, None], float("nan"))
+    read_apart = len(values) == len(exists)  # else one number stands for all prompts
+    values = values.masked_fill(~(exists if read_apart else exists.all(dim=0, keepdim=True))[:, :, None], float("nan"))
     prompts = tuple(contributions.labels(number) for number in range(len(contributions)))
     return ContributionSweep(
         by_prompt=values,

@@ -223,10 +223,21 @@ def select_scopes(order: Order, scopes: str | Sequence[str] | None) -> tuple[str
     return tuple(name for name in names if name in asked)
 
 
+def missing_scope(asked: object, names: Iterable[str], kind: str = "scope") -> str:
+    """What an error says where there is no such scope: what there is, and which one was meant."""
+    known = list(names)
+    said = f"no {kind} {asked!r} here; there are {', '.join(known)}"
+    return ". ".join(filter(None, [said, nearest_scope(asked, known)]))
+
+
 def nearest_scope(asked: object, names: Iterable[str]) -> str:
     """A sentence for an error: the scope of other orders' name that a model has under another, or the one that was meant."""
     known = list(names)
-    same = [name for name in known if isinstance(asked, str) and _components(name) == _components(asked)]
+    if not isinstance(asked, str):
+        return ""
+    if any({asked, *known} <= set(scope_names(order)) for order in STEPS):  # maps that were made without it
+        return ""
+    same = [name for name in known if _components(name) == _components(asked)]
     return f"`{asked}` of other models is `{same[-1]}` here." if same else did_you_mean(asked, known)
 
 

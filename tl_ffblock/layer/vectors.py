@@ -29,7 +29,7 @@ from tl_ffblock.layer.scopes import (
     Normalise,
     Operation,
     Order,
-    nearest_scope,
+    missing_scope,
     scope_names,
 )
 from tl_ffblock.layer.settings import Settings
@@ -101,10 +101,7 @@ class Decomposition:
 
     def _at(self, scope: str) -> Parts:
         if scope not in self._parts:
-            known = ", ".join(self._parts)
-            raise ScopeKeyError(
-                f"no scope {scope!r} here; there are {known}. {nearest_scope(scope, self._parts)}".rstrip()
-            )
+            raise ScopeKeyError(missing_scope(scope, self._parts))
         return self._parts[scope]
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ Given: TypeAlias = str | SupportsIndex | Sequence[Answer] | Int[Tensor, " batch"
 
 @dataclass(frozen=True)
 class Answers:
-    """The tokens that a metric reads: of each prompt one or several that count as one answer."""
+    """The tokens that a metric reads: of each prompt one or several that count as one answer, each counted once."""
 
     prompts: tuple[tuple[str | int, ...], ...]
     """By prompt."""
@@ -43,7 +43,7 @@ class Answers:
         """
         plain = answers.tolist() if isinstance(answers, Tensor) else answers
         if isinstance(plain, str) or whole(plain) is not None:
-            return cls((_tokens(plain, name),), shared=True)
+            return cls((_tokens(plain, name),), shared=True)  # type: ignore[arg-type]  # one number
         if not isinstance(plain, Sequence) or not plain:
             raise InputError(
                 f"{name}={brief(answers)}: expected a word, a token id, or a list with one entry a prompt."
@@ -51,16 +51,9 @@ class Answers:
         return cls(tuple(_tokens(entry, name) for entry in plain), shared=False)
 
     def bound_to(self, model: Any) -> "Answers":
-        """The same as token ids.
-
-        Raises:
-            InputError: if a word is not one token, or two of an answer are the same.
-        """
-        prompts = tuple(tuple(single_token(model, word) for word in words) for words in self.prompts)
-        for words, ids in zip(self.prompts, prompts, strict=True):
-            if len(set(ids)) < len(ids):
-                raise InputError(f"answers: {brief(list(words))} has the token {ids[0]} twice; leave one of them out.")
-        return replace(self, prompts=prompts)
+        """The same as token ids."""
+        prompts = (dict.fromkeys(single_token(model, word) for word in words) for words in self.prompts)
+        return replace(self, prompts=tuple(tuple(ids) for ids in prompts))
 
     def refuse_other_number(self, number: int) -> None:
         """A list has one entry a prompt.
@@ -255,11 +248,7 @@ def _tokens(entry: Answer, name: str) -> tuple[str | int, ...]:
     tokens = tuple(word if isinstance(word, str) else whole(word) for word in words)
     if not tokens or any(token is None for token in tokens):
         raise InputError(f"{name}: {brief(entry)} is not an answer; expected a word, a token id, or several of these.")
-    if len(set(tokens)) < len(tokens):
-        raise InputError(
-            f"{name}: {brief(entry)} has a token twice; several tokens that count as one answer are different ones."
-        )
-    return tokens  # type: ignore[return-value]  # None was refused
+    return tuple(dict.fromkeys(tokens))  # type: ignore[arg-type]  # None was refused
 
 
 def _bound(metric: AnswerMetric, model: Any) -> AnswerMetric:

@@ -216,8 +216,7 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
         several = list(results) if isinstance(results, Iterable) else []
         if not several or not all(isinstance(result, Attribution) for result in several):
             raise InputError(
-                f"mean: results is a {type(results).__name__}; expected a list of Attributions, one or more, as ffb.attribute "
-                "gives them for a list of texts."
+                f"mean: expected one result or more, as ffb.attribute gives them for a list of texts; got a {type(results).__name__}."
             )
         return mean(several)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -51,13 +51,13 @@ class MethodScores:
         Raises:
             InputError: if they are not of these prompts.
         """
-        plain = isinstance(given, Tensor | np.ndarray)
-        if not plain and not isinstance(given, Attribution | list | tuple):
+        several: list[Any] = [given]
+        if isinstance(given, list | tuple) or (isinstance(given, Tensor | np.ndarray) and given.ndim > 1):
+            several = list(given)
+        elif not isinstance(given, Attribution | Tensor | np.ndarray):
             raise InputError(
                 f"results[{name!r}] is a {type(given).__name__}: expected Attributions of ffb.attribute, or scores [pos] of each prompt."
             )
-        alone = isinstance(given, Attribution) or (plain and given.ndim == 1)
-        several: list[Scores] = [given] if alone else list(given)
         if len(several) != len(run.sequences):
             raise InputError(f"results[{name!r}] has scores of {len(several)} prompts, there are {len(run.sequences)}.")
         for number, (scores, sequence) in enumerate(zip(several, run.sequences, strict=True)):

@@ -1,6 +1,6 @@
 """What stands beside maps on their page: further maps, attributions, cards of memories; refused where it is of another text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -58,8 +58,7 @@ def with_companions(run: PageRun, maps: MapsOfText, beside: Beside, text: PageTe
         InputError: if something is of another text, model, or other layers.
     """
     blocks = dict(run.blocks)
-    alone = isinstance(beside, ChannelMaps | PageBlock | PageBlocks) or not isinstance(beside, list | tuple)
-    several = (beside,) if alone else tuple(beside)
+    several: Iterable[object] = beside if isinstance(beside, list | tuple) else (beside,)
     for further in several:
         if not isinstance(further, ChannelMaps | PageBlock | PageBlocks):
             raise InputError(

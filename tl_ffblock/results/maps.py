@@ -198,8 +198,8 @@ class ContributionMaps(ShownMaps):
         given = list(results) if isinstance(results, Iterable) and not isinstance(results, ContributionMaps) else []
         if not given or not all(isinstance(maps, ContributionMaps) for maps in given):
             raise InputError(
-                f"mean: results is a {type(results).__name__}; expected a list of ContributionMaps, one or more, as "
-                "contribution_maps gives them for a list of texts."
+                f"mean: expected one result or more, as contribution_maps gives them for a list of texts; got "
+                f"a {type(results).__name__}."
             )
         return combined(given, torch.add, "|", "average") / len(given)
 

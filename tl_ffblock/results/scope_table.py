@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import ScopeKeyError
 from tl_ffblock.layer.positions import layer_number, spans
-from tl_ffblock.layer.scopes import nearest_scope
+from tl_ffblock.layer.scopes import missing_scope
 
 TABLES = ("values", "bias", "remainder", "completeness")
 """The numbers of a result: one table by scope each."""
@@ -50,10 +50,8 @@ class ScopeTable(Mapping[str, Tensor]):
         return type(self)(data, self.layers)
 
     def _missing(self, scope: object) -> str:
-        index = "" if isinstance(scope, str) else "expected [scope] or [scope, layer]; "
-        return (
-            f"no scope {scope!r} here; {index}there are {', '.join(self._data)}. {nearest_scope(scope, self)}".rstrip()
-        )
+        said = missing_scope(scope, self)
+        return said if isinstance(scope, str) else f"{said}; expected [scope] or [scope, layer]"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._data)

@@ -18,7 +18,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, ScopeKeyError, brief
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
-from tl_ffblock.layer.scopes import nearest_scope
+from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.page import PageView, View, iframe, page, shares_page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
@@ -150,10 +150,7 @@ class TokenMaps:
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
         channel, layer = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
         if channel not in self.channels:
-            known = f"there are {', '.join(self.channels)}"
-            raise ScopeKeyError(
-                f"no channel {channel!r} here; {known}. {nearest_scope(channel, self.channels)}".rstrip()
-            )
+            raise ScopeKeyError(missing_scope(channel, self.channels, "channel"))
         maps = self.values[:, self.channels.index(channel)]
         return maps if layer is None else maps[self.layers.index(layer_number(layer, self.layers))]
 

@@ -136,7 +136,7 @@ def odd(call: Callable[[Given], Any], *said: str, error: type[Exception] = Input
 
 # fmt: off
 MAPS = {
-    "a scope that is a number": odd(lambda g: ffb.contribution_maps(g.m, g.ids, scopes=3), "scopes=3", "Expected scopes"),
+    "a scope that is a number": odd(lambda g: ffb.contribution_maps(g.m, g.ids, scopes=3), "scopes=3", "A pre_ln model has Attn"),
     "a scope among numbers": odd(lambda g: ffb.contribution_maps(g.m, g.ids, scopes=["Atb", 3]), "unknown scope 3"),
     "a misspelt scope": odd(lambda g: ffb.contribution_maps(g.m, g.ids, scopes="AtbLnF"), "unknown scope 'AtbLnF'", "Did you mean `AtbLnFf`?"),
     "a layer as float": odd(lambda g: ffb.contribution_maps(g.m, g.ids, layers=1.0), "1.0", "layers 0-2"),

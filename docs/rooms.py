@@ -26,7 +26,7 @@ ROOMS = {
 }
 """Rooms from the top, and how the picture writes them."""
 EVERYWHERE = ("errors", "_version", "numerals", "progress", "signatures")
-"""Modules that know no other and that every room may import: without arrows."""
+"""Modules that know no room and that every room may import: without arrows."""
 
 
 def arrows() -> dict[str, list[str]]:

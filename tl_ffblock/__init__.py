@@ -8,6 +8,7 @@
 Names and modules are loaded when first used, so that importing the package costs nothing.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +175,8 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # With name and obj Python itself adds "Did you mean: 'contribution_maps'?" to the traceback.
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

@@ -30,8 +30,9 @@ from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ProcessedW
 from tl_ffblock.layer.fast.norms import contribution_norms
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import scope_names
-from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.settings import Settings, refuse_tolerance
 from tl_ffblock.numerals import scientific
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,6 +42,7 @@ __all__ = ["Finding", "ModelCheck", "check_model"]
 Kind: TypeAlias = Literal["identity", "completeness"]
 
 
+@strict
 @dataclass(frozen=True)
 class Finding:
     """One equation in one layer."""
@@ -53,6 +55,7 @@ class Finding:
     """Largest relative error over positions; NaN where it could not be computed."""
 
 
+@strict
 @dataclass(frozen=True)
 class ModelCheck:
     """What `check_model` found."""
@@ -135,6 +138,7 @@ class ModelCheck:
         return "\n".join([head, *lines])
 
 
+@strict
 def check_model(
     model: Any,
     input: str | Integer[Tensor, " pos"] | None = None,
@@ -156,6 +160,8 @@ def check_model(
     Raises:
         InputError: if it is no TransformerLens model, or the input cannot be used.
     """
+    if rtol is not None:
+        refuse_tolerance(rtol)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ProcessedWeightsWarning)  # said in the result

@@ -1,6 +1,10 @@
 """The library's own errors: each is an `FFBlockError` and the built-in a caller would guess."""
 
+import difflib
+from collections.abc import Iterable
+
 __all__ = [
+    "CallError",
     "CaptureError",
     "CompletenessError",
     "FFBlockError",
@@ -23,6 +27,10 @@ class FFBlockError(Exception):
 
 class InputError(FFBlockError, ValueError):
     """An argument or an input text cannot be used as given."""
+
+
+class CallError(InputError, TypeError):
+    """A function was called with an argument that it does not have, or without one that it needs."""
 
 
 class ScopeKeyError(FFBlockError, KeyError):
@@ -87,3 +95,15 @@ def flag(value: object, name: str) -> bool:
     if isinstance(value, bool):
         return value
     raise InputError(f"{name}={brief(value)}: expected True or False.")
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """A question for an error where a word is nearly one of those that there are, "" where it is not."""
+    by_lower = {name.lower(): name for name in known if _digits(name) == _digits(str(word))}
+    near = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
+    return f"Did you mean `{by_lower[near[0]]}`?" if near else ""
+
+
+def _digits(word: str) -> str:
+    """The numbers in a word: "head 3" is not meant for "head 2"."""
+    return "".join(filter(str.isdigit, word))

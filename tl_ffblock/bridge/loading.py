@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tl_ffblock.bridge.conversion import announce, keep, kept, read_gguf
 from tl_ffblock.bridge.shipped import DEFAULT, SHIPPED, Shipped, hub_can_be_reached, known_without_a_hub, outline
 from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -24,6 +25,7 @@ _TENSORS_NAMED = 8
 """How many tensors an error names of a kind."""
 
 
+@strict
 def load_model(name: str | PathLike[str] = DEFAULT, *, device: str = "cpu") -> "TransformerBridge":
     """A TransformerBridge by name, ready for `contribution_maps`: raw weights, eager attention, eval mode.
 

@@ -8,7 +8,7 @@ holds for one fingerprint.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, SupportsIndex, get_args
+from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 import torch
@@ -23,7 +23,7 @@ from tl_ffblock.bridge.refusals import active_dropout, refuse
 from tl_ffblock.bridge.taps import user_callbacks
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.fast.products import HeadProducts
-from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.positions import layer_number, several
 
 MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
 """No map depends on them, and an encoder saved without a head gets a random one."""
@@ -291,7 +291,7 @@ def select_layers(model: Model, layers: Sequence[int] | int | None) -> tuple[int
     """
     if layers is None:
         return tuple(range(model.n_layers))
-    asked = (layers,) if isinstance(layers, SupportsIndex) else tuple(layers)
+    asked = several(layers)
     if not asked:
         raise InputError(f"layers={layers!r}: expected layer numbers, or None for all {model.n_layers}.")
     return tuple(sorted({layer_number(layer, model.n_layers, f"in {model.name}") for layer in asked}))

@@ -32,7 +32,7 @@ from tl_ffblock.bridge.selfcheck import check_once, refuse_nan
 from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions, settings_of
 from tl_ffblock.bridge.taps import is_listened_to
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief, did_you_mean
 from tl_ffblock.layer.batches import BatchRecords
 from tl_ffblock.layer.positions import Positions, positions
 from tl_ffblock.layer.records import LayerRecord
@@ -233,7 +233,7 @@ def open_run(
         raise InputError("fwd_hooks with cache: a cached run cannot be edited any more; give one of the two.")
     if cache is not None and keeps_logits:
         raise InputError("a cache holds no logits of the run: leave it out, and the model is run once more.")
-    _refuse_unknown_hooks(known, fwd_hooks)
+    _refuse_other_kinds(known, fwd_hooks, cache)
     # Whoever listens to the model, and a cache, knows texts in their order, one by one.
     alone = bool(fwd_hooks) or cache is not None or keeps_logits or is_listened_to(known.hook_points.values())
     masks = options.get("attention_mask"), options.get("token_type_ids")
@@ -272,7 +272,24 @@ def kept_records(run: Run) -> tuple[dict[int, LayerRecord], ...]:
     return kept
 
 
-def _refuse_unknown_hooks(model: Model, fwd_hooks: Hooks) -> None:
+def _refuse_other_kinds(model: Model, fwd_hooks: Hooks, cache: object) -> None:
+    """Refuse hooks that are not a list of pairs or name no HookPoint, and a cache that holds no tensors."""
+    pairs = isinstance(fwd_hooks, Sequence) and all(
+        isinstance(pair, tuple | list)
+        and len(pair) == 2
+        and (isinstance(pair[0], str) or callable(pair[0]))
+        and callable(pair[1])
+        for pair in fwd_hooks
+    )
+    if not pairs:
+        raise InputError(
+            f"fwd_hooks={brief(fwd_hooks)}: expected a list of hooks [(name, function)], as run_with_hooks takes them, or () for none."
+        )
+    if not (cache is None or isinstance(cache, Records | Mapping) or hasattr(cache, "cache_dict")):
+        raise InputError(
+            f"cache={brief(cache)}: expected an ActivationCache of model.run_with_cache, the records of ffb.capture, or None."
+        )
     unknown = [name for name, _ in fwd_hooks if isinstance(name, str) and name not in model.hook_points]
     if unknown:
-        raise InputError(f"fwd_hooks: {model.name} has no HookPoint {', '.join(unknown)}.")
+        meant = did_you_mean(unknown[0], model.hook_points)
+        raise InputError(f"fwd_hooks: {model.name} has no HookPoint {', '.join(unknown)}. {meant}".rstrip())

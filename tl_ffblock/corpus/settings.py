@@ -7,8 +7,10 @@ from typing import Literal
 
 from tl_ffblock.corpus.fields import check_at_least, declared_fields
 from tl_ffblock.errors import InputError
+from tl_ffblock.signatures import strict
 
 
+@strict
 @dataclass(frozen=True)
 class Config:
     """One run on one model and one corpus."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tl_ffblock.corpus.extras import require
 from tl_ffblock.corpus.fields import DeclaredField, declared_fields
 from tl_ffblock.corpus.settings import Config
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import CallError, InputError, did_you_mean
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from tl_ffblock.corpus.runs import CorpusRun
@@ -52,6 +53,7 @@ STUDIES = {
 }
 
 
+@strict
 def study(name: str, **options: Any) -> "StudySpec":
     """Choose a study and set its options.
 
@@ -63,7 +65,9 @@ def study(name: str, **options: Any) -> "StudySpec":
     known = [field.name for field in entry.fields]
     unknown = [option for option in options if option not in known]
     if unknown:
-        raise InputError(f"{name} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}.")
+        raise CallError(
+            f"{name} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}. {did_you_mean(unknown[0], known)}".rstrip()
+        )
     require()  # before the import of what needs them
     from tl_ffblock.corpus.study import StudySpec
 
@@ -89,6 +93,7 @@ def study_names(studies: str) -> tuple[str, ...]:
     return names
 
 
+@strict
 def run_studies(studies: "str | Sequence[StudySpec]", config: Config, *, model: Any = None) -> "CorpusRun":
     """Run studies on a corpus, or continue them: the result is that of an uninterrupted run, byte for byte.
 

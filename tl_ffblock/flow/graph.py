@@ -18,6 +18,7 @@ from tl_ffblock.page import PageView, graph_page, iframe
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import shortened, visible
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import networkx
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _FORMAT = "tl_ffblock.flow/1"
 
 
+@strict
 @dataclasses.dataclass(frozen=True)
 class FlowNode:
     """A vector of a run at one position, and what was read of it."""
@@ -60,6 +62,7 @@ class FlowNode:
     """How many summands the rest is made of."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True)
 class FlowEdge:
     """What one node gives to another."""
@@ -74,6 +77,7 @@ class FlowEdge:
     """What of each target flows along it."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True)
 class FlowTarget:
     """A number of the run that is shared out."""
@@ -84,6 +88,7 @@ class FlowTarget:
     """The token whose rank and probability nodes have; None where the target is none."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True)
 class FlowCertificate:
     """How well the graph is what it says: measured errors, each 0 up to rounding."""
@@ -130,6 +135,7 @@ class FlowCertificate:
         )
 
 
+@strict
 @dataclasses.dataclass(frozen=True)
 class FlowVectors:
     """The vectors of a graph's nodes and edges; what is entered by numbers has none on those edges."""
@@ -141,6 +147,7 @@ class FlowVectors:
     """Zero where an edge brings a number."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class FlowGraph:
     """What flows through one position of some consecutive layers, from the first one's input to the last one's output.

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tl_ffblock._version import __version__
+from tl_ffblock.errors import InputError
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, PageView, graph_page, iframe
 from tl_ffblock.propagation.graph import REST
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import visible
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from tl_ffblock.propagation import Attribution, AttributionGraph
@@ -21,6 +23,7 @@ _MEANING = (
 )
 
 
+@strict
 def routes(result: "Attribution", *, keep: float = 0.8, height: int = 820) -> PageView:
     """The whole model as a page: routes from the tokens to the target, conserved, pruned to a stated share.
 
@@ -33,6 +36,8 @@ def routes(result: "Attribution", *, keep: float = 0.8, height: int = 820) -> Pa
         ScopeKeyError: if the result was made without "graph".
         InputError: for rules that are not complete, or another `keep`.
     """
+    if not hasattr(result, "graph"):
+        raise InputError(f'result is a {type(result).__name__}: expected what ffb.attribute(..., of="graph") makes.')
     data = routes_page(result, result.graph(keep), keep)
     return iframe(graph_page(data), height=height, title=data.heading, still=still_of(data))
 

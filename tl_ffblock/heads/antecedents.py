@@ -13,11 +13,13 @@ from jaxtyping import Bool
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import strict
 
 Mentions: TypeAlias = Sequence[tuple[int, int]]
 """The row of each mention's head word and a number for what it is a mention of, in the order of the text."""
 
 
+@strict
 def antecedent_hits(words: TokenMaps, mentions: Mentions) -> Bool[np.ndarray, "layer channel anaphor"]:
     """Which anaphors each map resolves: the mentions, in order, that have an antecedent.
 
@@ -42,6 +44,7 @@ def antecedent_hits(words: TokenMaps, mentions: Mentions) -> Bool[np.ndarray, "l
     return np.stack(found, axis=-1) if found else np.zeros((*values.shape[:2], 0), dtype=bool)
 
 
+@strict
 def nearest_hits(mentions: Mentions) -> Bool[np.ndarray, " anaphor"]:
     """Which anaphors the nearest earlier mention resolves."""
     return np.array(

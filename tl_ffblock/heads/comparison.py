@@ -13,13 +13,16 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
+from tl_ffblock.signatures import strict
 
 FOLDS = 5
 DEALS = 20
 """Deals of documents into folds over which the share of a chosen candidate is a mean."""
 
 
+@strict
 @dataclass(frozen=True, eq=False)
 class Share:
     """A share of right answers with what the bootstrap drew."""
@@ -42,6 +45,7 @@ class Share:
         return Share(self.value - other.value, self.draws - other.draws)
 
 
+@strict
 def mean_share(shares: Sequence[Share]) -> Share:
     """The mean of several shares, draw by draw, of those that have a value: all have to be drawn from the same documents."""
     draws = np.stack([share.draws for share in shares])
@@ -50,6 +54,7 @@ def mean_share(shares: Sequence[Share]) -> Share:
     return Share(float(np.mean([share.value for share in shares])), means)
 
 
+@strict
 def share_of_hits(
     hit: Shaped[np.ndarray, " arc"], document: Int[np.ndarray, " arc"], *, n_draws: int = N_DRAWS, seed: int = 0
 ) -> Share:
@@ -66,12 +71,16 @@ def share_of_hits(
     """
     if not len(hit):
         raise InputError("no answer to count: a share of nothing has no value.")
+    _refuse_unpaired(hit, document)
+    whole_number(n_draws, "n_draws", at_least=1)
+    whole_number(seed, "seed", at_least=0)
     names, row = np.unique(document, return_inverse=True)
     right, answers = (np.bincount(row, weights=values, minlength=len(names)) for values in (hit, np.ones(len(hit))))
     weights = bootstrap_weights(len(names), n_draws, seed)
     return Share(float(np.mean(hit)), (weights @ right) / (weights @ answers))
 
 
+@strict
 def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS, deal: int = 0) -> Int[np.ndarray, " arc"]:
     """The fold of each answer.
 
@@ -83,8 +92,7 @@ def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS, deal: int 
     Raises:
         InputError: if there are fewer than two documents or folds.
     """
-    if n_folds < 2:
-        raise InputError(f"n_folds={n_folds}: expected two at least, one to choose on and one to measure.")
+    whole_number(n_folds, "n_folds", at_least=2)
     names, row = np.unique(document, return_inverse=True)
     if len(names) < 2:
         raise InputError(f"{len(names)} document: choosing on other documents needs two at least.")
@@ -92,6 +100,7 @@ def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS, deal: int 
     return order[row] % min(n_folds, len(names))
 
 
+@strict
 def chosen_elsewhere(
     hits: Bool[np.ndarray, "arc candidate"], document: Int[np.ndarray, " arc"], n_folds: int = FOLDS
 ) -> tuple[Bool[np.ndarray, " arc"], Int[np.ndarray, " fold"]]:
@@ -102,6 +111,7 @@ def chosen_elsewhere(
     Raises:
         InputError: if there are fewer than two documents.
     """
+    _refuse_unpaired(hits, document)
     fold = folds_of(document, n_folds)
     answers = np.zeros(len(hits), dtype=bool)
     chosen = []
@@ -112,6 +122,7 @@ def chosen_elsewhere(
     return answers, np.array(chosen, dtype=np.int64)
 
 
+@strict
 def share_of_chosen(
     hits: Bool[np.ndarray, "arc candidate"],
     document: Int[np.ndarray, " arc"],
@@ -140,8 +151,7 @@ def share_of_chosen(
     Raises:
         InputError: if there are fewer than two documents with answers, `drawn_from` lacks one of them, or there is no deal.
     """
-    if n_deals < 1:
-        raise InputError(f"n_deals={n_deals}: expected one deal of documents into folds at least.")
+    whole_number(n_deals, "n_deals", at_least=1)
     names = np.unique(document)
     folds = [folds_of(names, n_folds, deal) for deal in range(n_deals)]
     everything = names if drawn_from is None else np.unique(drawn_from)
@@ -167,3 +177,8 @@ def share_of_chosen(
     with np.errstate(invalid="ignore"):
         shares = found / asked
     return Share(float(shares[0]), shares[1:])
+
+
+def _refuse_unpaired(hits: Shaped[np.ndarray, "arc ..."], document: Int[np.ndarray, " arc"]) -> None:
+    if len(hits) != len(document):
+        raise InputError(f"{len(hits)} answers and {len(document)} documents: expected the document of each answer.")

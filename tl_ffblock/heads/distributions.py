@@ -7,11 +7,13 @@ from jaxtyping import Float
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import strict
 
 Rows: TypeAlias = Float[np.ndarray, "layer channel query key"]
 QueryNumbers: TypeAlias = Float[np.ndarray, "layer channel query"]
 
 
+@strict
 def distributions(maps: TokenMaps) -> Rows:
     """Every row divided by its sum, in float64; NaN where a row is all zeros, since it points nowhere.
 
@@ -30,6 +32,7 @@ def distributions(maps: TokenMaps) -> Rows:
     return np.divide(values, total, out=np.full_like(values, np.nan), where=total > 0)
 
 
+@strict
 def entropy(maps: TokenMaps) -> QueryNumbers:
     """`-sum p ln p` of every row, in nats: 0 for one token, ln n for n tokens alike; NaN for a row of zeros."""
     from scipy.special import entr
@@ -37,6 +40,7 @@ def entropy(maps: TokenMaps) -> QueryNumbers:
     return entr(distributions(maps)).sum(axis=-1)
 
 
+@strict
 def evenness(maps: TokenMaps) -> QueryNumbers:
     """Entropy over its largest value, ln of the tokens that a query can reach; NaN where it reaches one alone."""
     reached = maps.reachable().sum(dim=-1).numpy()

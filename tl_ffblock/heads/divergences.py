@@ -5,9 +5,12 @@ from jaxtyping import Float, Int
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.heads.distributions import distributions
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import strict
 
 
+@strict
 def divergences(maps: TokenMaps) -> Float[np.ndarray, "map map"]:
     """Jensen-Shannon divergence of every two maps, mean over queries, in nats: 0 for the same rows, ln 2 for disjoint ones.
 
@@ -23,6 +26,7 @@ def divergences(maps: TokenMaps) -> Float[np.ndarray, "map map"]:
     return sums / counts
 
 
+@strict
 def divergence_sums(maps: TokenMaps) -> tuple[Float[np.ndarray, "map map"], Int[np.ndarray, "map map"]]:
     """Sum over queries of the divergence of every two maps, and the queries counted: add them up over a corpus.
 
@@ -49,6 +53,7 @@ def divergence_sums(maps: TokenMaps) -> tuple[Float[np.ndarray, "map map"], Int[
     return sums, counts
 
 
+@strict
 def plane(distances: Float[np.ndarray, "map map"], *, seed: int = 0) -> Float[np.ndarray, "map 2"]:
     """Points in a plane whose distances are close to those given: metric multidimensional scaling by scikit-learn.
 
@@ -59,6 +64,7 @@ def plane(distances: Float[np.ndarray, "map map"], *, seed: int = 0) -> Float[np
         ModuleNotFoundError: if scikit-learn is not installed (extra `heads`).
     """
     _refuse_asymmetric(distances)
+    whole_number(seed, "seed", at_least=0)
     try:
         import sklearn.manifold
     except ModuleNotFoundError as error:
@@ -78,6 +84,7 @@ def plane(distances: Float[np.ndarray, "map map"], *, seed: int = 0) -> Float[np
     return scaling.fit_transform(distances)
 
 
+@strict
 def clusters(distances: Float[np.ndarray, "map map"], count: int) -> Int[np.ndarray, " map"]:
     """Number of the cluster of every map, from 0 in the order of the maps: average linkage, cut to at most `count`.
 
@@ -98,6 +105,11 @@ def clusters(distances: Float[np.ndarray, "map map"], count: int) -> Int[np.ndar
 
 
 def _refuse_asymmetric(distances: Float[np.ndarray, "map map"]) -> None:
+    if not isinstance(distances, np.ndarray):
+        raise InputError(
+            f"distances is a {type(distances).__name__}: expected an array [map, map] such as that of divergences; "
+            "np.asarray makes one of lists."
+        )
     square = distances.ndim == 2 and distances.shape[0] == distances.shape[1]
     if not square or not np.allclose(distances, distances.T) or not np.allclose(np.diag(distances), 0):
         raise InputError(

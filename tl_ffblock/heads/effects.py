@@ -23,11 +23,13 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric, run_by_run
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import strict
 
 Replacement: TypeAlias = Literal["zero", "mean"]
 """What stands in a head's place: nothing, or its mean over the prompt's positions."""
 
 
+@strict
 def ablation_effects(
     model: Any, input: str | Tokens, metric: Metric | LogitFunction, *, replacement: Replacement = "zero"
 ) -> Float[Tensor, "layer head"]:
@@ -54,6 +56,7 @@ def ablation_effects(
     return torch.stack(effects).float().cpu()
 
 
+@strict
 def attention_gradients(model: Any, input: str | Tokens, metric: Metric | LogitFunction) -> TokenMaps:
     """The derivative of a metric by every weight of every head's attention, signed; Clark et al. average its size.
 

@@ -25,6 +25,8 @@ from torch import Tensor, nn
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.heads.comparison import FOLDS, folds_of
+from tl_ffblock.layer.positions import real_number, whole_number
+from tl_ffblock.signatures import strict
 
 ProbeKind: TypeAlias = Literal["maps", "maps and words", "distance and words"]
 ROOT = -1
@@ -37,6 +39,7 @@ NEAR = (-2, -1, 1, 2)
 """Distances that the distance probe tells apart, beside near and far."""
 
 
+@strict
 @dataclass(frozen=True, eq=False)
 class ProbeSentence:
     """One sentence as a probe reads it."""
@@ -53,6 +56,7 @@ class ProbeSentence:
     """A number for the document."""
 
 
+@strict
 @dataclass(frozen=True)
 class Training:
     """How probes are trained."""
@@ -64,7 +68,18 @@ class Training:
     n_folds: int = FOLDS
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse what no training can be made of.
 
+        Raises:
+            InputError: for a number that is too small or not one.
+        """
+        for name, least in {"epochs": 1, "batch_size": 1, "n_folds": 2, "seed": 0}.items():
+            whole_number(getattr(self, name), name, at_least=least)
+        real_number(self.learning_rate, "learning_rate", above=0)
+
+
+@strict
 @dataclass(frozen=True, eq=False)
 class Attachments:
     """Which words were given their head: unlabelled attachment, a truth value a word asked for."""
@@ -73,6 +88,7 @@ class Attachments:
     document: Int[np.ndarray, " word"]
 
 
+@strict
 def attachments(
     sentences: Sequence[ProbeSentence], kind: ProbeKind = "maps", training: Training | None = None
 ) -> Attachments:
@@ -106,6 +122,7 @@ def attachments(
     return Attachments(np.concatenate(right), _documents(sentences))
 
 
+@strict
 def attached_at(sentences: Sequence[ProbeSentence], offset: int) -> Attachments:
     """The baseline that every word's head is `offset` words behind it; 1 is right-branching."""
     right = [

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Int
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import strict
 
 Direction: TypeAlias = Literal["from dependent", "from head"]
 """Whose row is read: the dependent's, or those of the words that may be its head."""
@@ -30,6 +31,7 @@ ALL = "all"
 PUNCTUATION = "punct"
 
 
+@strict
 @dataclass(frozen=True)
 class Arcs:
     """Relations between the words of one map, by their rows."""
@@ -54,6 +56,7 @@ class Arcs:
         return self.head - self.dependent
 
 
+@strict
 @dataclass(frozen=True, eq=False)
 class RelationHits:
     """Which arcs of a corpus each map finds."""
@@ -83,6 +86,7 @@ class RelationHits:
         return groups
 
 
+@strict
 def reachable_arcs(offset: Int[np.ndarray, " arc"], direction: Direction, *, causal: bool) -> Bool[np.ndarray, " arc"]:
     """The arcs that a row can show: all, or in a causal model those whose other end is before the row's word."""
     if not causal:
@@ -90,6 +94,7 @@ def reachable_arcs(offset: Int[np.ndarray, " arc"], direction: Direction, *, cau
     return offset < 0 if direction == "from dependent" else offset > 0
 
 
+@strict
 def hits(
     words: TokenMaps, arcs: Arcs, direction: Direction = "from dependent"
 ) -> Bool[np.ndarray, "layer channel arc"]:
@@ -126,6 +131,7 @@ def hits(
     return (rows >= at_head).sum(axis=-1) == np.where(np.isfinite(at_head[..., 0]), 1, -1)
 
 
+@strict
 def relation_hits(sentences: Sequence[tuple[TokenMaps, Arcs]], documents: Sequence[int] | None = None) -> RelationHits:
     """Which arcs of several sentences each map finds, from both ends.
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief, did_you_mean
 from tl_ffblock.heads.distributions import QueryNumbers, distributions, entropy, evenness
-from tl_ffblock.layer.positions import positions
+from tl_ffblock.layer.positions import positions, real_number
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -36,6 +37,7 @@ _MARKERS = "ĠĊ▁#"
 """Characters that tokenizers put at a piece and no text has there."""
 
 
+@strict
 def token_groups(tokens: Sequence[str], special: Sequence[int] = ()) -> dict[str, Bool[np.ndarray, " token"]]:
     """The groups of Clark et al.: the first token, special tokens, those of them behind the first, punctuation.
 
@@ -53,6 +55,7 @@ def token_groups(tokens: Sequence[str], special: Sequence[int] = ()) -> dict[str
     return {"first": first, "special": marked, "separator": marked & ~first, "punctuation": punctuation}
 
 
+@strict
 def target_shares(maps: TokenMaps, groups: TokenGroups) -> dict[str, QueryNumbers]:
     """Of every row the share on the previous, own and next token and on each group of tokens.
 
@@ -65,6 +68,10 @@ def target_shares(maps: TokenMaps, groups: TokenGroups) -> dict[str, QueryNumber
     Raises:
         InputError: if a group is not one truth value a token.
     """
+    if not isinstance(groups, Mapping):
+        raise InputError(
+            f"groups={brief(groups)}: expected truth values per token by name, as token_groups gives them."
+        )
     rows, reachable = distributions(maps), maps.reachable().numpy()
     queries, keys = np.array(maps.queries)[:, None], np.arange(len(maps.tokens))
     targets = {name: keys == queries + distance for name, distance in RELATIVE.items()}
@@ -77,16 +84,19 @@ def target_shares(maps: TokenMaps, groups: TokenGroups) -> dict[str, QueryNumber
     return shares
 
 
+@strict
 def query_statistics(maps: TokenMaps, groups: TokenGroups) -> dict[str, QueryNumbers]:
     """Shares by target, entropy in nats and evenness of every row, by name."""
     return {**target_shares(maps, groups), "entropy": entropy(maps), "evenness": evenness(maps)}
 
 
+@strict
 def means(numbers: Mapping[str, QueryNumbers]) -> dict[str, Float[np.ndarray, "layer channel"]]:
     """Mean over the queries that have a value; NaN where none has."""
     return {name: _mean(rows) for name, rows in numbers.items()}
 
 
+@strict
 def by_query_kind(
     rows: QueryNumbers, maps: TokenMaps, kinds: TokenGroups
 ) -> dict[str, Float[np.ndarray, "layer channel"]]:
@@ -101,6 +111,7 @@ def by_query_kind(
     return {name: _mean(rows[..., _checked(name, kind, len(maps.tokens))[asked]]) for name, kind in kinds.items()}
 
 
+@strict
 def behaviours(
     statistics: Mapping[str, Float[np.ndarray, "layer channel"]], thresholds: Mapping[str, float] = THRESHOLDS
 ) -> dict[str, Bool[np.ndarray, "layer channel"]]:
@@ -108,11 +119,27 @@ def behaviours(
 
     Args:
         statistics: Means by name, as `means` gives them.
-        thresholds: Least means by name; names without statistic are left out.
+        thresholds: Least means by name; the usual names without a statistic here are skipped.
+
+    Raises:
+        InputError: for a name that no statistic has, or a threshold that is not a finite number.
     """
-    return {name: statistics[name] >= least for name, least in thresholds.items() if name in statistics}
+    if not isinstance(thresholds, Mapping):
+        raise InputError(
+            f"thresholds={brief(thresholds)}: expected numbers by the name of a statistic, {{'previous': 0.5}}."
+        )
+    known = {*statistics, *THRESHOLDS}
+    unknown = [name for name in thresholds if name not in known]
+    if unknown:
+        meant = did_you_mean(unknown[0], known)
+        raise InputError(
+            f"thresholds[{unknown[0]!r}]: no statistic of this name; there are {', '.join(sorted(known))}. {meant}"
+        )
+    limits = {name: real_number(least, f"thresholds[{name!r}]") for name, least in thresholds.items()}
+    return {name: statistics[name] >= least for name, least in limits.items() if name in statistics}
 
 
+@strict
 def summary(maps: TokenMaps, groups: TokenGroups, thresholds: Mapping[str, float] = THRESHOLDS) -> "pandas.DataFrame":
     """One row a layer and channel: the mean of every statistic, and what the channel mostly does.
 

@@ -17,12 +17,14 @@ from jaxtyping import Float, Int
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import strict
 
 SpecialTokens: TypeAlias = Literal["keep", "drop", "renormalise"]
 """What becomes of tokens of no word: each stays as a unit of its own, or they go with their weight, or they go and every
 row is divided by what is left of it."""
 
 
+@strict
 def word_maps(
     maps: TokenMaps, word: Sequence[int] | Int[np.ndarray, " token"], *, special: SpecialTokens = "drop"
 ) -> TokenMaps:

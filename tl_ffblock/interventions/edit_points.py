@@ -17,11 +17,13 @@ from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.records import Block
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Normalise, NormName, select_scopes
+from tl_ffblock.signatures import strict
 
 AXES = {"dest_pos": "query", "pos": "query", "src_pos": "key", "head": "head", "head_index": "head"}
 """What TransformerLens's patching functions call the axes of an index, and what we call them."""
 
 
+@strict
 @dataclass(frozen=True)
 class EditPoint:
     """A HookPoint at which one scope's tensor can be changed."""
@@ -36,6 +38,7 @@ class EditPoint:
         return vector if self.norm is None else vector / block.norm(self.norm).gain
 
 
+@strict
 def edit_point(model: Model, layer: int, scope: str) -> EditPoint:
     """The HookPoint for one scope of one layer, read off the layer's program.
 

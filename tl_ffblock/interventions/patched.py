@@ -24,9 +24,10 @@ from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.maps import SIDES, ContributionMaps
 from tl_ffblock.results.page_data import page_data
 from tl_ffblock.results.tokens import shortened
-from tl_ffblock.signatures import spelled_out
+from tl_ffblock.signatures import spelled_out, strict
 
 
+@strict
 @dataclasses.dataclass(frozen=True)
 class PatchedMaps:
     """The maps of a clean run, a corrupted run, and the corrupted run with patches."""
@@ -172,6 +173,7 @@ def _hooks_by_pair(fwd_hooks: PatchHooks | Sequence[Callable[[Any], Hooks]], n_p
     return fwd_hooks  # type: ignore[return-value]  # all are functions
 
 
+@strict
 @dataclasses.dataclass(frozen=True)
 class VectorDifference:
     """One layer's vectors of one run minus those of another, by scope.
@@ -218,6 +220,7 @@ class VectorDifference:
 def difference(first: ContributionMaps, second: ContributionMaps) -> ContributionMaps: ...
 @overload
 def difference(first: Decomposition, second: Decomposition) -> VectorDifference: ...
+@strict
 def difference(
     first: ContributionMaps | Decomposition, second: ContributionMaps | Decomposition
 ) -> ContributionMaps | VectorDifference:

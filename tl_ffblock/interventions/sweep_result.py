@@ -12,6 +12,7 @@ from torch import Tensor
 from tl_ffblock.layer.positions import spans
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
 from tl_ffblock.results.tokens import visible
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -20,6 +21,7 @@ LARGEST_SHOWN = 3
 """Effects that the short form of a sweep names."""
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class ContributionSweep:
     """The metric with one contribution changed at a time, at one scope, of one prompt or of several.

@@ -14,6 +14,7 @@ from tl_ffblock.interventions.sampling import ATTENTION, KNOCKOUT, PLACEBO, Samp
 from tl_ffblock.interventions.validation_figure import draw
 from tl_ffblock.results.correlation import Correlation, rank_correlation
 from tl_ffblock.results.intervals import bootstrap_weights, mean_interval
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -25,6 +26,7 @@ those whose query the metric reads; of the first, those whose key is not the fir
 has nothing to bring."""
 
 
+@strict
 @dataclass(frozen=True, eq=False)
 class CausalValidation:
     """Sampled cells with their predictors and effects, and the correlations between them."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from tl_ffblock.errors import InputError
 from tl_ffblock.memories.triggers import Triggers
 from tl_ffblock.results.files import write_atomically
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -27,6 +28,7 @@ LEAST = 3
 COLUMNS = ("memory", "rank", "prefix", "next_token", "patterns")
 
 
+@strict
 def write_annotation_sheet(triggers: Triggers, path: str | os.PathLike[str]) -> Path:
     """Write a CSV file with a row a trigger and an empty column for patterns.
 
@@ -57,6 +59,7 @@ def write_annotation_sheet(triggers: Triggers, path: str | os.PathLike[str]) -> 
     return Path(path)
 
 
+@strict
 def read_annotations(path: str | os.PathLike[str]) -> "pandas.DataFrame":
     """What a filled sheet says: one row a memory.
 

@@ -20,6 +20,7 @@ from tl_ffblock.memories.triggers import Text, Triggers, search
 from tl_ffblock.memories.values import agreeing, value_tokens
 from tl_ffblock.page import BlockPayload, PageText
 from tl_ffblock.results.tokens import visible
+from tl_ffblock.signatures import strict
 
 _DIGITS = 5
 """Significant digits of a number on a page."""
@@ -27,6 +28,7 @@ _TOKENS = ("tokens", "top", "bottom")
 """Fields that hold tokens."""
 
 
+@strict
 @dataclass(frozen=True)
 class CardTrigger:
     """A trigger with what turned the memory on."""
@@ -49,6 +51,7 @@ class CardTrigger:
         return self.tokens[self.position + 1] if self.position + 1 < len(self.tokens) else None
 
 
+@strict
 @dataclass(frozen=True)
 class CardValue:
     """What a memory's value says."""
@@ -64,6 +67,7 @@ class CardValue:
     """Positive triggers that a token follows."""
 
 
+@strict
 @dataclass(frozen=True)
 class CardText:
     """A memory in a text of the reader's own: where it fires, by which tokens, and what it carries."""
@@ -81,6 +85,7 @@ class CardText:
     """What the memory carries to the target from every position, signed."""
 
 
+@strict
 @dataclass(frozen=True)
 class MemoryCard:
     """One memory of one model over one corpus. A page of maps shows it beside them: `maps.to_html(file, beside=card)`."""
@@ -157,6 +162,7 @@ class MemoryCard:
         return asdict(self)
 
 
+@strict
 def memory_card(
     model: Any,
     texts: Iterable[Text],

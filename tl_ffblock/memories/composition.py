@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.signatures import strict
 
 ActiveRule: TypeAlias = Literal["positive", "mass"]
 """Which memories count as active: "positive" those with `m_i > 0`, the paper's rule, in which ReLU's zeros are silent;
@@ -21,6 +22,7 @@ OUTCOMES = ("residual", "feed-forward", "agreement", "composition")
 """Whose top token the sum's is: the residual's alone, the feed-forward's alone, of both, or of neither (a compromise)."""
 
 
+@strict
 def active(
     coefficients: Float[Tensor, "*lead neuron"], lengths: Float[Tensor, " neuron"], rule: ActiveRule
 ) -> Bool[Tensor, "*lead neuron"]:
@@ -44,6 +46,7 @@ def active(
     return torch.zeros_like(wanted).scatter(-1, order, wanted)
 
 
+@strict
 def zero_agreement(
     coefficients: Float[Tensor, "*lead neuron"],
     chosen: Bool[Tensor, "*lead neuron"],
@@ -65,6 +68,7 @@ def zero_agreement(
     return ~((says == token[..., None]) & chosen).any(dim=-1)
 
 
+@strict
 def outcomes(
     residual: Int[np.ndarray, "*lead"], feed_forward: Int[np.ndarray, "*lead"], output: Int[np.ndarray, "*lead"]
 ) -> Int[np.ndarray, "*lead"]:

@@ -13,11 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.signatures import strict
 
 LogitFunction: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "*batch"]]
 """A metric as TransformerLens has them: logits to one number a run, or one for all runs together."""
 
 
+@strict
 @dataclass(frozen=True)
 class CleanRun:
     """A prompt's run without edits: what its edited runs are compared with."""
@@ -30,6 +32,7 @@ class CleanRun:
     """What the model made of it."""
 
 
+@strict
 class Metric(ABC):
     """A number for every run, read off its logits."""
 
@@ -83,6 +86,7 @@ class Metric(ABC):
         return ""
 
 
+@strict
 @dataclass(frozen=True)
 class PlainMetric(Metric):
     """A function of logits that somebody else wrote; it is given whole runs, and all prompts that it knows at once."""
@@ -104,8 +108,13 @@ class PlainMetric(Metric):
         return value
 
 
-def as_metric(metric: Metric | LogitFunction) -> Metric:
+@strict
+def as_metric(metric: Metric | LogitFunction, name: str = "metric") -> Metric:
     """A metric as it is; another function of logits as one.
+
+    Args:
+        metric: Either.
+        name: What the caller's argument is called, for the error.
 
     Raises:
         InputError: if it cannot be called.
@@ -113,12 +122,13 @@ def as_metric(metric: Metric | LogitFunction) -> Metric:
     if isinstance(metric, Metric):
         return metric
     if not callable(metric):
-        example = repr(metric) if isinstance(metric, str | int) else "..."
-        raise InputError(f"metric={brief(metric)}: expected a function of logits, such as ffb.logit({example}).")
-    name = getattr(metric, "__name__", type(metric).__name__)
-    return PlainMetric(metric, "metric" if name == "<lambda>" else name)
+        example = repr(metric) if isinstance(metric, str | int) and not isinstance(metric, bool) else "..."
+        raise InputError(f"{name}={brief(metric)}: expected a function of logits, such as ffb.logit({example}).")
+    called = getattr(metric, "__name__", type(metric).__name__)
+    return PlainMetric(metric, "metric" if called == "<lambda>" else called)
 
 
+@strict
 def run_by_run(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Float[Tensor, " run"]:
     """A number for each run of one prompt; somebody else's function sees one run at a time, since it may average all it sees.
 

@@ -16,7 +16,8 @@ from tl_ffblock.bridge.checkpoints import layers_run_twice
 from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.slopes import RULES, RuleName, Rules
 from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError, ProcessedWeightsWarning, flag
+from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean, flag
+from tl_ffblock.layer.positions import several
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.shares import KEEPS, PARTS, Part, Shares
@@ -25,23 +26,29 @@ from tl_ffblock.propagation.targets import Target, for_prompts, seeds
 from tl_ffblock.signatures import spelled_out
 
 
-class AttributeOptions(TypedDict, total=False):
-    """How the model is run."""
+class ForwardOptions(TypedDict, total=False):
+    """How the model is run on a prompt without padding and segments."""
 
-    attention_mask: Shaped[Tensor, "*batch pos"] | None
-    """1 at real tokens of a padded batch; what comes out is that of each sequence alone."""
-    token_type_ids: Integer[Tensor, "*batch pos"] | None
-    """The segment of each token, for BERT."""
     fwd_hooks: Hooks
     """Hooks for this run, as in `run_with_hooks`: what they bring has a share of its own."""
     rtol: float | None
     """Largest relative error accepted; None means 1e-4 for float32 models, 1e-6 for float64, more for half precision."""
 
 
+class AttributeOptions(ForwardOptions, total=False):
+    """How the model is run."""
+
+    attention_mask: Shaped[Tensor, "*batch pos"] | None
+    """1 at real tokens of a padded batch; what comes out is that of each sequence alone."""
+    token_type_ids: Integer[Tensor, "*batch pos"] | None
+    """The segment of each token, for BERT."""
+
+
 USUAL: tuple[Part, ...] = ("heads", "edges", "neurons")
 """Parts that come with the backward pass."""
 
-_DEFAULTS: dict[str, Any] = {"attention_mask": None, "token_type_ids": None, "fwd_hooks": (), "rtol": None}
+DEFAULTS: dict[str, Any] = {"attention_mask": None, "token_type_ids": None, "fwd_hooks": (), "rtol": None}
+"""The options where they are not given."""
 
 
 @overload
@@ -80,7 +87,7 @@ def attribute(
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Any: ...
-@spelled_out(AttributeOptions, _DEFAULTS)
+@spelled_out(AttributeOptions, DEFAULTS)
 def attribute(
     model: Any,
     prompts: str | Texts | Ids | Tokens,
@@ -181,10 +188,11 @@ def read_rules(rules: RuleName) -> Rules:
 
 
 def _read_parts(of: Sequence[Part] | Part) -> tuple[Part, ...]:
-    asked: tuple[Any, ...] = (of,) if isinstance(of, str) else tuple(of) if isinstance(of, Sequence) else (of,)
+    asked = several(of)
     unknown = [part for part in asked if part not in PARTS]
     if unknown:
         raise InputError(
-            f"of={of!r}: expected some of {', '.join(map(repr, PARTS))}; tokens and biases are always there."
+            f"of={brief(of)}: expected some of {', '.join(map(repr, PARTS))}; tokens and biases are always there. "
+            f"{did_you_mean(unknown[0], PARTS)}".rstrip()
         )
-    return asked
+    return tuple(asked)

@@ -25,11 +25,13 @@ from tl_ffblock.propagation.shown import VANISHED, ShownAttribution, embeddings_
 from tl_ffblock.propagation.tables import TabledShares, largest
 from tl_ffblock.results.scope_table import ScopeTable, same_fields
 from tl_ffblock.results.tokens import shortened, told_apart
+from tl_ffblock.signatures import strict
 
 _RTOL_OF_COMBINED = 1e-4
 """How well the flows of a difference or a mean must balance, which have no certificate."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
     """Signed shares of a target, in its own units (logits, nats), of one sequence.
@@ -234,9 +236,11 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
         Raises:
             InputError: if there is none, or they do not describe the same shares.
         """
-        several = list(results)
+        several = list(results) if isinstance(results, Iterable) else []
         if not several or not all(isinstance(result, Attribution) for result in several):
-            raise InputError("mean: expected one result or more, as ffb.attribute gives them for a list of texts.")
+            raise InputError(
+                f"mean: expected one result or more, as ffb.attribute gives them for a list of texts; got a {type(results).__name__}."
+            )
         return mean(several)
 
     def __eq__(self, other: object) -> bool:

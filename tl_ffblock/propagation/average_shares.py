@@ -6,18 +6,20 @@ Shares, and estimates of patching, are summed over positions, so that prompts ma
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.numerals import significant
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.patching_estimates import PatchingEstimates
 from tl_ffblock.propagation.tables import largest, table_of
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -28,6 +30,7 @@ MOST_NAMED = 8
 """Places that the short form names."""
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class AverageShares:
     """The mean over prompts of shares that are summed over positions: of heads `mean`, `interval.low`, `.high` are [layer head].
@@ -102,6 +105,7 @@ class AverageShares:
         return ", ".join(label if isinstance(label, str) else f"{axis} {label}" for axis, label in labels.items())
 
 
+@strict
 def average_shares(
     attributions: Sequence[Attribution] | Sequence[PatchingEstimates],
     of: Summed = "heads",
@@ -134,8 +138,8 @@ def average_shares(
             "average_shares: expected one attribution or more, as ffb.attribute gives them for a list of texts, or what "
             "ffb.attribution_patching gives for lists of pairs."
         )
-    if of not in get_args(Summed):
-        raise InputError(f"of={brief(of)}: expected one of {', '.join(map(repr, get_args(Summed)))}.")
+    whole_number(n_draws, "n_draws", at_least=1)
+    whole_number(seed, "seed", at_least=0)
     refuse_mixed(several, "average")
     summed = [_summed(result, of) for result in several]
     described = [(places, shares.shape) for places, shares in summed]

@@ -15,6 +15,7 @@ from tl_ffblock.numerals import scientific
 from tl_ffblock.page import LogitBlock, MapsBlock, PageBlock, PageChannel, PageText
 from tl_ffblock.propagation.shown import largest_edges, sums_in_words
 from tl_ffblock.results.page_blocks import FINE_TOKENS, size_track
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from tl_ffblock.propagation.attribution import Attribution
@@ -29,6 +30,7 @@ METHODS = {
 """How each kind of rules shares a target out, for captions."""
 
 
+@strict
 class BesideMaps:
     """The methods of `Attribution` through which a page of maps shows it."""
 

@@ -10,8 +10,10 @@ from torch import Tensor
 from tl_ffblock.errors import CompletenessError
 from tl_ffblock.numerals import scientific
 from tl_ffblock.results.scope_table import same_fields
+from tl_ffblock.signatures import strict
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class Certificate:
     """Four measured errors, each 0 up to rounding, and how much of the target was attributed."""

@@ -18,12 +18,13 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
+from tl_ffblock.propagation.attribute import DEFAULTS, ForwardOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms, relative
 from tl_ffblock.propagation.shown import ShownContinuation, shares_in_words
 from tl_ffblock.results.scope_table import same_fields
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import told_apart
+from tl_ffblock.signatures import spelled_out, strict
 
 if TYPE_CHECKING:
     import pandas
@@ -35,6 +36,7 @@ AT_ONCE = 16
 """Backward passes that run at once."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class ContinuationAttribution(ShownContinuation):
     """Signed shares of every token of a continuation: row by row `values = shares + biases + edits + nonlinear`.
@@ -148,6 +150,7 @@ class ContinuationAttribution(ShownContinuation):
         return "\n".join(lines + ["  ..."] * (len(self.targets) > 8))
 
 
+@spelled_out(ForwardOptions, {name: DEFAULTS[name] for name in ForwardOptions.__annotations__})
 def attribute_continuation(
     model: Any,
     prompt: TextOrIds,
@@ -156,7 +159,7 @@ def attribute_continuation(
     generate: SupportsIndex | None = None,
     reading: Reading = "logit",
     rules: RuleName = "path",
-    **options: Unpack[AttributeOptions],
+    **options: Unpack[ForwardOptions],
 ) -> ContinuationAttribution:
     """Every token of a continuation attributed to all tokens before it, as one signed [target, source] matrix.
 

@@ -19,6 +19,7 @@ from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError, brief
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.results.tensor_files import FileFormat
 from tl_ffblock.results.tokens import shortened
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -30,6 +31,7 @@ TARGET = "target"
 """The receiver that reads the target: the final residual stream, "logits" elsewhere."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class EdgeTable:
     """Edges from senders to receivers, without a word on what they are edges of."""
@@ -42,6 +44,7 @@ class EdgeTable:
     """Whether the sender's output reaches the receiver's input past all attention and feed-forwards."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class EdgeEstimates(EdgeTable):
     """Estimated changes of a target, in its units, if a receiver alone read a sender's output of the corrupted run.

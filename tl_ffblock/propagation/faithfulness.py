@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from typing import Any, SupportsIndex, get_args
+from typing import Any, SupportsIndex
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,7 +26,7 @@ from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.token_spans import special_ids
 from tl_ffblock.bridge.traced import with_gradients
 from tl_ffblock.errors import InputError, brief, flag
-from tl_ffblock.layer.positions import Positions, aligned, layer_number, one_position, positions
+from tl_ffblock.layer.positions import Positions, layer_number, one_per_prompt, one_position, positions, whole_number
 from tl_ffblock.metrics import CleanRun, Metric, as_metric, run_by_run
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribute import open_attribution_run
@@ -34,6 +34,7 @@ from tl_ffblock.propagation.faithfulness_result import Faithfulness, Measure
 from tl_ffblock.propagation.method_scores import LEAVE_ONE_OUT, RANDOM, RECENCY, CleanTarget, Results, read_results
 from tl_ffblock.propagation.targets import Direction, Target, answers_of, for_prompts, in_words, name_of_direction
 from tl_ffblock.results.ranks import spearman
+from tl_ffblock.signatures import strict
 
 SHARES = (0.1, 0.25, 0.5)
 """How much of a prompt the curves remove."""
@@ -58,6 +59,7 @@ class _Prompt:
         return self.target.value - torch.cat(runs)
 
 
+@strict
 def faithfulness(
     model: Any,
     prompts: str | Texts | Ids | Tokens,
@@ -108,14 +110,11 @@ def faithfulness(
         InputError: for input, results or options that cannot be used, attributions of another target, text or model among them.
         UnsupportedModelError: for models that are not decomposed, or from which tokens cannot be removed so.
     """
-    if removal not in get_args(RemovalName):
-        raise InputError(
-            f'removal={brief(removal)}: expected "mask" (nobody attends to the token) or "mean" (the mean embedding).'
-        )
+    whole_number(seed, "seed", at_least=0)
     run = open_attribution_run(model, prompts)
     target = for_prompts(target, len(run.sequences))
     methods = read_results(results, run)
-    causes = None if cause is None else aligned({"cause": cause}, [len(s.tokens) for s in run.sequences])["cause"]
+    causes = None if cause is None else one_per_prompt(cause, [len(s.tokens) for s in run.sequences], "cause")
     measured = []
     with (
         Progress(run.model.name, len(run.sequences), "prompts", shown=flag(progress, "progress")) as bar,
@@ -213,7 +212,7 @@ def _prompt(run: Run, number: int, target: Target, removal: RemovalName, keys: P
         derivative[at] = vector
         quantity, answers = name_of_direction(layer, model.n_layers), ""
     else:
-        metric = as_metric(target).bound_to(model).of_prompt(CleanRun(number, sequence.tokens, output[0]))
+        metric = as_metric(target, "target").bound_to(model).of_prompt(CleanRun(number, sequence.tokens, output[0]))
         read, derivative = partial(run_by_run, metric), _derivative(metric, output)
         quantity, answers = metric.name, answers_of(model, metric)
     rounding = run.settings.rtol * float(derivative.double().norm(p=1) * output[0][derivative != 0].abs().max())
@@ -275,7 +274,7 @@ def _gathered(run: Run, measured: Sequence[_Measured], target: Target, removal: 
         effects=tuple(effects),
         labels=tuple(sequence.labels for sequence in run.sequences),
         values=torch.tensor([of_prompt.prompt.target.value for of_prompt in measured], dtype=torch.float64),
-        target="direction" if isinstance(target, Direction) else as_metric(target).name,
+        target="direction" if isinstance(target, Direction) else as_metric(target, "target").name,
         removal=removal,
         model=run.model.name,
     )

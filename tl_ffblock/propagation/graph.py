@@ -20,6 +20,7 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.numerals import significant
 from tl_ffblock.propagation.flows import Flows, LayerFlows
 from tl_ffblock.results.tokens import shortened
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -30,6 +31,7 @@ REST: Node = ("rest", -1, -1, -1)
 """The node that all edges lead through that were not kept."""
 
 
+@strict
 @dataclass(frozen=True, repr=False)
 class AttributionGraph:
     """Nodes and signed edges of one attribution."""

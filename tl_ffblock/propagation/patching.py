@@ -22,7 +22,7 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import InputError, brief, flag
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.progress import Progress
-from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run, read_rules
+from tl_ffblock.propagation.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms
 from tl_ffblock.propagation.edges import KEEPS as OF_EDGES
 from tl_ffblock.propagation.edges import EdgeSums
@@ -30,6 +30,7 @@ from tl_ffblock.propagation.patched_cells import estimated_cells
 from tl_ffblock.propagation.patching_estimates import PatchingEstimates
 from tl_ffblock.propagation.targets import ReadTarget, Target, bound_to_run, read_target, seeds
 from tl_ffblock.results.tokens import joined
+from tl_ffblock.signatures import spelled_out
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
 AskedEdges: TypeAlias = bool | Literal["positions"]
@@ -78,6 +79,7 @@ def attribution_patching(
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Any: ...
+@spelled_out(AttributeOptions, DEFAULTS)
 def attribution_patching(
     model: Any,
     clean: str | Texts | Ids | Tokens,
@@ -113,7 +115,7 @@ def attribution_patching(
             (query, key and value inputs of heads, feed-forwards, the target): edge attribution patching, with steps EAP-IG.
             Summed over positions, or with "positions" one number a position.
         progress: Whether a long call shows a bar at a terminal or in a notebook.
-        **options: As in `ffb.attribute`: token_type_ids, fwd_hooks, rtol.
+        **options: As in `ffb.attribute`: attention_mask (of ones alone), token_type_ids, fwd_hooks, rtol.
 
     Returns:
         One result for two prompts; a list of them for lists, pair by pair.

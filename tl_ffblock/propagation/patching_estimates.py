@@ -18,6 +18,7 @@ from tl_ffblock.propagation.edge_estimates import EdgeEstimates
 from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tensor_files import FileFormat
 from tl_ffblock.results.tokens import shortened
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -28,6 +29,7 @@ _NEURONS, _CELLS, _EDGES = "neurons.", "cells.", "edges."
 """How tensors are named in a file, before their layer, scope or field."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class PatchingEstimates:
     """Estimated changes of a target, in its units, if one tensor of the clean run were the corrupted run's."""

@@ -9,6 +9,7 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from tl_ffblock.propagation.attribution import Attribution
@@ -18,6 +19,7 @@ _COLUMNS: dict[Reading, str] = {"residual": "flowing at", "heads": "written at",
 """What a column is."""
 
 
+@strict
 class PositionedShares:
     """The method of `Attribution` that makes token maps of it."""
 

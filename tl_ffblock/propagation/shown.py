@@ -12,6 +12,7 @@ from tl_ffblock.propagation.tables import largest
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import told_apart
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from tl_ffblock.propagation.attribution import Attribution
@@ -32,6 +33,7 @@ VANISHED = "gradient x input before a norm of the embeddings is zero by scale in
 OF_NEURONS = "Like heads they are no further summands: they read heads, and later layers read them."
 
 
+@strict
 class ShownShares(ABC):
     """Methods of results that are pages of shares."""
 
@@ -63,6 +65,7 @@ class ShownShares(ABC):
         return iframe(shares_page(data), height, "attribution", still_of(data))
 
 
+@strict
 class ShownAttribution(ShownShares):
     """The page of one target."""
 
@@ -70,6 +73,7 @@ class ShownAttribution(ShownShares):
         return attribution_data(cast("Attribution", self))
 
 
+@strict
 class ShownContinuation(ShownShares):
     """The page of every token of a continuation."""
 

@@ -16,8 +16,10 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number, one_position, whole_number
 from tl_ffblock.metrics import CleanRun, KLDivergence, LogitFunction, Metric, as_metric
 from tl_ffblock.propagation.spaces import warn_of_missing_spaces
+from tl_ffblock.signatures import strict
 
 
+@strict
 @dataclass(frozen=True)
 class Direction:
     """The residual stream at one position, projected on a vector: `<vector, x_at>`."""
@@ -35,6 +37,7 @@ Target: TypeAlias = Metric | LogitFunction | Direction
 """A metric, any differentiable function of logits to one number a run, or a direction in the residual stream."""
 
 
+@strict
 def direction(vector: Float[Tensor, " d_model"], *, layer: SupportsIndex, at: SupportsIndex = -1) -> Direction:
     """A target that reads the residual stream: what a head's query, a probe or a sparse autoencoder's latent reads.
 
@@ -100,7 +103,7 @@ def for_prompts(target: Target, number: int) -> Target:
     Raises:
         InputError: if it is none, or has answers for another number of prompts.
     """
-    return target if isinstance(target, Direction) else as_metric(target).for_prompts(number)
+    return target if isinstance(target, Direction) else as_metric(target, "target").for_prompts(number)
 
 
 def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: int = 1) -> Target:
@@ -121,7 +124,7 @@ def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: 
         return target
     refuse_untrained_head(run.model)
     clean = CleanRun(number, traced.batch.sequence(0), traced.logits[0].detach())
-    metric = as_metric(target).for_prompts(of)
+    metric = as_metric(target, "target").for_prompts(of)
     bound = metric.bound_to(run.model).of_prompt(clean)
     warn_of_missing_spaces(run.model, traced, metric.of_prompt(clean))
     return bound
@@ -147,7 +150,7 @@ def read_target(run: Run, traced: Traced, target: Target) -> ReadTarget:
     if isinstance(target, Direction):
         begin = _of_direction(run, traced, target)
         return ReadTarget(begin.name, begin.in_words(0), float(begin.values[0]))
-    metric = as_metric(target).bound_to(run.model)
+    metric = as_metric(target, "target").bound_to(run.model)
     values, answers = _read(run, traced, metric, traced.logits.detach())
     return ReadTarget(metric.name, in_words(metric.name, answers[0]), float(values[0]))
 
@@ -166,7 +169,7 @@ def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
     if isinstance(target, Direction):
         return _of_direction(run, traced, target)
     refuse_untrained_head(run.model)
-    metric = as_metric(target)
+    metric = as_metric(target, "target")
     begin = _of_logits(run, traced, metric.bound_to(run.model))
     warn_of_missing_spaces(run.model, traced, metric)
     return begin

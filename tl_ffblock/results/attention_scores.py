@@ -18,8 +18,10 @@ from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import strict
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class AttentionScores:
     """Why heads attend: `score[i, j] = scale * sum_e query[i, e] key[j, e]`, whose softmax over j is the pattern.

@@ -4,7 +4,7 @@ Prompts of equally many tokens are averaged position by position. Others are ali
 `positions={"IO": [4, 2], "END": -1}` a cell is (query "END", key "IO"), wherever these stand in a prompt.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -13,13 +13,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import NamedPositions, aligned
+from tl_ffblock.layer.positions import NamedPositions, aligned, whole_number
 from tl_ffblock.results.average_maps import AverageMaps
 from tl_ffblock.results.intervals import N_DRAWS, refuse_mixed
 from tl_ffblock.results.page_blocks import ATTENTION, SHARES
 from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import joined
+from tl_ffblock.signatures import strict
 
 
 @runtime_checkable
@@ -33,6 +34,7 @@ AnyMaps = AsTokenMaps | TokenMaps
 _EXPECTED = "average: expected one result or more, as contribution_maps gives them for a list of texts."
 
 
+@strict
 def average(
     maps: Sequence[AnyMaps], positions: NamedPositions | None = None, *, n_draws: int = N_DRAWS, seed: int = 0
 ) -> AverageMaps:
@@ -50,9 +52,14 @@ def average(
         InputError: if there is no result, they are of different quantities, models or rules, they differ in layers, channels, queries or (without names) in length, or a
             position does not exist or is a query of some of the maps only.
     """
-    several = [_as_maps(result) for result in maps]
+    one = isinstance(maps, AnyMaps | AverageMaps) or not isinstance(maps, Iterable)
+    several = [] if one else [_as_maps(result) for result in maps]
     if not several:
-        raise InputError(_EXPECTED)
+        raise InputError(
+            f"{_EXPECTED} Given is {f'a {type(maps).__name__}' if one else 'none'}; of one give average([maps])."
+        )
+    whole_number(n_draws, "n_draws", at_least=1)
+    whole_number(seed, "seed", at_least=0)
     first, lengths = several[0], [len(result.tokens) for result in several]
     refuse_mixed(several, "average")
     _refuse_unlike(several, named=positions is not None)
@@ -93,7 +100,10 @@ def _as_maps(result: AnyMaps) -> TokenMaps:
         return result
     if isinstance(result, AsTokenMaps) and not isinstance(result, AverageMaps):
         return result.token_maps()
-    raise InputError(_EXPECTED)
+    raise InputError(
+        f"{_EXPECTED} One of them is a {type(result).__name__}; shares of attributions and estimates of patching are averaged by "
+        "ffb.average_shares."
+    )
 
 
 def _refuse_unlike(several: Sequence[TokenMaps], *, named: bool) -> None:

@@ -21,11 +21,13 @@ from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.position_page import position_page, refuse_choices
 from tl_ffblock.results.token_maps import TokenMaps, without_queries
 from tl_ffblock.results.tokens import BETWEEN_SIDES, joined, joined_provenance, shortened, sides_of
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class AverageMaps:
     """The mean of several prompts' maps, cell by cell: `mean`, `low`, `high`, `counts` are [layer channel query key].

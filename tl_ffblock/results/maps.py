@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError
-from tl_ffblock.layer.positions import spans
+from tl_ffblock.errors import CallError, InputError
+from tl_ffblock.layer.positions import several, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
 from tl_ffblock.results.arithmetic import combined
@@ -30,6 +30,7 @@ from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
 from tl_ffblock.results.shown import ShownMaps
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
 from tl_ffblock.results.tokens import BETWEEN_SIDES, shortened, sides_of, visible
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
@@ -39,6 +40,7 @@ SIDES = ("difference of", "minus")
 """Under which names a difference's provenance has what it is of."""
 
 
+@strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class ContributionMaps(ShownMaps):
     """Contributions of every source token to every asked position, by scope and layer.
@@ -100,7 +102,7 @@ class ContributionMaps(ShownMaps):
 
     def __iter__(self) -> Iterator[str]:
         """Refuse, always: over scopes, layers or rows would be a guess."""
-        raise TypeError(
+        raise CallError(
             "these are the maps of one sequence: iterate over maps.scopes or maps.layers, and index maps[scope, layer]. "
             "A list of results comes from a list of texts."
         )
@@ -141,7 +143,7 @@ class ContributionMaps(ShownMaps):
             ScopeKeyError: if a scope is missing, or the maps were made without heads.
             InputError: if no scope is given, or several where channels are the heads of one.
         """
-        named = self.scopes if scopes is None else (scopes,) if isinstance(scopes, str) else tuple(scopes)
+        named = self.scopes if scopes is None else tuple(several(scopes))
         if not named:
             raise InputError(f"scopes={scopes!r}: no scope given; there are {', '.join(self.scopes)}.")
         if heads and len(named) > 1:
@@ -213,11 +215,14 @@ class ContributionMaps(ShownMaps):
         Raises:
             InputError: if there is none, or they do not describe the same cells, or are of different models or kinds.
         """
-        several = list(results)
-        if not several or not all(isinstance(maps, ContributionMaps) for maps in several):
-            raise InputError("mean: expected one result or more, as contribution_maps gives them for a list of texts.")
-        refuse_mixed(several, "average")
-        return combined(several, torch.add, "|", "average") / len(several)
+        given = list(results) if isinstance(results, Iterable) and not isinstance(results, ContributionMaps) else []
+        if not given or not all(isinstance(maps, ContributionMaps) for maps in given):
+            raise InputError(
+                f"mean: expected one result or more, as contribution_maps gives them for a list of texts; got "
+                f"a {type(results).__name__}."
+            )
+        refuse_mixed(given, "average")
+        return combined(given, torch.add, "|", "average") / len(given)
 
     def _scaled(self, scale: Callable[[Tensor], Tensor], *, negative: bool) -> "ContributionMaps":
         turned = dict(zip(SIDES, reversed(self.sides), strict=False)) if negative else {}

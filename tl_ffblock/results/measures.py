@@ -10,10 +10,12 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.ranks import Normalise, rank_change, shares
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.signatures import strict
 
 Cells: TypeAlias = Literal["reachable", "all"]
 
 
+@strict
 def contextualization_change(
     maps: ContributionMaps | TokenMaps, before: str, after: str, *, cells: Cells = "reachable"
 ) -> Float[Tensor, " layer"]:
@@ -42,6 +44,7 @@ def contextualization_change(
     return torch.tensor(changes, dtype=torch.float64)
 
 
+@strict
 def amplification(
     maps: ContributionMaps | TokenMaps, before: str, after: str, *, normalise: Normalise = "column"
 ) -> Float[Tensor, "layer query key"]:

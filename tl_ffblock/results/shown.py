@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.page import PageView, View, component_page, iframe, page
 from tl_ffblock.results.companions import Beside
 from tl_ffblock.results.files import write_atomically
@@ -15,7 +16,7 @@ from tl_ffblock.results.page_blocks import steps_of
 from tl_ffblock.results.page_data import Result, page_data
 from tl_ffblock.results.stills import has_figures, png
 from tl_ffblock.results.tokens import visible
-from tl_ffblock.signatures import spelled_out
+from tl_ffblock.signatures import spelled_out, strict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,6 +36,7 @@ class PageOptions(TypedDict, total=False):
 _OPENING = {"layer": None, "scope": None, "query": None, "view": "maps", "segments": None, "beside": ()}
 
 
+@strict
 class ShownMaps:
     """Methods of `ContributionMaps`, three ways to draw the same maps.
 
@@ -156,7 +158,7 @@ class ShownMaps:
         """
         missing = [name for name in (scope, against) if name is not None and name not in self.values]
         if missing:
-            raise ScopeKeyError(f"no scope {missing[0]!r} here; there are {', '.join(self.values)}")
+            raise ScopeKeyError(missing_scope(missing[0], self.values))
         return map_figure(self, layer_number(layer, self.layers), scope, against, width)
 
 

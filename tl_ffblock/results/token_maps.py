@@ -5,7 +5,7 @@ A map is `[query, key]`: row = the position that is written, column = the source
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -15,9 +15,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.errors import InputError, ScopeKeyError, brief
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
+from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.page import PageData, PageView, SharesData, View, iframe, page, shares_page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.intervals import MADE_HOW
@@ -26,11 +27,13 @@ from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.position_page import position_page, refuse_choices
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import shortened, told_apart
+from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     import pandas
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class TokenMaps:
     """Maps by layer and channel; the channels are scopes or attention heads.
@@ -124,6 +127,10 @@ class TokenMaps:
             InputError: for another shape, layers of different shapes, negative weights or no numbers, or weights on later
                 tokens where `causal` says that there are none.
         """
+        if isinstance(attention, str) or not isinstance(attention, Iterable):
+            raise InputError(
+                f"attention={brief(attention)}: expected a list of tensors [head query key], one per layer."
+            )
         n = len(tokens)
         layers = [torch.as_tensor(weights).detach().cpu() for weights in attention]
         layers = [weights[0] if weights.ndim == 4 and len(weights) == 1 else weights for weights in layers]
@@ -155,9 +162,9 @@ class TokenMaps:
     @overload
     def __getitem__(self, key: tuple[str, int]) -> Float[Tensor, "query key"]: ...
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
-        channel, layer = key if isinstance(key, tuple) else (key, None)
+        channel, layer = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
         if channel not in self.channels:
-            raise ScopeKeyError(f"no channel {channel!r} here; there are {', '.join(self.channels)}")
+            raise ScopeKeyError(missing_scope(channel, self.channels, "channel"))
         maps = self.values[:, self.channels.index(channel)]
         return maps if layer is None else maps[self.layers.index(layer_number(layer, self.layers))]
 

@@ -1,0 +1,151 @@
+"""Every public function, method and class refuses arguments that it does not have, in words."""
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import tl_ffblock as ffb
+from tests import tiny
+from tl_ffblock.errors import CallError, FFBlockError
+
+ROOMS = ("check", "experiments", "flow", "heads", "interventions", "memories", "metrics", "propagation")
+"""Modules whose names are public."""
+
+
+def results_of(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Every function and class of ours that a module names in public, errors and warnings left out."""
+    for name in module.__all__:
+        member = getattr(module, name)
+        ours = str(getattr(member, "__module__", "")).startswith("tl_ffblock")
+        error = isinstance(member, type) and issubclass(member, BaseException)
+        if ours and not error and (inspect.isfunction(member) or isinstance(member, type)):
+            yield name, member
+
+
+def public_calls() -> dict[str, Callable[..., Any]]:
+    """Every public function, every public class, and every public method of these classes, by name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for module in (ffb, *(getattr(ffb, room) for room in ROOMS)):
+        for name, member in results_of(module):
+            if not inspect.isabstract(member):  # `Metric`, which is there to be subclassed
+                found[name] = member
+            for method, function in inspect.getmembers(member, inspect.isroutine) if isinstance(member, type) else ():
+                if not method.startswith("_") and (function.__module__ or "").startswith("tl_ffblock"):
+                    found[f"{name}.{method}"] = function
+    return found
+
+
+CALLS = public_calls()
+
+
+def test_the_registry_holds_what_users_call() -> None:
+    """Functions, classes, methods, inherited ones too."""
+    assert {"attribute", "attribution_patching", "Contributions.subtract", "ContributionMaps.to_html"} <= set(CALLS)
+    assert {"value_tokens", "top_tokens", "check_model", "knockout", "Pruning", "Attribution.mean"} <= set(CALLS)
+    assert len(CALLS) > 150
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_unknown_keyword_is_refused_in_words(name: str) -> None:
+    """No option is swallowed: the error is ours and Python's, and names the function and the keyword."""
+    call = CALLS[name]
+    parameters = inspect.signature(call).parameters.values()
+    needed = [object() for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
+    if name == "study":  # its options are those of the study that its first argument names
+        needed = ["contextualization"]
+    else:
+        assert not [p for p in parameters if p.kind is p.VAR_KEYWORD], f"{name} takes any keyword"
+    with pytest.raises(CallError, match=r"`?nonsense`?") as error:
+        call(*needed, nonsense=1)
+    assert isinstance(error.value, TypeError)
+    assert isinstance(error.value, ValueError)
+    assert name.rpartition(".")[2] in str(error.value) or name == "study"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: ffb.contribution_maps(None, [7, 8], layer=9), "contribution_maps has no argument `layer`. Did you mean `layers`?"),
+        (lambda: ffb.attribution_patching(None, [7], [8], ffb.logit(7), step=5), "Did you mean `steps`?"),
+        (lambda: ffb.attribute_continuation(None, [7], [8], nonsense=1), "Its arguments are model, prompt, continuation, generate"),
+        (lambda: ffb.neurons(None, [7, 8], 1, -1, 2), "neurons takes 2 arguments by position, model, input; 5 were given. Give by name: layer="),
+        (lambda: ffb.attribute(None, [7, 8]), "attribute needs `target`"),
+        (lambda: ffb.contribution_maps(input=[7]), "contribution_maps needs `model`"),
+        (lambda: ffb.Contributions(None, [7, 8], layer=1), "Contributions has no argument `layer`. Did you mean `layers`?"),
+        (lambda: ffb.heads.Training(epoch=3), "Training has no argument `epoch`. Did you mean `epochs`?"),
+        (lambda: ffb.ContributionMaps.load(), "load needs `path`"),
+        (lambda: ffb.logit(7, minu=8), "Did you mean `minus`?"),
+        (lambda: ffb.loss([7], tokens=[7]), "multiple values for argument 'tokens'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_says_what_was_meant(call: Callable[[], Any], said: str) -> None:
+    """A misspelt option, what has to be named, what is missing, what is given twice."""
+    with pytest.raises(CallError) as error:
+        call()
+    assert said in str(error.value)
+
+
+def test_a_method_is_named_by_the_class_of_the_result(model_of: Callable[..., Any]) -> None:
+    """Not by the class that it is inherited from, and without `self` among the arguments."""
+    maps = ffb.contribution_maps(model_of("gpt2"), tiny.tokens("gpt2", 4))
+    with pytest.raises(CallError, match="^ContributionMaps.to_circuitsvis needs `scope`, `layer`") as error:
+        maps.to_circuitsvis()
+    assert "self" not in str(error.value)
+    contributions = ffb.Contributions(model_of("gpt2"), tiny.tokens("gpt2", 4))
+    with pytest.raises(
+        CallError, match="subtract takes 2 arguments by position, layer, scope; 4 were given.*query=, key="
+    ):
+        contributions.subtract(1, "AtbLnFf", -1, 2)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["layers", "queries", "of", "checkpoint", "method", "value_bias", "precision", "cache", "chunk_bytes", "extra"],
+)
+def test_options_of_other_calls_are_refused_where_they_do_nothing(model_of: Callable[..., Any], option: str) -> None:
+    """Patching estimates and continuations have none of these."""
+    model, prompt = model_of("gpt2"), tiny.tokens("gpt2", 4)
+    for call in (
+        lambda given: ffb.attribution_patching(model, prompt, prompt.flip(0), ffb.logit(7), **given),
+        lambda given: ffb.attribute_continuation(model, prompt, [9], **given),
+    ):
+        with pytest.raises(CallError, match=f"has no argument `{option}`"):
+            call({option: None})
+
+
+@pytest.mark.parametrize("option", ["attention_mask", "token_type_ids"])
+def test_a_continuation_has_no_padding_and_no_segments(model_of: Callable[..., Any], option: str) -> None:
+    """The whole text is longer than what such a tensor would be of."""
+    with pytest.raises(CallError, match=f"attribute_continuation has no argument `{option}`"):
+        ffb.attribute_continuation(model_of("gpt2"), [7, 8], [9], **{option: torch.ones(2)})
+
+
+def test_what_is_right_is_unchanged(model_of: Callable[..., Any]) -> None:
+    """Real options of both still work, and signatures show them."""
+    model, prompt = model_of("gpt2"), tiny.tokens("gpt2", 4)
+    ffb.attribution_patching(model, prompt, prompt.flip(0), ffb.logit(7), steps=2, fwd_hooks=(), rtol=1e-3)
+    ffb.attribute_continuation(model, prompt, [9], fwd_hooks=(), rtol=1e-3)
+    assert {"steps", "fwd_hooks", "rtol"} <= set(inspect.signature(ffb.attribution_patching).parameters)
+    assert "cache" in inspect.signature(ffb.memories.token_parts).parameters
+
+
+def test_a_misspelt_name_of_the_package_is_corrected_by_python() -> None:
+    """The error carries name and object, of which the traceback makes a suggestion."""
+    with pytest.raises(AttributeError) as error:
+        ffb.contribution_map  # noqa: B018
+    assert error.value.name == "contribution_map"
+    assert error.value.obj is ffb
+    command = [sys.executable, "-c", "import tl_ffblock as ffb; ffb.contribution_map"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    assert "Did you mean: 'contribution_maps'?" in shown
+
+
+def test_call_errors_are_ours() -> None:
+    """One class to catch."""
+    assert issubclass(CallError, FFBlockError)

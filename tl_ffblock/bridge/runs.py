@@ -126,6 +126,11 @@ class Run:
         for batch in self.batches:
             self._deliver_batch(batch, receiver, check=check)
 
+    @property
+    def is_hooked(self) -> bool:
+        """Whether callbacks of the caller's run in its forward passes."""
+        return bool(self.fwd_hooks) or is_listened_to(self.model.hook_points.values())
+
     def hooks(self) -> AbstractContextManager[Any]:
         """The model under the call's hooks, for forward passes inside."""
         return self.model.hooked.hooks(fwd_hooks=list(self.fwd_hooks)) if self.fwd_hooks else nullcontext()
@@ -157,7 +162,7 @@ class Run:
     def _run(self, batch: Batch, spec: CaptureSpec, handle: Callable[[LayerRecord], None]) -> None:
         """One forward pass under the hooks given; it ends early where nothing behind the last layer is wanted."""
         model, left = self.model, set(self.layers)
-        listened_to = bool(self.fwd_hooks) or is_listened_to(model.hook_points.values())
+        listened_to = self.is_hooked
 
         def on_record(record: LayerRecord) -> None:
             handle(record)

@@ -13,7 +13,6 @@ from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.query_keys import read_query_keys
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
 from tl_ffblock.bridge.settings import eps_of
-from tl_ffblock.bridge.taps import is_listened_to
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.flow.draft import Draft, DraftEdge, DraftNode
 from tl_ffblock.flow.graph import FlowCertificate, FlowEdge, FlowGraph, FlowNode, FlowTarget, FlowVectors
@@ -91,9 +90,7 @@ def flow_graph(
     vectors = torch.stack([node.vector for node in draft.nodes])
     readings = read_vectors(run.model, vectors, [each.token for each in shared], N_TOKENS)
     graph = _graph(run, draft, shared, readings, walk)
-    graph.certificate.refuse(
-        run.model.name, hooked=bool(run.fwd_hooks) or is_listened_to(run.model.hook_points.values())
-    )
+    graph.certificate.refuse(run.model.name, hooked=run.is_hooked)
     return graph
 
 

@@ -114,7 +114,8 @@ class Run:
 
         Args:
             receiver: Gets them.
-            check: Whether records that hold NaN or contradict the model's weights are refused.
+            check: Whether records that hold NaN or contradict the model's weights are refused, and a last scope that is not what
+                the model reads next.
 
         Raises:
             InputError: if the model's own tensors hold NaN or infinity, or a cache is of another run.
@@ -122,9 +123,10 @@ class Run:
             CaptureError: if the run did not deliver what a layer needs.
             UnsupportedModelError: if the model cannot be certified.
         """
-        hold_end(self.model, self.settings.dtype, self.layers)
         for batch in self.batches:
             self._deliver_batch(batch, receiver, check=check)
+        if check:
+            hold_end(self.model, self.settings.dtype, self.layers)
 
     @property
     def is_hooked(self) -> bool:

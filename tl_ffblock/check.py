@@ -21,6 +21,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.inputs import example_input, forward
 from tl_ffblock.bridge.model import Model, identify, label_of
+from tl_ffblock.bridge.probe import hold_end
 from tl_ffblock.bridge.runs import Layers, Run, open_run
 from tl_ffblock.bridge.selfcheck import identities
 from tl_ffblock.bridge.settings import tolerance_of
@@ -173,6 +174,8 @@ def check_model(
         raise InputError("check_model takes one text or one tensor [pos].")
     tolerance = tolerance_of(known) if rtol is None else rtol
     refusal, findings = _findings(run)
+    if refusal is None and all(finding.error <= tolerance for finding in findings):
+        refusal = _refusal_of_end(run)
     passed = refusal is None and all(finding.error <= tolerance for finding in findings)
     speed, ratio = _speed(run) if passed else (float("nan"), float("nan"))
     return ModelCheck(
@@ -204,6 +207,15 @@ def _findings(run: Run) -> tuple[str | None, list[Finding]]:
     except (UnsupportedModelError, CaptureError) as error:
         return str(error), findings
     return None, findings
+
+
+def _refusal_of_end(run: Run) -> str | None:
+    """Why the last scope is not what the model reads next, if it is not."""
+    try:
+        hold_end(run.model, run.settings.dtype, run.layers)
+    except UnsupportedModelError as error:
+        return str(error)
+    return None
 
 
 def _of_layer(model: Model, record: LayerRecord, settings: Settings) -> list[Finding]:

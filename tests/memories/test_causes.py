@@ -29,6 +29,7 @@ def feed_forward(model: Any, tokens: torch.Tensor, hooks: Any = ()) -> tuple[tor
     return records[1].whole[scope], records[1]
 
 
+@pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("family", FORMS)
 def test_parts_of_all_memories_make_the_parts_of_the_feed_forward(family: str) -> None:
     """`sum_i part_ij v_i` is what token j contributes behind the feed-forward, which another walk of the layer gives."""

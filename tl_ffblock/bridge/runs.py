@@ -114,7 +114,8 @@ class Run:
 
         Args:
             receiver: Gets them.
-            check: Whether records that hold NaN or contradict the model's weights are refused.
+            check: Whether records that hold NaN or contradict the model's weights are refused, and a last scope that is not what
+                the model reads next.
 
         Raises:
             InputError: if the model's own tensors hold NaN or infinity, or a cache is of another run.
@@ -122,9 +123,15 @@ class Run:
             CaptureError: if the run did not deliver what a layer needs.
             UnsupportedModelError: if the model cannot be certified.
         """
-        hold_end(self.model, self.settings.dtype, self.layers)
         for batch in self.batches:
             self._deliver_batch(batch, receiver, check=check)
+        if check:
+            hold_end(self.model, self.settings.dtype, self.layers)
+
+    @property
+    def is_hooked(self) -> bool:
+        """Whether callbacks of the caller's run in its forward passes."""
+        return bool(self.fwd_hooks) or is_listened_to(self.model.hook_points.values())
 
     def hooks(self) -> AbstractContextManager[Any]:
         """The model under the call's hooks, for forward passes inside."""
@@ -157,7 +164,7 @@ class Run:
     def _run(self, batch: Batch, spec: CaptureSpec, handle: Callable[[LayerRecord], None]) -> None:
         """One forward pass under the hooks given; it ends early where nothing behind the last layer is wanted."""
         model, left = self.model, set(self.layers)
-        listened_to = bool(self.fwd_hooks) or is_listened_to(model.hook_points.values())
+        listened_to = self.is_hooked
 
         def on_record(record: LayerRecord) -> None:
             handle(record)

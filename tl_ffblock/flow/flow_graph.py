@@ -89,7 +89,7 @@ def flow_graph(
     vectors = torch.stack([node.vector for node in draft.nodes])
     readings = read_vectors(run.model, vectors, [each.token for each in shared], N_TOKENS)
     graph = _graph(run, draft, shared, readings, walk)
-    graph.certificate.refuse(run.model.name, hooked=bool(run.fwd_hooks or run.model.callbacks()))
+    graph.certificate.refuse(run.model.name, hooked=run.is_hooked)
     return graph
 
 

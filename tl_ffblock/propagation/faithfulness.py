@@ -32,6 +32,7 @@ from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribute import open_attribution_run
 from tl_ffblock.propagation.faithfulness_result import Faithfulness, Measure
 from tl_ffblock.propagation.method_scores import LEAVE_ONE_OUT, RANDOM, RECENCY, CleanTarget, Results, read_results
+from tl_ffblock.propagation.shown import VANISHED
 from tl_ffblock.propagation.targets import Direction, Target, answers_of, for_prompts, in_words, name_of_direction
 from tl_ffblock.results.ranks import spearman
 from tl_ffblock.signatures import strict
@@ -277,4 +278,5 @@ def _gathered(run: Run, measured: Sequence[_Measured], target: Target, removal: 
         target="direction" if isinstance(target, Direction) else as_metric(target, "target").name,
         removal=removal,
         model=run.model.name,
+        unranked={name: VANISHED for name in measured[0].scores if any(m.scores[name].isnan().any() for m in measured)},
     )

@@ -1,14 +1,13 @@
 """What removals say of methods: the labelled result of `ffb.faithfulness`, with intervals over prompts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief, did_you_mean
-from tl_ffblock.propagation.shown import VANISHED
 from tl_ffblock.results.intervals import mean_interval
 from tl_ffblock.signatures import strict
 
@@ -44,6 +43,8 @@ class Faithfulness:
     target: str
     removal: str
     model: str = "model"
+    unranked: Mapping[str, str] = field(default_factory=dict)
+    """By method whose scores have no order in a prompt: why."""
 
     def mean(self, measure: Measure, method: str) -> tuple[float, float, float]:
         """The mean over prompts and its 95 % interval (percentile bootstrap over prompts).
@@ -100,10 +101,9 @@ class Faithfulness:
         for method in self.methods:
             cells = ("{:6.2f} [{:5.2f}, {:5.2f}]".format(*self.mean(measure, method)) for measure in shown)
             lines.append(f"  {method:{wide}}  " + "  ".join(f"{cell:>20}" for cell in cells))
-        for method in self.methods:
-            unranked = int(self._row("area", method).isnan().sum())
-            if unranked:
-                lines.append(f"  {method} is not ranked in {unranked} of {len(self.labels)} prompts: {VANISHED}")
+        for method, reason in self.unranked.items():
+            without = int(self._row("area", method).isnan().sum())
+            lines.append(f"  {method} is not ranked in {without} of {len(self.labels)} prompts: {reason}")
         return "\n".join(lines)
 
     def _row(self, measure: Measure, method: str) -> Float[Tensor, " prompt"]:

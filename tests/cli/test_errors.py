@@ -104,6 +104,51 @@ def test_what_only_the_model_can_refuse(command: Command, folder: Path, argument
     assert not Path("map.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["map", "--tokens", "99999999999999999999"], "--tokens 99999999999999999999: expected ids of a vocabulary"),
+        (["attribute", "--tokens", "5,-99999999999999999999", "--target", "#7"], "expected ids of a vocabulary"),
+        (["attribute", "x", "--target", "caf\udce9"], "--target is not UTF-8 text (character 3 is wrong)"),
+        (["map", "x", "--target", " Mary", "--minus", "\udce9"], "--minus is not UTF-8 text (character 0 is wrong)"),
+        (["flow", "x", "--target", "\udce9"], "--target is not UTF-8 text"),
+        (["memory", "1:3", "--corpus", "c.txt", "--text", "x", "--target", "\udce9"], "--target is not UTF-8 text"),
+        (
+            ["memory", "1:3", "--corpus", "c.txt", "--text", "x", "--target", "#x"],
+            "--target #x: expected a token as text",
+        ),
+        (["attribute", "x", "--target", "#\u0663"], "expected a token as text, or an id such as #7"),
+        (["memory", "\u0663:3", "--corpus", "c.txt"], "expected LAYER:NEURON such as 12:305"),
+        (["memory", "1:3", "--corpus", ""], "data='': expected a file"),
+        (["run", "bypass", "--data", "", "--out", "run"], "data='': expected a file"),
+        (["run", "bypass", "--data", "c.txt", "--out", ""], "out='': give a folder"),
+        (
+            ["run", "bypass", "--data", "c.txt", "--out", "run", "--document-pattern", "("],
+            "expected a regular expression",
+        ),
+    ],
+)
+def test_odd_values_are_a_line(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    """No traceback, no model, no file."""
+    monkeypatch.setattr(loading, "load_model", lambda *_, **__: pytest.fail("a model was loaded"))
+    Path("c.txt").write_text("the cat\n")
+    ran = command(*arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert message in ran.err
+    assert [path.name for path in Path().iterdir()] == ["c.txt"]
+
+
+def test_an_empty_model_name_is_not_this_folder(command: Command, folder: Path) -> None:
+    """A path of no characters is the current folder elsewhere."""
+    shutil.copytree(folder, ".", dirs_exist_ok=True)
+    ran = command("map", "the cat", "--model", "")
+    assert (ran.status, ran.out) == (1, "")
+    assert "there is no folder ''" in ran.err
+
+
 IDLE = [
     (["map", "x", "--minus", "cat"], "--minus and --at belong to --target"),
     (["map", "x", "--at", "1"], "--minus and --at belong to --target"),

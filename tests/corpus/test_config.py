@@ -88,6 +88,7 @@ def test_options_of_studies_that_are_not_run_are_refused(parser: argparse.Argume
         ({"batch_size": 0}, "batch_size=0"),
         ({"mask_fraction": 1.0}, "mask_fraction"),
         ({"seed": -1}, "seed=-1"),
+        ({"document_pattern": "("}, r"document_pattern='\('.*expected a regular expression"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(wrong: dict[str, Any], says: str) -> None:

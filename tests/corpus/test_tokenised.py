@@ -95,3 +95,23 @@ def test_a_wrong_tagger_is_named(tokenise: Callable[..., TokenisedText]) -> None
     """What cannot be imported is refused before the work."""
     with pytest.raises(InputError, match="no_such_module:tag"):
         tokenise("the cat", tagger="no_such_module:tag")
+
+
+def no_spans(text: str) -> list[int]:
+    """A tagger that gives numbers."""
+    return [3]
+
+
+def failing(text: str) -> list[tuple[int, int]]:
+    """A tagger with a mistake."""
+    raise KeyError(text)
+
+
+@pytest.mark.parametrize(("name", "raised"), [("no_spans", "TypeError"), ("failing", "KeyError")])
+def test_a_tagger_that_fails_is_said_of_its_text(
+    name: str, raised: str, tokenise: Callable[..., TokenisedText], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run leaves such a text out; a traceback would end it."""
+    monkeypatch.setitem(sys.modules, "my_tagger", sys.modules[__name__])
+    with pytest.raises(InputError, match=rf"tagger='my_tagger:{name}': expected \(start, end\).*'the cat'.*{raised}"):
+        tokenise("the cat", tagger=f"my_tagger:{name}")

@@ -354,6 +354,26 @@ def test_a_module_that_does_not_say_its_width_is_refused(ffb: ModuleType) -> Non
         ffb.contribution_maps(model, A)
 
 
+def test_a_module_without_parameters_is_refused(ffb: ModuleType) -> None:
+    model = bridge("llama")
+    model.blocks[1].mlp.out._modules["_original_component"] = nn.Identity()
+    with pytest.raises(UnsupportedModelError, match=r"blocks\.1\.mlp\.out: a Identity without parameters"):
+        ffb.contribution_maps(model, A)
+
+
+def test_an_adapter_of_nan_is_refused_as_any_weight_of_nan(ffb: ModuleType) -> None:
+    model, plain = bridge("llama"), bridge("llama")
+    (lora,) = adapt(model, ("blocks.1.mlp.out",))
+    lora.up.data[0, 0] = float("nan")
+    plain.blocks[1].mlp.out.original_component.weight.data[0, 0] = float("nan")
+    said = []
+    for each in (model, plain):
+        with pytest.raises(FFBlockError) as refused:
+            ffb.contribution_maps(each, A)
+        said.append(str(refused.value))
+    assert said[0] == said[1]
+
+
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize(
     ("family", "name"), [("gpt2", "attn.qkv"), ("gpt_neox", "attn.qkv"), ("phi3", "mlp.gate_up_proj")]

@@ -50,13 +50,15 @@ class Linear(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _ReadLinear:
+    """What was read of a module, and the response that it had then."""
+
     response: Float[Tensor, "vector d_out"]
     linear: Linear | None
     """None where the module acts with the parameters that it shows."""
 
 
-_kept: WeakKeyDictionary[nn.Module, _Kept] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[nn.Module, _ReadLinear] = WeakKeyDictionary()
 
 
 def adapted_linears(hooked: HookedModel) -> dict[str, nn.Module]:
@@ -119,7 +121,7 @@ def response(module: nn.Module, name: str) -> Float[Tensor, "vector d_out"]:
     Raises:
         UnsupportedModelError: if it does not say how wide its input is.
     """
-    like = next(module.parameters())
+    like = _parameter(module, name)
     return _rows_through(module, _fixed_vectors(_width(module, name)).to(like))
 
 
@@ -145,7 +147,7 @@ def linear_of(module: nn.Module, name: str) -> Linear | None:
     kept = _kept.get(module)
     if kept is None or not same(kept.response, own):
         _kept.pop(module, None)
-        kept = _Kept(own, None if _acts_as_shown(module, own) else _read(module, name))
+        kept = _ReadLinear(own, None if _acts_as_shown(module, own) else _read(module, name))
         if sum(_n_bytes(other) for other in _kept.values()) + _n_bytes(kept) <= KEPT_BYTES:
             _kept[module] = kept
     return kept.linear
@@ -244,9 +246,17 @@ def _is_copied(name: str) -> bool:
 @torch.no_grad()
 def _adds(module: Any, name: str) -> bool:
     """Whether a module does anything else than the weight that it shows, laid out either way."""
-    own = response(module, name)
-    layouts = [weight for weight in (module.weight, module.weight.T) if weight.shape[1] == own.shape[1]]
-    return not any(_gives(own, weight, module.bias) for weight in layouts)
+    own, shown = response(module, name), getattr(module, "weight", torch.empty(0, 0))
+    layouts = [weight for weight in (shown, shown.T) if weight.shape == (_width(module, name), own.shape[1])]
+    return not any(_gives(own, weight, getattr(module, "bias", None)) for weight in layouts)
+
+
+def _parameter(module: nn.Module, name: str) -> Tensor:
+    for parameter in module.parameters():
+        return parameter
+    raise UnsupportedModelError(
+        f"{name}: a {type(module).__name__} without parameters stands in the place of a linear module. Put a linear one there."
+    )
 
 
 def _width(module: nn.Module, name: str) -> int:
@@ -278,24 +288,25 @@ def _gives(own: Float[Tensor, "vector d_out"], weight: Float[Tensor, "d_in d_out
 
 @torch.no_grad()
 def _read(module: nn.Module, name: str) -> Linear:
-    dtype = next(module.parameters()).dtype
+    dtype = _parameter(module, name).dtype
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     # Unit vectors through half-precision products would round every weight to that precision.
     module = module if dtype == wide else copy.deepcopy(module).to(wide)
-    like = next(module.parameters())
-    width = _width(module, name)
+    like, width = _parameter(module, name), _width(module, name)
     with torch.inference_mode(False):
         at_zero = _rows_through(module, like.new_zeros(1, width))[0]
         unit = torch.eye(width, dtype=wide, device=like.device)
         weight = torch.cat([_rows_through(module, rows) - at_zero for rows in torch.split(unit, _ROWS)])
     vectors = _fixed_vectors(width).to(like)
     found, again = _rows_through(module, vectors), _rows_through(module, vectors)
+    if not found.isfinite().all():
+        return Linear(weight, at_zero)  # NaN is refused where it flows
     if not torch.equal(found, again):
         raise UnsupportedModelError(
             f"{name}: a {type(module).__name__} gives other numbers at every call, so it has no weight to read. Call "
             "model.eval(), or take its dropout or noise away."
         )
-    error = float((vectors @ weight + at_zero - found).abs().max() / found.abs().max())
+    error = float((vectors @ weight + at_zero - found).abs().max()) / (float(found.abs().max()) or 1.0)
     if not error <= (1e-4 if wide == torch.float32 else 1e-10):
         raise UnsupportedModelError(
             f"{name}: the output of a {type(module).__name__} is not a linear form of its input (off by {error:.1e} of the "
@@ -304,5 +315,5 @@ def _read(module: nn.Module, name: str) -> Linear:
     return Linear(weight, at_zero if bool(at_zero.any()) else None)
 
 
-def _n_bytes(kept: _Kept) -> int:
+def _n_bytes(kept: _ReadLinear) -> int:
     return 0 if kept.linear is None else kept.linear.weight.nbytes

@@ -115,7 +115,7 @@ def outline(name: str) -> Outline:
         shipped.weights()
         return Outline(shipped.title, shipped.n_layers, _order({"architectures": [shipped.architecture]}))
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    if name and folder.is_dir():
         return _outline_of_folder(folder)
     if folder.is_file():
         raise ModelLoadError(f"{name} is a file: expected a folder with config.json and model.safetensors.")

@@ -17,6 +17,8 @@ from tl_ffblock.results.files import check_replaceable
 MODEL_HELP = "minilm (default), smollm2, a folder in Hugging Face format, or a TransformerLens name"
 CAUSAL_MODEL = "smollm2"
 """The default where a next token is asked for."""
+LARGEST_TOKEN = 2**63 - 1
+"""The largest token id that a tensor can hold."""
 CAUSAL_MODEL_HELP = "smollm2 (default), a folder in Hugging Face format, or a TransformerLens name"
 
 
@@ -36,13 +38,17 @@ def read_text(given: str) -> str:
             given = sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise InputError(f"standard input is not UTF-8 text (byte {error.start} is wrong).") from error
-    try:
-        given.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(f"TEXT is not UTF-8 text (character {error.start} is wrong).") from error
+    _check_utf8("TEXT", given)
     if not given.strip():
         raise InputError("TEXT is empty; give at least one word.")
     return given
+
+
+def _check_utf8(name: str, given: str) -> None:
+    try:
+        given.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{name} is not UTF-8 text (character {error.start} is wrong).") from error
 
 
 def read_numbers(option: str, given: str | None, hint: str) -> list[int] | None:
@@ -77,18 +83,22 @@ def read_prompt(options: argparse.Namespace) -> tuple[str | None, list[int] | No
     if (options.text is None) == (options.tokens is None):
         raise InputError("give either a TEXT or token ids (--tokens 5,6,7).")
     text = None if options.text is None else read_text(options.text)
-    return text, read_numbers("--tokens", options.tokens, "token ids such as 5,6,7")
+    tokens = read_numbers("--tokens", options.tokens, "token ids such as 5,6,7")
+    if tokens is not None and max(map(abs, tokens)) > LARGEST_TOKEN:
+        raise InputError(f"--tokens {options.tokens}: expected ids of a vocabulary, such as 5,6,7.")
+    return text, tokens
 
 
 def read_token(option: str, given: str) -> str | int:
     """A token as text, or an id written as `#7`.
 
     Raises:
-        InputError: for a `#` before anything but digits.
+        InputError: for a `#` before anything but digits, and what is no UTF-8.
     """
+    _check_utf8(option, given)
     if not given.startswith("#"):
         return given
-    if not given[1:].isdecimal():
+    if not (given[1:].isdecimal() and given.isascii()):
         raise InputError(f"{option} {given}: expected a token as text, or an id such as #7.")
     return int(given[1:])
 

@@ -74,7 +74,7 @@ def add_to(commands: Any) -> None:
 def command(options: argparse.Namespace) -> None:
     """Read the arguments and the corpus, make the card, print it and write it."""
     pieces = options.memory.split(":")
-    if len(pieces) not in (2, 3) or not all(piece.isdecimal() for piece in pieces):
+    if len(pieces) not in (2, 3) or not all(piece.isdecimal() and piece.isascii() for piece in pieces):
         raise InputError(f"{options.memory}: expected LAYER:NEURON such as 12:305, or LAYER:EXPERT:NEURON.")
     for name, least in (("limit", 1), ("k", 1), ("skip_first", 0)):
         if getattr(options, name) < least:

@@ -1,6 +1,7 @@
 """What a corpus run is, whichever studies it makes: one frozen dataclass. The text below a field is its help."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -78,6 +79,13 @@ class Config:
             check_at_least(self, "limit", 1)
         if self.max_tokens is not None:
             check_at_least(self, "max_tokens", 2)
+        if self.document_pattern is not None:
+            try:
+                re.compile(self.document_pattern)
+            except re.error as error:
+                raise InputError(
+                    f"document_pattern={self.document_pattern!r}: expected a regular expression ({error})."
+                ) from error
         if self.mask_fraction is not None and not 0 <= self.mask_fraction < 1:
             raise InputError(f"mask_fraction={self.mask_fraction}: expected a share from 0 to below 1.")
 
@@ -87,6 +95,8 @@ class Config:
         Raises:
             InputError: if it is a file, or in a folder that is none or that may not be written to.
         """
+        if not self.out:
+            raise InputError("out='': give a folder.")
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"out={self.out!r} is a file; give a folder.")
         nearest = next(path for path in (self.folder.absolute(), *self.folder.absolute().parents) if path.exists())

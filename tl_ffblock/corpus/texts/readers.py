@@ -67,6 +67,8 @@ def data_format(config: Config) -> str:
                 f"{', '.join(ENDINGS)}. Name it with format."
             )
         return kind
+    if not config.data:
+        raise InputError("data='': expected a file, a folder of a saved dataset, or a dataset's name on the hub.")
     if not path.exists() and (path.suffix.lower() in ENDINGS or not _HUB_NAME.fullmatch(config.data)):
         raise InputError(f"data={config.data!r}: there is no such file.")
     return "dataset"

@@ -15,7 +15,7 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.token_spans import special_tokens, token_spans
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.texts.texts import CorpusText, Span
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 
 PAPER_MASKED = 0.12
 """Share of masked tokens: 80 % of the 15 % that BERT's training selects (appendix of the paper)."""
@@ -98,8 +98,21 @@ class Tokeniser:
         return np.r_[0:head, len(special) - tail : len(special)][: self.longest]
 
     def _tagged(self, text: CorpusText, words: Sequence[Span]) -> Iterator[tuple[Span, ...]]:
-        """The groups of words that the tagger marks."""
-        for start, end in () if self.tagger is None else self.tagger(text.text):
+        """The groups of words that the tagger marks.
+
+        Raises:
+            InputError: if it fails on the text, or does not give spans.
+        """
+        try:
+            spans = [] if self.tagger is None else [(int(start), int(end)) for start, end in self.tagger(text.text)]
+        except (OSError, MemoryError):  # these say nothing about the text
+            raise
+        except Exception as error:  # whatever a user's function raises
+            raise InputError(
+                f"tagger={self.config.tagger!r}: expected (start, end) of every span in a text, and on {brief(text.text)} it "
+                f"raised {type(error).__name__}: {error}."
+            ) from error
+        for start, end in spans:
             group = tuple(word for word in words if start <= word[0] and word[1] <= end)
             if len(group) > 1:
                 yield group

@@ -163,6 +163,6 @@ def test_a_difference_of_averages_is_in_points_and_names_its_sides(
     headline = screen.page.locator("#headline").inner_text()
     (said,) = re.findall(r"([\d.]+)\u00a0points (more|less)", headline)
     assert float(said[0]) == pytest.approx(abs(expected), rel=6e-3) and (said[1] == "more") == (expected > 0)
-    assert re.search(r"in “t1\|t2\|t3.*” than in “u1\|u2\|u3.*”\.$", headline)
+    assert re.search(r"in “IO:t1\|t2\|t3 .*” than in “IO:u1\|u2\|u3 .*”\.$", headline)
     assert "%" not in screen.page.locator("#what").inner_text()
     assert "→" not in "".join(apart.labels) and apart.labels[0] == "t1|t2|t3 / u1|u2|u3"

@@ -165,8 +165,8 @@ class AverageMaps:
         both = self.shares is not None and other.shares is not None
         shares = self.shares - other.shares if both else None  # type: ignore[operator]  # both are there
         apart = [at for at, pair in enumerate(zip(self.labels, other.labels, strict=True)) if len(set(pair)) > 1]
-        named = ([average._page_labels()[at] for at in apart] for average in (self, other))
-        sides = sides_of(*named, (self.model, other.model))
+        mine, theirs = ([average._page_labels()[at] for at in apart] for average in (self, other))
+        sides = sides_of(mine, theirs, (self.model, other.model))
         changed = replace(self, labels=labels, model=model, kind=kind, prompts=prompts, shares=shares, sides=sides)
         causal = self.causal or other.causal
         return replace(changed, values=self.values - other.values, signed=True, causal=causal)

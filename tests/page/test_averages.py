@@ -10,6 +10,7 @@ import pytest
 
 from tests.page.screen import Builder, Shower
 from tl_ffblock.errors import InputError
+from tl_ffblock.heads import distributions
 from tl_ffblock.results.average import average
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.measures import amplification
@@ -64,6 +65,8 @@ def test_maps_of_named_positions_say_that_they_are_not_whole(prompts: list[Contr
     assert not named.whole and average(prompts[:1]).token_maps().whole
     with pytest.raises(InputError, match=r"amplification.*only some.*as_shares\(\)"):
         amplification(named, "Atb", "AtbLnFf", normalise="row")
+    with pytest.raises(InputError, match="at .'IO', 'S2', 'END'.*Give each prompt's whole maps"):
+        distributions(named)
 
 
 @pytest.mark.parametrize("signed", [True, False])

@@ -118,4 +118,4 @@ def test_a_sweep_says_what_stands_out(clean_and_corrupted: tuple[Any, Any]) -> N
     for line, effect in zip(lines[2:], largest, strict=True):
         assert f"{effect:+.4g} layer" in line
     row, column = divmod(int(sweep.effect.nan_to_num().abs().argmax()) % (N * N), N)
-    assert f"{run.labels()[row]} ({row}) from {run.labels()[column]} ({column})" in lines[2]
+    assert f"{run.labels()[row]}@{row} from {run.labels()[column]}@{column}" in lines[2]

@@ -10,6 +10,7 @@ import pytest
 
 from tests.page.screen import Builder, Shower
 from tl_ffblock.errors import InputError
+from tl_ffblock.heads import distributions
 from tl_ffblock.results.average import average
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.measures import amplification
@@ -64,6 +65,8 @@ def test_maps_of_named_positions_say_that_they_are_not_whole(prompts: list[Contr
     assert not named.whole and average(prompts[:1]).token_maps().whole
     with pytest.raises(InputError, match=r"amplification.*only some.*as_shares\(\)"):
         amplification(named, "Atb", "AtbLnFf", normalise="row")
+    with pytest.raises(InputError, match="at .'IO', 'S2', 'END'.*Give each prompt's whole maps"):
+        distributions(named)
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -163,6 +166,6 @@ def test_a_difference_of_averages_is_in_points_and_names_its_sides(
     headline = screen.page.locator("#headline").inner_text()
     (said,) = re.findall(r"([\d.]+)\u00a0points (more|less)", headline)
     assert float(said[0]) == pytest.approx(abs(expected), rel=6e-3) and (said[1] == "more") == (expected > 0)
-    assert re.search(r"in “t1\|t2\|t3.*” than in “u1\|u2\|u3.*”\.$", headline)
+    assert re.search(r"in “IO:t1\|t2\|t3 .*” than in “IO:u1\|u2\|u3 .*”\.$", headline)
     assert "%" not in screen.page.locator("#what").inner_text()
     assert "→" not in "".join(apart.labels) and apart.labels[0] == "t1|t2|t3 / u1|u2|u3"

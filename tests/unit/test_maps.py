@@ -203,11 +203,11 @@ def test_labels_that_differ_are_joined(maps: ContributionMaps) -> None:
 def test_a_difference_knows_its_sides(maps: ContributionMaps) -> None:
     """By their texts, from where these differ in long ones, else by their models; turned about they change places."""
     one, two = (make(tokens=("[CLS]", word, "x", "y", "z")) for word in ("she", "he"))
-    assert (one - two).sides == ("“[CLS] she x y z”", "“[CLS] he x y z”")
+    assert (one - two).sides == ("“… she x y z”", "“… he x y z”")
     assert (-1 * (one - two)).sides == (two - one).sides
     assert (one - two).token_maps().sides == (one - two).sides and one.sides == ()
-    long = [make(tokens=("a" * 60, "b" * 60, word, "y", "z")) for word in ("she", "he")]
-    assert (long[0] - long[1]).sides == ("“… she y z”", "“… he y z”")
+    long = [make(tokens=(word, "b" * 60, "x", "y", "z")) for word in ("she", "he")]
+    assert (long[0] - long[1]).sides == tuple(f"“{word} {'b' * (56 - len(word))}...”" for word in ("she", "he"))
     assert (maps - make(model="other")).sides == (f"“{maps.model}”", "“other”")
     assert (maps - maps).sides == ("the first result", "the second result")
 

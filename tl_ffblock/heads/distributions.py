@@ -5,7 +5,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
 
@@ -20,8 +20,13 @@ def distributions(maps: TokenMaps) -> Rows:
     Attention's rows sum to 1 already, except with attention sinks, whose weight no token gets.
 
     Raises:
-        InputError: if a value is negative or no number, as in a difference of maps.
+        InputError: if a value is negative or no number, as in a difference of maps, or named positions are all that there is.
     """
+    if not maps.whole:
+        raise InputError(
+            f"{maps.kind} of {maps.model} at {brief(maps.tokens)}: these are some of the tokens that a row takes from, and have no "
+            "shares of its sum. Give each prompt's whole maps."
+        )
     values = maps.values.detach().double().cpu().numpy()
     if not (values >= 0).all():
         raise InputError(

@@ -136,8 +136,7 @@ class ContributionSweep:
         for row in cells.loc[cells["effect"].abs().nlargest(LARGEST_SHOWN).index].itertuples():
             start = "  largest effects  " if len(lines) == 2 else " " * 19
             query, key = (
-                f"{visible(str(token))} ({at})"
-                for token, at in ((row.query_token, row.query), (row.key_token, row.key))
+                f"{visible(str(token))}@{at}" for token, at in ((row.query_token, row.query), (row.key_token, row.key))
             )
             head = f" head {row.head}" if self.heads is not None else ""
             interval = f" [{row.low:.4g}, {row.high:.4g}]" if len(self.by_prompt) > 1 else ""

@@ -170,7 +170,9 @@ class AverageMaps:
         prompts = tuple(mine if mine == theirs else (*mine, BETWEEN_SIDES, *theirs) for mine, theirs in pairs)
         both = self.shares is not None and other.shares is not None
         shares = self.shares - other.shares if both else None  # type: ignore[operator]  # both are there
-        sides = sides_of(self.labels, other.labels, (self.model, other.model))
+        apart = [at for at, pair in enumerate(zip(self.labels, other.labels, strict=True)) if len(set(pair)) > 1]
+        mine, theirs = ([average._page_labels()[at] for at in apart] for average in (self, other))
+        sides = sides_of(mine, theirs, (self.model, other.model))
         changed = replace(
             self, labels=labels, model=model, kind=kind, prompts=prompts, shares=shares, sides=sides, provenance=made
         )

@@ -93,7 +93,7 @@ class NeuronShares:
         top = self.top(3)
         order = self.norms.flatten().argsort(descending=True)[:MOST_CELLS_SHOWN].tolist()
         for row, column in (divmod(cell, len(self.keys)) for cell in order):
-            query, key = (f"{visible(self.tokens[at])} ({at})" for at in (self.queries[row], self.keys[column]))
+            query, key = (f"{visible(self.tokens[at])}@{at}" for at in (self.queries[row], self.keys[column]))
             shown = (f"{self.names[n]} {float(self.shares[row, column, n]):+.3g}" for n in top[row, column].tolist())
             lines.append(f"  {query} from {key}: {float(self.norms[row, column]):.3g} = {', '.join(shown)}, ...")
         return "\n".join(lines)

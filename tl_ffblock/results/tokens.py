@@ -8,6 +8,8 @@ from tl_ffblock.errors import InputError
 
 BETWEEN_SIDES = " / "
 """Between the two labels of a difference's position: the first's, then the second's that is subtracted."""
+MOST_LETTERS = 60
+"""Of the name of a difference's side."""
 MOST_NAMES = 3
 """Different tokens that a label of several results names; further ones become an ellipsis."""
 
@@ -36,10 +38,10 @@ def told_apart(tokens: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name}@{place}" if counts[name] > 1 else name for place, name in enumerate(names))
 
 
-def shortened(tokens: Sequence[str]) -> str:
-    """All tokens in one line, made visible and cut at 100 characters."""
+def shortened(tokens: Sequence[str], most: int = 100) -> str:
+    """All tokens in one line, made visible and cut at so many characters."""
     text = " ".join(visible(token) for token in tokens)
-    return text if len(text) <= 100 else text[:97] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def joined_provenance(several: Sequence[Mapping[str, str]], between: str) -> dict[str, str]:
@@ -52,14 +54,14 @@ def sides_of(first: Sequence[str], second: Sequence[str], models: tuple[str, str
 
     Args:
         first: The first's tokens.
-        second: Those of what is subtracted.
+        second: Those of what is subtracted, as many.
         models: Both models' names.
     """
-    texts = shortened(first), shortened(second)
-    if texts[0] == texts[1] and tuple(first) != tuple(second):
-        apart = next(place for place, (mine, theirs) in enumerate(zip(first, second, strict=True)) if mine != theirs)
-        texts = "… " + shortened(first[apart:]), "… " + shortened(second[apart:])
-    names = texts if texts[0] != texts[1] else models
+    apart = [place for place, (mine, theirs) in enumerate(zip(first, second, strict=True)) if mine != theirs][:1]
+    if apart:
+        start = "… " if apart[0] else ""
+        texts = tuple(start + shortened(tokens[apart[0] :], MOST_LETTERS) for tokens in (first, second))
+    names = texts if apart else models
     return (f"“{names[0]}”", f"“{names[1]}”") if names[0] != names[1] else ("the first result", "the second result")
 
 

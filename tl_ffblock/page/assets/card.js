@@ -16,7 +16,7 @@ function cellCard(scene) {
   const labels = labelsOf(scene);
   const reachable = axes.reaches(row, column);
   return element("section", { className: "card" }, [
-    element("h3", {}, ["Cell: ", element("bdi", { textContent: labels[column] }), " → ", element("bdi", { textContent: labels[axes.own[row]] })]),
+    element("h3", {}, ["Cell: ", element("bdi", { textContent: labels[column] }), `${whichOf(scene, column)} → `, element("bdi", { textContent: labels[axes.own[row]] }), whichOf(scene, axes.own[row])]),
     element("p", { className: "note", textContent: [pairPlaces(data, axes.columns[column].position, axes.rows[row].position), layerWords(scene)].filter(Boolean).join(", ") }),
     reachable ? cellNumbers(scene, { row, column }) : element("p", { textContent: "Not reachable: this model looks at earlier tokens only." }),
     ...headBars(scene),

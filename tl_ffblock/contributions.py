@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Texts, Tokens, open_run
-from tl_ffblock.errors import flag
 from tl_ffblock.layer.fast.stacks import Stack
 from tl_ffblock.layer.heads import AskedHeads, with_heads
 from tl_ffblock.layer.positions import Positions
@@ -114,9 +113,7 @@ def contribution_maps(
         CompletenessError: if parts do not sum to the model's tensor.
     """
     run = open_run(model, input, layers=layers, queries=queries, unequal=True, **options)
-    with Progress(
-        run.model.name, len(run.batches) * len(run.layers), "layers", shown=flag(progress, "progress")
-    ) as bar:
+    with Progress(run.model.name, len(run.batches) * len(run.layers), "layers", shown=progress) as bar:
         tables = MapTables(run, scopes, heads, bar)
         run.deliver(tables)
     results = tables.results()

@@ -86,17 +86,6 @@ def brief(value: object, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def flag(value: object, name: str) -> bool:
-    """An option that is True or False.
-
-    Raises:
-        InputError: for anything else, which Python would take for one of the two.
-    """
-    if isinstance(value, bool):
-        return value
-    raise InputError(f"{name}={brief(value)}: expected True or False.")
-
-
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """A question for an error where a word is nearly one of those that there are, "" where it is not."""
     by_lower = {name.lower(): name for name in known if _digits(name) == _digits(str(word))}

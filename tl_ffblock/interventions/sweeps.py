@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import select_layers
 from tl_ffblock.bridge.runs import Layers
-from tl_ffblock.errors import InputError, brief, flag
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit, changes
 from tl_ffblock.interventions.side_by_side import PromptEdit, SideBySide, measure_together, metric_of
@@ -160,7 +160,7 @@ def contribution_sweep(
     sweep = _Sweep(contributions, donor, scope, chosen, head_numbers(heads, n_heads) or None, rows, columns)
     read = as_metric(metric).for_prompts(len(contributions)).bound_to(model)
     _refuse_absent(sweep, queries, keys)
-    values, baselines = _read(sweep, read, batch_size, flag(progress, "progress"))
+    values, baselines = _read(sweep, read, batch_size, progress)
     prompts = tuple(contributions.labels(number) for number in range(len(contributions)))
     return ContributionSweep(
         by_prompt=sweep.of_existing(values),
@@ -210,7 +210,7 @@ def _read(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tuple[
     runs = [sweep.runs.prompt(number) for number in range(len(sweep.runs))]
     cells = [sweep.cells(number) for number in range(len(runs))]
     total = sweep.shape[0] * sweep.shape[1] * sum(map(len, cells))
-    with Progress(f"{sweep.scope} sweep", total, "runs", shown=shown) as progress:
+    with Progress(f"{sweep.scope} sweep", total, "runs", shown=progress) as progress:
         if isinstance(metric, PlainMetric) and len(runs) > 1:
             _refuse_unequal(metric, sweep.runs.lengths)
             baselines = metric(sweep.runs.logits).reshape(-1).float().cpu()

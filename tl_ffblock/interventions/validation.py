@@ -18,7 +18,7 @@ from torch import Tensor
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Layers
-from tl_ffblock.errors import InputError, brief, flag
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.pairs import PromptList, equally_long, refuse_unpaired
 from tl_ffblock.interventions.sampling import PromptSample, PromptTokens, SamplePlan, Sampler
 from tl_ffblock.interventions.validation_result import CausalValidation, one_after_the_other
@@ -79,7 +79,7 @@ def causal_validation(
     chosen = select_layers(known, layers)
     generator = np.random.default_rng(plan.seed)
     total = len(tokens) * len(chosen) * plan.n_cells * len(sampler.effects)
-    with Progress("edited runs", total, "runs", shown=flag(progress, "progress")) as bar:
+    with Progress("edited runs", total, "runs", shown=progress) as bar:
         samples = [sampler.sample(prompt, chosen, generator, bar.step) for prompt in tokens]
     return _result(known.name, read.name, samples, plan)
 

@@ -16,7 +16,7 @@ from tl_ffblock.bridge.checkpoints import layers_run_twice
 from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.slopes import RULES, RuleName, Rules
 from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean, flag
+from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import several
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribution import Attribution
@@ -150,7 +150,7 @@ def attribute(
     results: dict[int, Attribution] = {}
     by_stream: dict[int, Tensor] = {}
     batches = list(batches_to_trace(run))
-    with Progress(run.model.name, len(batches), "batches", shown=flag(progress, "progress")) as bar, with_gradients():
+    with Progress(run.model.name, len(batches), "batches", shown=progress) as bar, with_gradients():
         for batch in batches:
             traced = trace(run, batch, chosen, keeps, twice=layers_run_twice(run, batch, checkpoint))
             begin = seeds(run, traced, target)

@@ -25,7 +25,7 @@ from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.token_spans import special_ids
 from tl_ffblock.bridge.traced import with_gradients
-from tl_ffblock.errors import InputError, brief, flag
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import Positions, layer_number, one_per_prompt, one_position, positions, whole_number
 from tl_ffblock.metrics import CleanRun, Metric, as_metric, run_by_run
 from tl_ffblock.progress import Progress
@@ -118,7 +118,7 @@ def faithfulness(
     causes = None if cause is None else one_per_prompt(cause, [len(s.tokens) for s in run.sequences], "cause")
     measured = []
     with (
-        Progress(run.model.name, len(run.sequences), "prompts", shown=flag(progress, "progress")) as bar,
+        Progress(run.model.name, len(run.sequences), "prompts", shown=progress) as bar,
         torch.no_grad(),
     ):
         for number in range(len(run.sequences)):

@@ -19,7 +19,7 @@ from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.slopes import RuleName, Rules
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError, brief, flag
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_rules
@@ -124,7 +124,7 @@ def attribution_patching(
         InputError: for input that cannot be used, pairs of different lengths among it.
         FFBlockError: whatever else `ffb.attribute` raises.
     """
-    asked, shown = _Asked.read(rules, steps, maps, edges), flag(progress, "progress")
+    asked = _Asked.read(rules, steps, maps, edges)
     known = identify(model)
     given = [_one(prompts) for prompts in (clean, corrupted)]
     single = [is_single(prompts) for prompts in given]
@@ -132,7 +132,7 @@ def attribution_patching(
         return asked.estimates([open_attribution_run(known, prompt, **options) for prompt in given], target)
     pairs = _pairs(given, single)
     results = []
-    with Progress("attribution patching", len(pairs), "pairs", shown=shown) as bar:
+    with Progress("attribution patching", len(pairs), "pairs", shown=progress) as bar:
         for number, pair in enumerate(pairs):
             of_pair = options | {
                 name: rows[number] for name, rows in options.items() if isinstance(rows, Tensor) and rows.ndim == 2

@@ -210,7 +210,7 @@ def _read(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tuple[
     runs = [sweep.runs.prompt(number) for number in range(len(sweep.runs))]
     cells = [sweep.cells(number) for number in range(len(runs))]
     total = sweep.shape[0] * sweep.shape[1] * sum(map(len, cells))
-    with Progress(f"{sweep.scope} sweep", total, "runs", shown=progress) as progress:
+    with Progress(f"{sweep.scope} sweep", total, "runs", shown=shown) as progress:
         if isinstance(metric, PlainMetric) and len(runs) > 1:
             _refuse_unequal(metric, sweep.runs.lengths)
             baselines = metric(sweep.runs.logits).reshape(-1).float().cpu()

@@ -81,7 +81,7 @@ def test_every_figure_has_its_caption(
 ) -> None:
     """Below each figure stand words about it, how far its numbers are known among them, and no two figures have the same."""
     names = "contextualization,amplification,bypass,outliers,memories"
-    finished = run_studies(names, config_of(family=family, limit=4), model=loaded(family))
+    finished = run_studies(names, config_of(family=family, limit=4, mask_fraction=0.0), model=loaded(family))
     page = html.unescape(finished.outputs.report.read_text(encoding="utf-8"))
     captions = re.findall(r'<figcaption>(.*?) \(<a href="figures/(.*?)\.svg">', page)
     assert {name for _, name in captions} == {path.stem for path in finished.outputs.figures}

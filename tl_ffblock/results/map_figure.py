@@ -28,7 +28,7 @@ def map_figure(maps: Result, layer: int, scope: str, against: str | None, width:
     """One map, or before, after and difference; cells as shares of the others, of a difference of results as they are."""
     panels = _panels(maps, layer, scope, against)
     usual = COLUMN if len(panels) == 1 else 2 * COLUMN
-    wide = usual if width is None else real_number(width, "width", above=0)
+    wide = usual if width is None else real_number(width, "width", above=0.0)
     figure, ax = axes(columns=len(panels), width=wide, height=2.9, squeeze=False)
     for place, (title, cells, signed, limit) in zip(ax[0], panels, strict=True):
         heat(figure, place, cells, signed, limit)

@@ -212,7 +212,7 @@ def _findings(run: Run) -> tuple[str | None, list[Finding]]:
 def _refusal_of_end(run: Run) -> str | None:
     """Why the last scope is not what the model reads next, if it is not."""
     try:
-        hold_end(run.model, run.settings.dtype, run.layers)
+        hold_end(run.model, run.settings.dtype, run.layers, always=True)
     except UnsupportedModelError as error:
         return str(error)
     return None

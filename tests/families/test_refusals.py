@@ -253,3 +253,22 @@ def test_a_final_norm_without_a_hook_point_is_refused(ffb: ModuleType) -> None:
     without = tiny.bridge("opt", word_embed_proj_dim=16, _remove_final_layer_norm=True)
     maps = ffb.contribution_maps(without, tokens)
     assert torch.equal(maps["AtbLnFfResLn", 1], maps["AtbLnFfRes", 1])
+
+
+def test_check_model_holds_what_enters_the_unembedding() -> None:
+    """Something between the final norm and the unembedding, which no scope has."""
+    from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+    from tl_ffblock.check import check_model
+
+    def turned(module: nn.Module, args: Any, output: Any) -> Any:
+        output.last_hidden_state = output.last_hidden_state.flip(-1)
+        return output
+
+    hf = tiny.hf_model("llama")
+    hf.model.register_forward_hook(turned)
+    result = check_model(
+        build_bridge_from_module(hf, "LlamaForCausalLM", hf_config=hf.config).eval(), tiny.tokens("llama", 5)
+    )
+    assert not result.ok
+    assert "what enters unembed is not the last layer's AtbLnFfResLn" in result.verdict()

@@ -20,7 +20,7 @@ from tl_ffblock.bridge.inputs import forward
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.selfcheck import check_once
 from tl_ffblock.bridge.settings import tolerance_of
-from tl_ffblock.bridge.sites import output_name
+from tl_ffblock.bridge.sites import norm_module, output_name
 from tl_ffblock.bridge.taps import Tap, silence
 from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.scopes import PROGRAMS
@@ -45,7 +45,7 @@ def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
     hold_end(model, dtype, layers)
 
 
-def hold_end(model: Model, dtype: torch.dtype, layers: Collection[int]) -> None:
+def hold_end(model: Model, dtype: torch.dtype, layers: Collection[int], *, always: bool = False) -> None:
     """Compare the last layer's last scope with what the model reads next: what enters its unembedding, or a matrix before it.
 
     A bridge need not have a component for every norm that runs (OPT with word_embed_proj_dim, TransformerLens 4.3): the scope
@@ -54,13 +54,16 @@ def hold_end(model: Model, dtype: torch.dtype, layers: Collection[int]) -> None:
     Args:
         model: The model.
         dtype: Of the tensors that are compared.
-        layers: Those that are wanted; without the last one there is nothing to hold.
+        layers: Those that are wanted; without the last one there is nothing to compare.
+        always: Whether also where the scope ends with a norm that the identities hold; it costs a run of eight tokens.
 
     Raises:
         UnsupportedModelError: if they differ, naming the modules that ran between.
     """
     last = model.n_layers - 1
     if last not in layers or model.memory.ends_held:
+        return
+    if not always and norm_module(model, last, "out_norm") is not None:
         return
     with silence(model.hook_points.values()), collecting(model, CaptureSpec((last,), dtype)) as records:
         end = _End(model)

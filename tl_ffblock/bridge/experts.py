@@ -6,7 +6,7 @@ output passes.
 Where experts keep their own slopes the same serves for the slopes of their biases, which have no other place to be read at.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -33,6 +33,8 @@ def fit_experts(model: Model, shares: bool, tape: Tape, fittings: Fittings, laye
         fittings: The run's callbacks.
         layer: The layer.
     """
+    if not shares and not _has_biases(model, layer):
+        return
     read: dict[str, Tensor] = {}
     for site, name in routing_names(model, layer).items():
         fittings.after(name, partial(read.__setitem__, site))
@@ -57,6 +59,11 @@ def fit_experts(model: Model, shares: bool, tape: Tape, fittings: Fittings, laye
     else:
         fittings.input_of(mlp, partial(read.__setitem__, "x"))
         fittings.output_of(mlp, form)
+
+
+def _has_biases(model: Model, layer: int) -> bool:
+    named: Iterator[tuple[str, Tensor]] = model.hooked.blocks[layer].mlp.named_parameters()
+    return any(name.endswith("bias") and bool(parameter.any()) for name, parameter in named)
 
 
 def _sum_of_experts(

@@ -138,7 +138,6 @@ ATTACKS = (
     _mlp_multiplier,
     _gated_attention,
     _value_norm,
-    _value_bias_by_hand,
     _mixed_values,
     _clipped_values,
     _layer_scalar,
@@ -148,6 +147,8 @@ ATTACKS = (
     _down_projection_gate,
     _soft_capped_gate,
 )
+NO_LINEAR = (_value_norm, _mixed_values, _clipped_values, _norm_before_output, _down_projection_gate, _soft_capped_gate)
+"""Changes of a linear module after which it has no weight: known before any run."""
 
 
 def _wrap(module: nn.Module, change: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -193,9 +194,30 @@ def test_no_silent_wrong_number(
     reason = (
         r"layer \d: this does not hold on the captured tensors" if runs_it else "is not the Hugging Face model that"
     )
+    if attack in NO_LINEAR:
+        reason = r"blocks\.\d\.(mlp|attn)\.\w+: the output of a Linear is not a linear form of its input"
     with pytest.raises(ffb.FFBlockError, match=reason) as refused:
         ffb.contribution_maps(model, tokens)
     assert (listed and runs_it) or isinstance(refused.value, NotImplementedError)
+
+
+def test_a_bias_that_a_forward_function_adds_is_a_bias(ffb: ModuleType) -> None:
+    """The module acts with it, whatever parameters it shows."""
+    from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+    tokens, maps = tiny.tokens("llama", 7), []
+    for by_hand in (True, False):
+        hf = tiny.hf_model("llama", dtype=torch.float64)
+        for layer in hf.model.layers:
+            if by_hand:
+                _value_bias_by_hand(layer)
+            else:
+                layer.self_attn.v_proj.bias.data += 0.3
+        model = build_bridge_from_module(hf, "LlamaForCausalLM", hf_config=hf.config).eval()
+        maps.append(ffb.contribution_maps(model, tokens))
+    for scope in maps[0].scopes:
+        torch.testing.assert_close(maps[0][scope], maps[1][scope], rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(maps[0].bias[scope], maps[1].bias[scope], rtol=1e-9, atol=1e-10)
 
 
 MIXED = [

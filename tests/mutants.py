@@ -10,24 +10,34 @@ release; that every `old` text is still there, exactly once, is checked with the
 
 import argparse
 import contextlib
+import multiprocessing
 import os
-import queue
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 600
 """Seconds for the tests of one fault."""
+QUIET = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not site"]
+QUIET += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of plugins that were imported before
+LOADED_ONCE = [
+    "torch",
+    "transformer_lens",
+    "transformers",
+    "pandas",
+    "scipy.stats",
+    "jaxtyping",
+    "pytest",
+    "hypothesis",
+]
+"""What every run of tests imports: processes are forked after that, which is most of the time of a quick test."""
 SABOTAGE = "tests/propagation/test_sabotage.py"
 COPIED = (
     "tl_ffblock",
@@ -181,24 +191,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked.add_argument(
         "--only", nargs="+", default=[], metavar="TEXT", help="faults whose names hold one of these texts"
     )
-    asked.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="how many at a time")
+    asked.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     options = asked.parse_args(arguments)
     chosen = [mutant for mutant in MUTANTS if not options.only or any(text in mutant.name for text in options.only)]
     for mutant in chosen:
         mutated((ROOT / "tl_ffblock" / mutant.file).read_text(encoding="utf-8"), mutant)
-    outcomes = []
-    with _copies(options.jobs) as copies, ThreadPoolExecutor(options.jobs) as pool:
-        for selection, (status, seconds) in _each(
-            pool, copies, sorted({mutant.tests for mutant in chosen}), _tests_pass
-        ):
-            if status:
+    right = [Mutant("no fault", "", "", "", tests) for tests in sorted({mutant.tests for mutant in chosen})]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED_ONCE)
+    with ProcessPoolExecutor(options.jobs, mp_context=context, max_tasks_per_child=1) as pool:
+        runs = {pool.submit(_run, mutant): mutant for mutant in right + chosen}
+        outcomes = []
+        for run in as_completed(runs):
+            outcome = Outcome(runs[run], *run.result())
+            if outcome.mutant.file:
+                print(f"{outcome.word:9} {outcome.seconds:5.0f} s  {outcome.mutant.name}", flush=True)
+                outcomes.append(outcome)
+            elif outcome.word != "survived":
                 print(
-                    f"without any fault {' '.join(selection)} ends with {status} after {seconds:.0f} s", file=sys.stderr
+                    f"without any fault these do not pass: {' '.join(outcome.mutant.tests)}: {outcome.word}", flush=True
                 )
+                pool.shutdown(wait=False, cancel_futures=True)
                 return 2
-        for outcome in _each(pool, copies, chosen, _outcome):
-            print(f"{outcome.word:9} {outcome.seconds:5.0f} s  {outcome.mutant.name}", flush=True)
-            outcomes.append(outcome)
     return _summary(outcomes)
 
 
@@ -213,76 +227,53 @@ def _summary(outcomes: Sequence[Outcome]) -> int:
     return int(any(outcome.word != "killed" and not outcome.mutant.survives for outcome in outcomes))
 
 
-@contextlib.contextmanager
-def _copies(count: int) -> Iterator["queue.Queue[Path]"]:
-    """Copies of the repository to put faults into."""
-    with tempfile.TemporaryDirectory(prefix="mutants") as folder:
-        copies: queue.Queue[Path] = queue.Queue()
-        for number in range(count):
-            copy = Path(folder) / str(number)
-            copy.mkdir()
-            for name in COPIED:
-                source = ROOT / name
-                if source.is_dir():
-                    shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-                else:
-                    shutil.copy(source, copy / name)
-            copies.put(copy)
-        yield copies
-
-
-def _each(
-    pool: ThreadPoolExecutor, copies: "queue.Queue[Path]", items: Iterable[Item], work: Callable[[Path, Item], Made]
-) -> Iterator[Made]:
-    """Each item worked on in a copy that nobody else uses, in their order."""
-
-    def in_a_copy(item: Item) -> Made:
-        copy = copies.get()
-        try:
-            return work(copy, item)
-        finally:
-            copies.put(copy)
-
-    yield from pool.map(in_a_copy, items)
-
-
-def _tests_pass(copy: Path, tests: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, float]]:
-    return tests, _pytest(copy, tests)
-
-
-def _outcome(copy: Path, mutant: Mutant) -> Outcome:
-    path = copy / "tl_ffblock" / mutant.file
-    right = path.read_text(encoding="utf-8")
-    path.write_text(mutated(right, mutant), encoding="utf-8")
-    try:
-        status, seconds = _pytest(copy, mutant.tests)
-    finally:
-        path.write_text(right, encoding="utf-8")
+def _run(mutant: Mutant) -> tuple[str, float]:
+    """What tests say of a fault in a copy of the repository, and in how many seconds; in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="mutant") as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            # Only the package is changed; the rest is read.
+            if name in ("tl_ffblock", "tests"):
+                shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                (copy / name).symlink_to(ROOT / name)
+        if mutant.file:
+            path = copy / "tl_ffblock" / mutant.file
+            path.write_text(mutated(path.read_text(encoding="utf-8"), mutant), encoding="utf-8")
+        start = time.monotonic()
+        status = _pytest(copy, mutant.tests)
+        os.chdir(ROOT)
     word = {0: "survived", 1: "killed"}.get(status, f"status {status}")
-    return Outcome(mutant, word, seconds)
+    return word, time.monotonic() - start
 
 
-def _pytest(copy: Path, tests: tuple[str, ...]) -> tuple[int, float]:
-    """Exit status and seconds; bytecode is not kept, since a fault may be as long and as young as the text it replaces."""
-    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not slow and not site",
-        *tests,
-    ]
-    start = time.monotonic()
+def _pytest(copy: Path, tests: tuple[str, ...]) -> int:
+    """Exit status of tests in a copy, in this process; bytecode is not kept, since a fault may be as long and as young as what it replaces."""
+    import pytest
+
+    os.chdir(copy)
+    os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.dont_write_bytecode = True
+    sys.path[:] = [str(copy), *(path for path in sys.path if path and Path(path).resolve() != ROOT)]
+    for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "tl_ffblock")]:
+        del sys.modules[name]
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(LIMIT)
     try:
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=LIMIT, check=False)
-    except subprocess.TimeoutExpired:
-        return 124, time.monotonic() - start
-    return done.returncode, time.monotonic() - start
+        with (
+            Path(os.devnull).open("w") as nowhere,
+            contextlib.redirect_stdout(nowhere),
+            contextlib.redirect_stderr(nowhere),
+        ):
+            return int(pytest.main([*QUIET, *tests]))
+    except TimeoutError:
+        return 124
+    finally:
+        signal.alarm(0)
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The blocks on cost, from the runs stored beside this file: speed.json, prompts.json, attribution.json, page.json, gpu.json, bound.json."""
+"""The blocks on cost, from the runs stored as JSON beside this file, one for each script of benchmarks/."""
 
 import json
 from pathlib import Path
@@ -189,6 +189,31 @@ def bound() -> str:
     return f"{where}\n\n{table(('layer', 'tokens', 'product, GFLOP/s', 'share of the bound'), rows)}\n\n{sentence}"
 
 
+CHECKS = STORED.with_name("checks.json")
+"""The run of benchmarks/checks.py."""
+
+
+def checks() -> str:
+    """The part of the operations of calls that their checks take, counted in both ways, and what a first call adds."""
+    results = json.loads(CHECKS.read_text())
+    rows, parts = [], []
+    for row in results["rows"]:
+        whole, bare, first = row["whole"], row["bare"], row["first"]
+        part = {kind: 1 - bare[kind] / whole[kind] for kind in ("flops", "calls")}
+        parts.append(part)
+        more = (first["flops"] - whole["flops"]) / 1e9
+        figures = (f"{whole['flops'] / 1e9:.1f}", f"{part['flops']:.2%}", str(whole["calls"]), f"{part['calls']:.0%}")
+        rows.append((MODELS[row["model"]].split(":")[0], str(row["n"]), row["made"], *figures, f"{more:.1f}"))
+    headings = ("GFLOP", "of checks", "operations of torch", "of checks", "GFLOP more of a first call")
+    most, (low, *_, high) = max(part["flops"] for part in parts), sorted(part["calls"] for part in parts)
+    sentence = (
+        f"Checks take at most {most:.2%} of the floating-point operations of a call. Counted in operations that torch dispatches, whatever "
+        f"their size, they are {low:.0%} to {high:.0%}: sums and comparisons of few numbers. A model's first call also compares it with "
+        f"Hugging Face's and checks every layer's identities; torch {results['torch']}, {results['date']}."
+    )
+    return f"{table(('model', 'tokens', 'call', *headings), rows)}\n\n{sentence}"
+
+
 BLOCKS = {"cost": cost}
-PROMPT_BLOCKS = {"prompts": prompts, "page": page, "gpu": gpu, "bound": bound}
+PROMPT_BLOCKS = {"prompts": prompts, "page": page, "gpu": gpu, "bound": bound, "checks": checks}
 ATTRIBUTION_BLOCKS = {"attribution": attribution}

@@ -1,16 +1,19 @@
 """What Python puts into a page."""
 
+import base64
 import dataclasses
 import json
+import zlib
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests.page.screen import Builder
 from tl_ffblock.errors import InputError
 from tl_ffblock.page.document import to_json
-from tl_ffblock.page.numbers import pack
+from tl_ffblock.page.numbers import Packed, pack
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.measures import contextualization_change
 from tl_ffblock.results.page_data import page_data
@@ -190,3 +193,40 @@ def test_segments_are_those_named(build: Builder) -> None:
             page_data({"run": maps}, segments=wrong)
     with pytest.raises(InputError, match="7 segments: expected at most 6"):
         page_data({"run": build(9)}, segments={f"part {i}": i for i in range(7)})
+
+
+def _read_back(packed: Packed, reference: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The inverse of `pack`, as numbers.js has it: numbers [layer cell] and their codes."""
+    payload = packed.payload
+    raw = np.frombuffer(zlib.decompress(base64.b64decode(payload["packed"])), dtype=np.uint8).astype(np.int64)
+    planes = raw.reshape(payload["bytes"], len(payload["low"]), -1)
+    codes = planes[0] * 256 + planes[1] if payload["bytes"] == 2 else planes[0]
+    if reference is not None:
+        codes = (reference + np.where(codes % 2, -(codes + 1) // 2, codes // 2)) % 65536
+    last = 256 ** payload["bytes"] - 1
+    levels = (last - 1) // 2 if payload["signed"] else last - 1
+    negative = codes > levels
+    low, step = (np.array(payload[name])[:, None] for name in ("low", "step"))
+    sizes = np.exp(low + step * (codes - 1 - levels * negative))
+    return np.where(codes == last, np.nan, np.where(codes == 0, 0.0, np.where(negative, -sizes, sizes))), codes
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("signed", [False, True])
+def test_packed_numbers_are_those_of_the_table(signed: bool, coarse: bool) -> None:
+    """To the precision told, which is near the worst error and not above it; zeros exactly, and against another table too."""
+    generator = torch.Generator().manual_seed(0)
+    tables = [torch.rand(3, 4000, generator=generator) ** 4 - 0.3 * signed for _ in range(2)]
+    tables[0][1, :7] = 0.0
+    first = pack(tables[0], coarse=coarse)
+    found, codes = _read_back(first)
+    several = [(first, tables[0], found)]
+    if not coarse:
+        second = pack(tables[1], reference=("first", first))
+        several.append((second, tables[1], _read_back(second, codes)[0]))
+    for packed, table, numbers in several:
+        exact = table.double().numpy()
+        large = np.abs(exact) > 1e-3 * np.abs(exact).max(axis=1, keepdims=True)
+        error = np.abs(numbers - exact)[large] / np.abs(exact)[large]
+        assert 0.7 * packed.precision < error.max() <= packed.precision * (1 + 1e-3)
+        assert not numbers[exact == 0].any()

@@ -51,6 +51,20 @@ def only(*names: str) -> Spoil:
     return spoil
 
 
+def last_query(parts: Any) -> Any:
+    """In the parts of the last query alone."""
+    tokens = parts.tokens.clone()
+    tokens[-1] *= BROKEN
+    return dataclasses.replace(parts, tokens=tokens)
+
+
+def one_row(rows: Tensor) -> Tensor:
+    """In one of the rows of a table."""
+    rows = rows.clone()
+    rows[3] *= BROKEN
+    return rows
+
+
 def at(place: int) -> Spoil:
     """In one member of a tuple."""
     return lambda result: tuple(every(value) if number == place else value for number, value in enumerate(result))
@@ -132,6 +146,7 @@ NORMS_OF = "norms of contributions of"
 REFERENCE = (
     Fault("layer.vectors.attend", only("tokens"), "vectors", "scope Attn: parts and bias miss"),
     Fault("layer.vectors.attend", only("bias"), "vectors", "scope Attn: parts and bias miss"),
+    Fault("layer.vectors.attend", last_query, "vectors", "scope Attn: parts and bias miss the model's own tensor"),
     Fault("layer.vectors.residual", every, "vectors", "scope Atb: parts and bias miss"),
     Fault("layer.parts.Parts.__add__", every, "vectors", "scope Atb: parts and bias miss"),
     Fault("layer.vectors.normalise", only("tokens"), "vectors", "scope AtbLn: parts and bias miss"),
@@ -182,6 +197,7 @@ OPTIMISED = (
     Fault("layer.fast.head_sums.KeyGroup.basis", every, "maps", "scope AtbFfResLn: parts and bias miss", "bert"),
     Fault("layer.fast.pair_rows.PairRows._pack", every, "maps", "scope AtbLnFf: parts and bias miss"),
     Fault("layer.fast.pair_rows.PairRows._feed_forward", every, "maps", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.fast.pair_rows.PairRows._multiply", one_row, "maps", "scope AtbLnFf: parts and bias miss"),
     Fault("layer.fast.pair_rows.PairRows._multiply", every, "maps", "scope AtbLnFf: parts and bias miss", "llama"),
     Fault("layer.fast.experts.Branch.heads", every, "maps", "scope AtbLnFf: parts and bias miss", "mixtral"),
     Fault(

@@ -1,10 +1,12 @@
 """Which texts of a list share a forward pass, by their lengths."""
 
 import random
+from collections.abc import Hashable
 from itertools import pairwise
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests import tiny
 from tl_ffblock.bridge.batching import APPENDED, LONGEST_JOINED, in_batches
@@ -38,3 +40,20 @@ def test_unequal_texts_are_not_joined_unasked() -> None:
     assert [batch.numbers for batch in together] == [(0, 2), (1,)]
     alone = in_batches(model, texts, together=False, unequal=False)
     assert [batch.numbers for batch in alone] == [(0,), (1,), (2,)]
+
+
+def test_layers_may_come_with_other_sequences_together() -> None:
+    """Every sequence gets its own rows of all layers, whichever it ran with in each of them."""
+    from tl_ffblock.layer_tables import LayerTables
+
+    def table(layer: int, *numbers: int) -> dict[Hashable, Tensor]:
+        return {"map": torch.tensor([[100.0 * layer + number] for number in numbers])}
+
+    tables = LayerTables((2, 5, 7))
+    tables.keep(2, (0, 1, 2), table(2, 0, 1, 2))
+    tables.keep(5, (0, 1), table(5, 0, 1))
+    tables.keep(5, (2,), table(5, 2))
+    tables.keep(7, (2, 1, 0), table(7, 2, 1, 0))
+    for number in range(3):
+        expected = [[100.0 * layer + number] for layer in (2, 5, 7)]
+        assert tables.of_sequence(number)["map"].tolist() == expected

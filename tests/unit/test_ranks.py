@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tl_ffblock.results.ranks import centred_ranks, rank_change, shares, spearman
+from tl_ffblock.results.ranks import centred_ranks, others_of, rank_change, shares, shares_of_others, spearman
 
 
 def test_only_the_chosen_cells_are_ranked() -> None:
@@ -43,3 +43,12 @@ def test_shares_sum_to_one_or_are_zero() -> None:
     torch.testing.assert_close(shares(maps).sum(-2), torch.tensor([[0.0, 1], [1, 1]]))
     torch.testing.assert_close(shares(maps, "row").sum(-1), torch.ones(2, 2))
     torch.testing.assert_close(shares(maps)[0], torch.tensor([[0.0, 0.25], [0.0, 0.75]]))
+
+
+def test_a_row_is_shared_among_the_other_positions() -> None:
+    """Rows of positions 2 and 0: what each takes from itself is left out, and the rest sums to 1."""
+    maps = torch.tensor([[1.0, 3.0, 96.0], [90.0, 0.0, 0.0]])
+    others = others_of(torch.ones(2, 3).bool(), (2, 0))
+    assert others.tolist() == [[True, True, False], [False, True, True]]
+    expected = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(shares_of_others(maps, others), expected)

@@ -84,7 +84,7 @@ class Aggregate(LayerWalk):
 
 
 class Column(LayerWalk):
-    """The parts of one source token at some queries, through each head and, last, the residual connection around attention.
+    """The parts of one source token at some queries, through heads and, last, the residual connection around attention.
 
     These channels take the place of the "key" axis, so that the plain steps of vectors.py give vectors in which every
     norm of that token can be checked, of the whole parts and through heads.
@@ -94,26 +94,32 @@ class Column(LayerWalk):
         sequences: Which sequence each query is of.
         key: The source token's position.
         settings: How the decomposition is made.
+        by_head: Whether each head is a channel; else all of them are one.
     """
 
-    def __init__(self, record: LayerRecord, sequences: Int[Tensor, " query"], key: int, settings: Settings) -> None:
+    def __init__(
+        self, record: LayerRecord, sequences: Int[Tensor, " query"], key: int, settings: Settings, *, by_head: bool
+    ) -> None:
         super().__init__(
             replace(record, edited=False), settings
         )  # the parts of tokens do not depend on what was edited
         self.sequences = sequences
         self.key = key
+        self.by_head = by_head
 
     def attend(self) -> Parts:
         n_keys = self.record.pattern.shape[-1]
         values = token_values(self.record, self.settings.value_bias)[0][self.key :: n_keys]
         written = einsum(values, self.block.attention.w_o, "sequence head e, head e d -> sequence head d")
         through_heads = self.record.pattern[:, :, self.key].T[:, :, None] * written[self.sequences]
+        if not self.by_head:
+            through_heads = through_heads.sum(dim=1, keepdim=True)
         residual = torch.zeros_like(through_heads[:, :1])
         return Parts(torch.cat([through_heads, residual], dim=1), torch.zeros_like(residual[:, 0]))
 
     def input(self) -> Parts:
         x = self.record.tensor(INPUT)
-        channels = x.new_zeros(len(x), len(self.block.attention.w_o) + 1, x.shape[1])
+        channels = x.new_zeros(len(x), 1 + (len(self.block.attention.w_o) if self.by_head else 1), x.shape[1])
         own = self.key + self.record.pattern.shape[-1] * self.sequences  # among the keys of all sequences
         channels[:, -1] = x * (self.record.queries == own)[:, None]
         return Parts(channels, torch.zeros_like(x))

@@ -186,7 +186,11 @@ def errors_of_column(
         return {}
     sequences = torch.arange(stack.n_sequences, device=stack.record.queries.device)
     column = Column(
-        stack.record, sequences.repeat_interleave(len(stack.record.queries) // len(sequences)), key, settings
+        stack.record,
+        sequences.repeat_interleave(len(stack.record.queries) // len(sequences)),
+        key,
+        settings,
+        by_head=False,
     )
     errors = {}
     for scope, parts in walk(column):
@@ -215,7 +219,7 @@ def errors_of_cell(
     first = stack.record.rows(slice(1))
     key = int(first.queries)
     errors = {}
-    for scope, parts in walk(Column(first, torch.zeros_like(first.queries), key, settings)):
+    for scope, parts in walk(Column(first, torch.zeros_like(first.queries), key, settings, by_head=True)):
         if scope in by_head:
             norms, table = parts.tokens[0, [*heads, -1]].norm(dim=-1), by_head[scope][0, :, 0]
             errors[scope] = _over_largest(table[:, key] - norms, table.amax(dim=-1))

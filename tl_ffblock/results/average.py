@@ -49,15 +49,10 @@ def average(
         seed: Same seed, same intervals.
 
     Raises:
-        InputError: if there is no result, they are of different quantities, models or rules, they differ in layers, channels, queries or (without names) in length, or a
-            position does not exist or is a query of some of the maps only.
+        InputError: if there is no result, they are of different quantities, models or rules, they differ in layers, channels,
+            queries or (without names) in length, or a position does not exist or is a query of some of the maps only.
     """
-    one = isinstance(maps, AnyMaps | AverageMaps) or not isinstance(maps, Iterable)
-    several = [] if one else [_as_maps(result) for result in maps]
-    if not several:
-        raise InputError(
-            f"{_EXPECTED} Given is {f'a {type(maps).__name__}' if one else 'none'}; of one give average([maps])."
-        )
+    several = _several(maps)
     whole_number(n_draws, "n_draws", at_least=1)
     whole_number(seed, "seed", at_least=0)
     first, lengths = several[0], [len(result.tokens) for result in several]
@@ -81,7 +76,7 @@ def average(
         labels=tuple(labels),
         model=first.model,
         kind=first.kind,
-        signed=any(result.signed for result in several),
+        signed=first.signed,
         causal=positions is None and first.causal,
         n_draws=n_draws,
         seed=seed,
@@ -93,6 +88,17 @@ def average(
         whole=positions is None and first.whole,
         sides=first.sides if all(result.sides == first.sides for result in several) else (),
     )
+
+
+def _several(maps: object) -> list[TokenMaps]:
+    """One result or more, as token maps."""
+    one = isinstance(maps, AnyMaps | AverageMaps) or not isinstance(maps, Iterable)
+    several = [] if one else [_as_maps(result) for result in maps]
+    if not several:
+        raise InputError(
+            f"{_EXPECTED} Given is {f'a {type(maps).__name__}' if one else 'none'}; of one give average([maps])."
+        )
+    return several
 
 
 def _as_maps(result: AnyMaps) -> TokenMaps:

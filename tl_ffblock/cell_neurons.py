@@ -4,6 +4,7 @@ Opens a run, takes one layer's record, and asks the closed form (layer/neuron_sh
 do not sum to the model's tensor, or the neurons' shares not to what they share.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
@@ -13,9 +14,9 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Texts, Tokens, open_run
-from tl_ffblock.errors import CompletenessError, InputError
+from tl_ffblock.errors import CompletenessError
 from tl_ffblock.layer.neuron_shares import RowNeurons, neuron_name, neurons_of_row
-from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions
+from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import feed_step
 from tl_ffblock.layer.settings import Settings
@@ -98,11 +99,9 @@ def neurons(
         UnsupportedModelError: if the model's layers have no feed-forward.
         CompletenessError: if parts do not sum to the model's tensor, or neurons' shares not to the norm and the coefficients.
     """
-    if not isinstance(layer, SupportsIndex):
-        raise InputError(f"layer={layer!r}: expected one layer number; call neurons once for each layer.")
-    if k < 1:
-        raise InputError(f"k={k}: expected at least 1.")
-    run = open_run(model, input, layers=[int(layer)], **options)
+    whole_number(k, "k", at_least=1)
+    run = open_run(model, input, layers=[operator.index(layer)], **options)
+    run.settings.refuse_rounding("neurons")
     feed_step(run.model.family.order)
     lengths = [len(sequence.tokens) for sequence in run.sequences]
     rows, columns = (

@@ -30,7 +30,7 @@ from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ProcessedW
 from tl_ffblock.layer.fast.norms import contribution_norms
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import scope_names
-from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.settings import Settings, refuse_tolerance
 from tl_ffblock.numerals import scientific
 from tl_ffblock.signatures import strict
 
@@ -160,6 +160,8 @@ def check_model(
     Raises:
         InputError: if it is no TransformerLens model, or the input cannot be used.
     """
+    if rtol is not None:
+        refuse_tolerance(rtol)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ProcessedWeightsWarning)  # said in the result

@@ -4,11 +4,11 @@ Both open a run (bridge/runs.py) and receive its layers one by one: as norms, wh
 tables while the layer is forgotten, or as all vectors of one layer. What does not sum up is refused.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Texts, Tokens, open_run
-from tl_ffblock.errors import InputError
 from tl_ffblock.layer.heads import AskedHeads, with_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
@@ -174,9 +174,8 @@ def decompose(
         InputError: for input or options that cannot be used, several layers among them.
         FFBlockError: whatever else `contribution_maps` raises.
     """
-    if not isinstance(layer, SupportsIndex):
-        raise InputError(f"layer={layer!r}: expected one layer number; call decompose once for each layer.")
-    run = open_run(model, input, layers=[int(layer)], queries=queries, **options)
+    run = open_run(model, input, layers=[operator.index(layer)], queries=queries, **options)
+    run.settings.refuse_rounding("vectors")
     numbers = heads_of_run(run, heads)
     results: dict[int, Decomposition] = {}
 

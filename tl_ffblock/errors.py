@@ -88,6 +88,11 @@ def brief(value: object, most: int = 80) -> str:
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """A question for an error where a word is nearly one of those that there are, "" where it is not."""
-    by_lower = {name.lower(): name for name in known}
+    by_lower = {name.lower(): name for name in known if _digits(name) == _digits(str(word))}
     near = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
     return f"Did you mean `{by_lower[near[0]]}`?" if near else ""
+
+
+def _digits(word: str) -> str:
+    """The numbers in a word: "head 3" is not meant for "head 2"."""
+    return "".join(filter(str.isdigit, word))

@@ -1,25 +1,51 @@
 """Calls that a signature does not fit are refused in words; functions may share their keyword options.
 
-Every public function and class of the package carries `strict` or `spelled_out`.
+Every public function and class of the package carries `strict` or `spelled_out`. What they look at:
+
+1. Names: an argument that the signature lacks, one that is missing, one that has to be named.
+2. Values, where the annotation is a number, a truth value, a text, a choice of words, a path or a class, or several of
+   these: True is not a number, 1.0 not a whole one, NaN not one at all. Lists, positions, tensors and functions have readers
+   of their own, and so have ranges.
 """
 
+import dataclasses
 import functools
 import inspect
+import math
+import operator
+import os
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, SupportsIndex, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from tl_ffblock.errors import CallError, did_you_mean
+from tl_ffblock.errors import CallError, InputError, brief, did_you_mean
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Called = TypeVar("Called", bound=Callable[..., Any])
+Reader: TypeAlias = tuple[Callable[[Any], bool], tuple[str, ...]]
+"""Whether a value is what an annotation says, and what that is in words."""
+
+_MADE_BY = {
+    "Attribution": "as ffb.attribute makes it",
+    "ContributionMaps": "as ffb.contribution_maps makes it",
+    "Contributions": "ffb.Contributions(model, prompts)",
+    "Metric": "such as ffb.logit(...)",
+    "Pruning": "such as ffb.flow.Pruning(heads=5)",
+    "SamplePlan": "such as ffb.interventions.SamplePlan(n_cells=5)",
+    "TokenMaps": "as ffb.attention_maps or .token_maps() makes it",
+    "Training": "such as ffb.heads.Training(epochs=5)",
+    "Triggers": "as ffb.memories.find_triggers makes it",
+    "ValueTokens": "as ffb.memories.value_tokens makes it",
+}
+"""How callers come by an object."""
 
 
 def strict(called: Called) -> Called:
-    """A function, or a class with its constructor and public methods, whose wrong calls raise `CallError`.
+    """A function, or a class with its constructor and public methods, whose wrong calls are refused in words.
 
-    A wrong call has an argument that the signature lacks, lacks one that it needs, or gives by position what has to be
-    named. The error is a TypeError, as Python's own is, and says which argument was meant or which there are.
+    An argument that the signature lacks, or one that is missing, raises `CallError`, which is a TypeError as Python's own; a
+    value of another kind than the annotation's raises `InputError`. Values of a dataclass's fields are not looked at.
     """
     if not isinstance(called, type):
         return _checked(called, inspect.signature(called))  # type: ignore[return-value]  # of the same signature
@@ -29,7 +55,8 @@ def strict(called: Called) -> Called:
         if isinstance(member, staticmethod | classmethod):
             setattr(called, name, type(member)(strict(member.__func__)))
         elif inspect.isfunction(member) and not isinstance(getattr(member, "__signature__", None), inspect.Signature):
-            setattr(called, name, strict(member))
+            fields = name == "__init__" and dataclasses.is_dataclass(called)
+            setattr(called, name, _checked(member, inspect.signature(member), values=not fields))
     return called
 
 
@@ -57,15 +84,105 @@ def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P
     return decorate
 
 
-def _checked(function: Callable[P, R], signature: inspect.Signature) -> Callable[P, R]:
-    """The function, which looks at the arguments first."""
+def whole(given: object) -> int | None:
+    """A whole number of any type; None for anything else, True and False among it: a mask does not list positions."""
+    plain = given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
+    if isinstance(plain, bool):
+        return None
+    try:
+        return operator.index(plain)  # type: ignore[arg-type]  # what has no __index__ is refused here
+    except TypeError:
+        return None
+
+
+def real(given: object) -> float | None:
+    """A finite number of any type; None for anything else: a truth value, a text, NaN, infinity."""
+    plain = given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
+    if isinstance(plain, bool) or not isinstance(plain, int | float) or not math.isfinite(plain):
+        return None
+    return float(plain)
+
+
+def refuse_value(name: str, given: object, words: tuple[str, ...]) -> None:
+    """Raise what says that an argument is of another kind than it may be.
+
+    Raises:
+        InputError: naming the argument, the value and what was expected.
+    """
+    numbers = isinstance(given, list | tuple) and all(isinstance(item, str | int | float) for item in given)
+    plain = numbers or isinstance(given, str | int | float | dict | NoneType)
+    shown = f"{name}={brief(given)}" if plain else f"{name} is a {type(given).__name__}"
+    expected = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    alone = ", one per call" if isinstance(given, list | tuple) else ""
+    meant = did_you_mean(given, [word.strip('"') for word in words if word[0] == '"']) if isinstance(given, str) else ""
+    raise InputError(f"{shown}: expected {expected}{alone}. {meant}".rstrip())
+
+
+def _reader(annotation: Any) -> Reader | None:
+    """How a value of this annotation is looked at; None where it is not."""
+    if get_origin(annotation) in (Union, UnionType):
+        readers = [_reader(member) for member in get_args(annotation)]
+        known = [reader for reader in readers if reader is not None]
+        if len(known) < len(readers):
+            return None
+        return (lambda value: any(accepts(value) for accepts, _ in known)), tuple(
+            w for _, words in known for w in words
+        )
+    if get_origin(annotation) is Literal:
+        choices = get_args(annotation)
+        return (lambda value: isinstance(value, str) and value in choices), tuple(f'"{choice}"' for choice in choices)
+    if annotation in (None, NoneType):
+        return (lambda value: value is None), ("None",)
+    if annotation is bool:
+        return (lambda value: isinstance(value, bool) or type(value).__name__ == "bool_"), ("True", "False")
+    if annotation in (int, SupportsIndex):
+        return (lambda value: whole(value) is not None), ("a whole number",)
+    if annotation is float:
+        return (lambda value: real(value) is not None), ("a finite number",)
+    if annotation is str:
+        return (lambda value: isinstance(value, str)), ("a text",)
+    if os.PathLike in (annotation, get_origin(annotation)):
+        return (lambda value: isinstance(value, os.PathLike)), ("a path",)
+    ours = isinstance(annotation, type) and annotation.__module__.startswith("tl_ffblock.")
+    if not ours or getattr(annotation, "_is_protocol", False):
+        return None
+    name = annotation.__name__
+    made = (f"{name} ({_MADE_BY[name]})" if name in _MADE_BY else name,)
+    return (lambda value: isinstance(value, annotation)), made
+
+
+def _readers(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Reader]:
+    """Of every argument that is looked at, how."""
+    found = {}
+    for name, parameter in signature.parameters.items():
+        annotation = parameter.annotation
+        if isinstance(annotation, str):
+            try:
+                annotation = eval(annotation, inspect.unwrap(function).__globals__)
+            except NameError:  # imported for type checkers alone
+                continue
+        reader = _reader(annotation)
+        if reader is not None and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            found[name] = reader
+    return found
+
+
+def _checked(function: Callable[P, R], signature: inspect.Signature, *, values: bool = True) -> Callable[P, R]:
+    """The function, which looks at the arguments first; at their values where asked for."""
+
+    @functools.cache
+    def readers() -> dict[str, Reader]:  # at the first call: an annotation may name a class that is defined later
+        return _readers(function, signature) if values else {}
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            signature.bind(*args, **kwargs)
+            given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise CallError(_in_words(function, signature, args, kwargs, str(error))) from None
+        for name, (accepts, words) in readers().items():
+            if name in given and not accepts(given[name]):
+                refuse_value(name, given[name], words)
         return function(*args, **kwargs)
 
     checked.__signature__ = signature  # type: ignore[attr-defined]

@@ -85,5 +85,5 @@ def test_the_same_seed_gives_the_same_answers() -> None:
 @pytest.mark.wrong_types
 def test_another_kind_is_refused() -> None:
     """The message lists the kinds."""
-    with pytest.raises(InputError, match="maps, maps and words, distance and words"):
+    with pytest.raises(InputError, match='"maps", "maps and words" or "distance and words"'):
         heads.attachments(drawn(planted=False), "gold")  # type: ignore[arg-type]

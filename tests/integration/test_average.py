@@ -125,7 +125,7 @@ def test_what_cannot_be_averaged_is_refused(ffb: ModuleType, model_of: Models, s
     with pytest.raises(ValueError, match="expected positions by name"):
         ffb.average(several, {})
     with pytest.raises(
-        ValueError, match=r"positions\['END'\]='last': a text is no position; expected a number such as -1"
+        ValueError, match=r"positions\['END'\]='last': a text is not a position; expected a number such as -1"
     ):
         ffb.average(several, {"END": "last"})
     with pytest.raises(ValueError, match="positions by name"):

@@ -189,13 +189,13 @@ def test_what_cannot_be_chosen_is_named(ffb: ModuleType, model_of: Models) -> No
     contributions = ffb.Contributions(model, tiny.tokens("gpt2", N), layers=[0])
     with pytest.raises(ValueError, match=r"query=9: expected positions from -5 to 4"):
         contributions.subtract(0, "AtbLnFf", query=9)
-    with pytest.raises(ValueError, match=r"head=7: layer 0 has heads 0 to 3"):
+    with pytest.raises(ValueError, match=r"head=7: expected heads from -4 to 3 of a layer of 4"):
         contributions.subtract(0, "AtbLnFf", head=7)
     with pytest.raises(ValueError, match="the bias part belongs to no head"):
         contributions.subtract(0, "AtbLnFf", head=1, bias=True)
     with pytest.raises(ValueError, match="unknown scope 'AtbFf'"):
         contributions.subtract(0, "AtbFf")
-    with pytest.raises(ValueError, match=r"head=\[1, 4\]: layer 0 has heads 0 to 3"):
+    with pytest.raises(ValueError, match=r"head=\[1, 4\]: expected heads from -4 to 3"):
         contributions.subtract(0, "AtbLnFf", head=[1, 4])
     with pytest.raises(KeyError, match="layer 1 was not captured"):
         contributions.subtract(1, "AtbLnFf")

@@ -359,7 +359,7 @@ def test_what_cannot_be_validated_is_refused(ffb: ModuleType, model_of: Models) 
         ffb.causal_validation(model, prompts_of("gpt2"), "entropy")
     with pytest.raises(ValueError, match="at least one"):
         ffb.causal_validation(model, [])
-    with pytest.raises(ValueError, match="corrupted: expected a list of texts"):
+    with pytest.raises(ValueError, match="corrupted='a text': expected a list of texts"):
         ffb.causal_validation(model, prompts_of("gpt2"), corrupted="a text")
     with pytest.raises(ValueError, match="3 clean prompts and 2 corrupted: expected pairs"):
         ffb.causal_validation(model, prompts_of("gpt2"), corrupted=prompts_of("gpt2", 2))
@@ -379,5 +379,5 @@ def test_what_cannot_be_validated_is_refused(ffb: ModuleType, model_of: Models) 
     found = ffb.causal_validation(model, prompts_of("gpt2"), scope="Attn", edge_knockout=False)
     with pytest.raises(ValueError, match="effect='AtbLn': expected one of Attn"):
         found.correlation("AtbLn", "Attn")
-    with pytest.raises(ValueError, match="cells='all': expected one of off-diagonal, reachable"):
+    with pytest.raises(ValueError, match='cells=\'all\': expected "off-diagonal", "reachable"'):
         found.correlation("Attn", "Attn", cells="all")

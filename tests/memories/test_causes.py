@@ -173,7 +173,7 @@ def test_tokens_to_skip_are_counted_from_the_start() -> None:
     """A number below 0 would leave all tokens out but the last."""
     model, corpus = tiny.bridge("gpt2"), [tiny.tokens("gpt2", 6)]
     for call in (memories.mean_coefficients, memories.find_triggers):
-        with pytest.raises(InputError, match="skip_first=-1: expected 0 or more"):
+        with pytest.raises(InputError, match="skip_first=-1: expected a whole number, 0 or more"):
             call(model, corpus, memories="0:3", skip_first=-1)
 
 

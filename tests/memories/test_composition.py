@@ -16,7 +16,7 @@ def test_active_memories() -> None:
     assert active(COEFFICIENTS, LENGTHS, "positive").tolist() == [True, False, False, True]
     assert active(COEFFICIENTS, LENGTHS, "mass").tolist() == [True, True, False, False]
     assert not active(torch.zeros(4), LENGTHS, "mass").any()
-    with pytest.raises(InputError, match="expected one of positive, mass"):
+    with pytest.raises(InputError, match='expected "positive" or "mass"'):
         active(COEFFICIENTS, LENGTHS, "some")  # type: ignore[arg-type]
 
 

@@ -95,7 +95,7 @@ def test_experts_have_memories_of_their_own() -> None:
     """An expert's triggers are positions that were routed to it, and its name has three numbers."""
     model = tiny.bridge("mixtral")
     found = memories.find_triggers(model, texts("mixtral"), memories=["1:2:3", (0, 0, 5)], k=100, per="token")
-    assert [str(name) for name in found.memories] == ["0:0:5", "1:2:3"]
+    assert [str(name) for name in found.memories] == ["1:2:3", "0:0:5"]
     assert found.of("1:2:3")
     for trigger in found.of("1:2:3"):
         (records,) = kept_records(open_run(model, texts("mixtral")[trigger.sequence], layers=1))
@@ -119,7 +119,7 @@ def test_chance_agreement_is_the_mean_over_all_deals() -> None:
         (dict(memories="0:1", layers=0), "memories and layers"),
         (dict(memories=[]), "no memory is named"),
         (dict(k=0), "1 or more"),
-        (dict(per="word"), "expected sentence or token"),
+        (dict(per="word"), 'expected "sentence" or "token"'),
     ],
 )
 def test_what_cannot_be_searched_is_refused(options: dict[str, Any], says: str) -> None:

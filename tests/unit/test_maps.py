@@ -80,8 +80,8 @@ def test_a_layer_is_indexed_by_the_models_own_number(maps: ContributionMaps) -> 
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("AtbLn", "no scope 'AtbLn' here; there are Atb, AtbFf"),
-        (("AtbLn", 1), "no scope 'AtbLn' here; there are Atb, AtbFf"),
+        ("AtbLn", "no scope 'AtbLn' here; there are Atb, AtbFf. `AtbLn` of other models is `Atb` here."),
+        (("AtbLn", 1), "no scope 'AtbLn' here; there are Atb, AtbFf. `AtbLn` of other models is `Atb` here."),
         (("Atb", 0), f"no layer 0 here; {LAYERS_HELD}"),
         (("Atb", -3), f"no layer -3 here; {LAYERS_HELD}"),
         (("Atb", "4"), f"no layer '4' here; {LAYERS_HELD}"),

@@ -114,7 +114,7 @@ def test_measures_refuse_differences(measure: str) -> None:
 def test_measures_refuse_lists(measure: str) -> None:
     """A list of results is not measured as one: the error says what to do."""
     maps = make([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 4.0]])
-    with pytest.raises(InputError, match="reads the maps of one sequence, not a list: call it for each"):
+    with pytest.raises(InputError, match="maps is a list: expected ContributionMaps .*, one per call"):
         _measure(measure)([maps, maps], "Atb", "AtbLn")
 
 

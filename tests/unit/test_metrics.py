@@ -55,12 +55,13 @@ def test_what_is_read_is_what_a_hand_reads(logits: Tensor, at: int) -> None:
 
 
 def test_several_tokens_are_one_answer(logits: Tensor) -> None:
-    """The mean of logits, the sum of probabilities, the best rank; a token named twice has its probability once."""
+    """The mean of logits, the sum of probabilities, the best rank; a token named twice counts once in all of them."""
     answer = [[7, 2]] * N_RUNS
     rows = logits[:, -1]
     torch.testing.assert_close(logit(answer)(logits), rows[:, [7, 2]].mean(-1))
     torch.testing.assert_close(probability(answer)(logits).float(), rows.softmax(-1)[:, [7, 2]].sum(-1))
     assert probability([[7, 7]] * N_RUNS)(logits).equal(probability(7)(logits))
+    assert logit([[7, 7, 2]] * N_RUNS)(logits).equal(logit(answer)(logits))
     assert rank(answer)(logits).equal(torch.minimum(rank(7)(logits), rank(2)(logits)))
     assert float(probability([list(range(VOCABULARY))] * N_RUNS)(logits).mean()) == pytest.approx(1)
 
@@ -155,7 +156,7 @@ def test_what_cannot_be_read_is_refused(logits: Tensor) -> None:
         logit(1, at=4)(logits)
     with pytest.raises(ValueError, match="a word, a token id, or a list"):
         logit([])
-    with pytest.raises(ValueError, match="is no answer"):
+    with pytest.raises(ValueError, match="is not an answer"):
         logit([[]])
     with pytest.raises(ValueError, match="compares with clean logits"):
         kl_divergence()(logits)

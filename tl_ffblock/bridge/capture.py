@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from jaxtyping import Int
@@ -13,6 +13,7 @@ from tl_ffblock.bridge.collector import RecordHandler, Records, collecting
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.probe import probe
 from tl_ffblock.bridge.weights import working_dtype
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.signatures import strict
 
 
@@ -56,6 +57,14 @@ def capture(
         UnsupportedModelError: if the architecture is not supported.
         IdentityError: on leaving, if hooks edited a layer whose weights are not read rightly.
     """
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise InputError(f"dtype={brief(dtype)}: expected a floating-point torch.dtype such as torch.float64, or None.")
+    if queries is not None and not (isinstance(queries, torch.Tensor) and queries.ndim == 2):
+        raise InputError(f"queries={brief(queries)}: expected a tensor of positions [batch query], or None for all.")
+    if isinstance(extra, str) or not set(extra) <= set(get_args(ExtraSite)):
+        raise InputError(
+            f"extra={brief(extra)}: expected some of {', '.join(map(repr, get_args(ExtraSite)))}, as a list."
+        )
     known = model if isinstance(model, Model) else identify(model)
     spec = CaptureSpec(select_layers(known, layers), dtype or working_dtype(known), queries, frozenset(extra))
     with collecting(known, spec, on_record) as records:

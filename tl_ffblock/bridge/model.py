@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, SupportsIndex, get_args
+from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
 from tl_ffblock.bridge.families import Api, Family, family_of
@@ -12,7 +12,7 @@ from tl_ffblock.bridge.protocols import HookedModel, HookPoint
 from tl_ffblock.bridge.refusals import active_dropout, refuse
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.fast.products import HeadProducts
-from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.positions import layer_number, several
 
 
 @dataclass
@@ -146,7 +146,7 @@ def select_layers(model: Model, layers: Sequence[int] | int | None) -> tuple[int
     """
     if layers is None:
         return tuple(range(model.n_layers))
-    asked = (layers,) if isinstance(layers, SupportsIndex) else tuple(layers)
+    asked = several(layers)
     if not asked:
         raise InputError(f"layers={layers!r}: expected layer numbers, or None for all {model.n_layers}.")
     return tuple(sorted({layer_number(layer, model.n_layers, f"in {model.name}") for layer in asked}))

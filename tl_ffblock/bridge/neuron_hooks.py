@@ -7,6 +7,7 @@ from torch import Tensor
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import has_experts, site_names
 from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.layer.positions import positions as numbers_of
 
 NeuronHook = tuple[str, Callable[..., Tensor]]
 """HookPoint name and function, as `run_with_hooks` takes them."""
@@ -34,7 +35,7 @@ def setting_neurons(
 
     def set_neurons(tensor: Tensor, hook: object = None) -> Tensor:
         changed = tensor.clone()
-        rows = slice(None) if positions is None else list(positions)
+        rows = slice(None) if positions is None else numbers_of(positions, tensor.shape[-2], "positions")
         for neuron, value in values.items():
             changed[..., rows, neuron] = value
         return changed

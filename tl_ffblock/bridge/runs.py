@@ -32,7 +32,7 @@ from tl_ffblock.bridge.selfcheck import check_once
 from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions, settings_of
 from tl_ffblock.bridge.taps import is_listened_to
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief, did_you_mean
 from tl_ffblock.layer.batches import BatchRecords
 from tl_ffblock.layer.positions import Positions, positions
 from tl_ffblock.layer.records import LayerRecord
@@ -228,6 +228,7 @@ def open_run(
         UnsupportedModelError: for models that are not decomposed.
     """
     known, fwd_hooks, cache = identify(model), options.get("fwd_hooks", ()), options.get("cache")
+    _refuse_other_kinds(fwd_hooks, cache)
     if cache is not None and fwd_hooks:
         raise InputError("fwd_hooks with cache: a cached run cannot be edited any more; give one of the two.")
     if cache is not None and keeps_logits:
@@ -271,10 +272,30 @@ def kept_records(run: Run) -> tuple[dict[int, LayerRecord], ...]:
     return kept
 
 
+def _refuse_other_kinds(fwd_hooks: object, cache: object) -> None:
+    """Refuse hooks that are no list of pairs, and a cache that holds no tensors."""
+    pairs = isinstance(fwd_hooks, Sequence) and all(
+        isinstance(pair, tuple | list)
+        and len(pair) == 2
+        and (isinstance(pair[0], str) or callable(pair[0]))
+        and callable(pair[1])
+        for pair in fwd_hooks
+    )
+    if not pairs:
+        raise InputError(
+            f"fwd_hooks={brief(fwd_hooks)}: expected a list of hooks [(name, function)], as run_with_hooks takes them, or () for none."
+        )
+    if not (cache is None or isinstance(cache, Records | Mapping) or hasattr(cache, "cache_dict")):
+        raise InputError(
+            f"cache={brief(cache)}: expected an ActivationCache of model.run_with_cache, the records of ffb.capture, or None."
+        )
+
+
 def _refuse_unknown_hooks(model: Model, fwd_hooks: Hooks) -> None:
     unknown = [name for name, _ in fwd_hooks if isinstance(name, str) and name not in model.hook_points]
     if unknown:
-        raise InputError(f"fwd_hooks: {model.name} has no HookPoint {', '.join(unknown)}.")
+        meant = did_you_mean(unknown[0], model.hook_points)
+        raise InputError(f"fwd_hooks: {model.name} has no HookPoint {', '.join(unknown)}. {meant}".rstrip())
 
 
 def _refuse_nan(model: Model, record: LayerRecord) -> None:

@@ -8,6 +8,7 @@ from jaxtyping import Int
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import InputError
+from tl_ffblock.layer.positions import whole_number
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ def single_token(model: Any, word: str | int) -> int:
     Raises:
         InputError: if there is no tokenizer to read a text, or the text is no token or several.
     """
-    if isinstance(word, int):
-        return word
+    if not isinstance(word, str):
+        return whole_number(word, "token")
     tokenizer = getattr(model.hooked if isinstance(model, Model) else model, "tokenizer", None)
     if tokenizer is None:
         raise InputError(f"the model has no tokenizer to read {word!r}: give token ids.")

@@ -9,6 +9,7 @@ from torch import Tensor
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.readout import Reading, read_out
 from tl_ffblock.errors import InputError
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.signatures import strict
 
 
@@ -28,9 +29,16 @@ def top_tokens(
         InputError: if `k` is not positive, or `reading` unknown.
         UnsupportedModelError: for a model whose vectors say no tokens.
     """
-    if k < 1:
-        raise InputError(f"k={k}: expected a number of tokens from 1.")
-    readout = read_out(identify(model), reading)
+    whole_number(k, "k", at_least=1)
+    known = identify(model)
+    readout, width = read_out(known, reading), known.hooked.cfg.d_model
+    if not isinstance(vectors, Tensor) or vectors.ndim != 2 or vectors.shape[1] != width:
+        given = f"has shape {tuple(vectors.shape)}" if isinstance(vectors, Tensor) else f"is a {type(vectors).__name__}"
+        raise InputError(
+            f"vectors {given}: expected a tensor [vector, {width}] of {known.name}; of one vector give vector[None]."
+        )
+    if not bool(vectors.isfinite().all()):
+        raise InputError("vectors holds NaN or infinity: no token is more probable than another.")
     return torch.cat([logits.topk(min(k, logits.shape[-1])).indices.cpu() for logits in readout.in_chunks(vectors, 64)])
 
 
@@ -49,6 +57,10 @@ def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Floa
     Raises:
         InputError: if the two are not of equal shape.
     """
+    for name, ids in (("first", first), ("second", second)):
+        if not isinstance(ids, Tensor) or ids.ndim != 2:
+            given = f"has shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else f"is a {type(ids).__name__}"
+            raise InputError(f"{name} {given}: expected token ids [pair, k], as top_tokens gives them.")
     if first.shape != second.shape:
         raise InputError(f"shapes {tuple(first.shape)} and {tuple(second.shape)}: expected as many tokens of as many.")
     shared = (first[:, :, None] == second[:, None, :]).any(dim=-1)

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import strict, whole
 
 
 @strict
@@ -35,9 +35,11 @@ class Pruning:
         """
         for name in ("heads", "values", "rows", "memories"):
             given = getattr(self, name)
-            counts = given if isinstance(given, tuple) else (0 if given is None else given,)
+            counts = [
+                whole(count) for count in (given if isinstance(given, tuple) else (0 if given is None else given,))
+            ]
             wrong = len(counts) != (2 if name in ("rows", "memories") and given is not None else 1)
-            if wrong or any(not isinstance(count, int) or count < 0 for count in counts):
+            if wrong or any(count is None or count < 0 for count in counts):
                 raise InputError(
                     f"Pruning({name}={given!r}): expected {'two numbers' if name in ('rows', 'memories') else 'a number'} "
                     "from 0, or None for all."

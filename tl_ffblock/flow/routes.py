@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tl_ffblock._version import __version__
+from tl_ffblock.errors import InputError
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, PageView, graph_page, iframe
 from tl_ffblock.propagation.graph import REST
 from tl_ffblock.results.tokens import visible
@@ -34,6 +35,8 @@ def routes(result: "Attribution", *, keep: float = 0.8, height: int = 820) -> Pa
         ScopeKeyError: if the result was made without "graph".
         InputError: for rules that are not complete, or another `keep`.
     """
+    if not hasattr(result, "graph"):
+        raise InputError(f'result is a {type(result).__name__}: expected what ffb.attribute(..., of="graph") makes.')
     data = routes_page(result, result.graph(keep), keep)
     return iframe(graph_page(data), height=height, title=data.heading)
 

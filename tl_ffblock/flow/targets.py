@@ -10,7 +10,7 @@ from torch import Tensor
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.slopes import RULES
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.metrics import logit
 from tl_ffblock.propagation import Attribution, Direction
 from tl_ffblock.propagation.shares import KEEPS, Shares
@@ -64,10 +64,9 @@ def _asked(traced: Traced, targets: FlowTargets, position: int) -> list[Target]:
         real = traced.batch.real(0)
         row = position if real is None else int(real[position])
         return [logit(int(traced.logits[0, row].argmax()), at=position)]
-    several = isinstance(targets, Sequence) and not isinstance(targets, str)
-    given: list[Any] = list(targets) if several else [targets]  # type: ignore[arg-type]
-    if not given:
-        raise InputError("target=[]: expected a token, a metric, a direction, or several of them.")
+    given: list[Any] = list(targets) if isinstance(targets, Sequence) and not isinstance(targets, str) else [targets]
+    if not given or any(isinstance(item, bool | float) for item in given):
+        raise InputError(f"target={brief(targets)}: expected a token, a metric, a direction, or several of them.")
     return [logit(item, at=position) if isinstance(item, str | SupportsIndex) else item for item in given]
 
 

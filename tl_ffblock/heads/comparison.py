@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
 from tl_ffblock.signatures import strict
 
@@ -57,6 +58,9 @@ def share_of_hits(
     """
     if not len(hit):
         raise InputError("no answer to count: a share of nothing has no value.")
+    _refuse_unpaired(hit, document)
+    whole_number(n_draws, "n_draws", at_least=1)
+    whole_number(seed, "seed", at_least=0)
     names, row = np.unique(document, return_inverse=True)
     right, answers = (np.bincount(row, weights=values, minlength=len(names)) for values in (hit, np.ones(len(hit))))
     weights = bootstrap_weights(len(names), n_draws, seed)
@@ -70,6 +74,7 @@ def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS) -> Int[np.
     Raises:
         InputError: if there are fewer than two documents.
     """
+    whole_number(n_folds, "n_folds", at_least=2)
     names, row = np.unique(document, return_inverse=True)
     if len(names) < 2:
         raise InputError(f"{len(names)} document: choosing on other documents needs two at least.")
@@ -87,6 +92,7 @@ def chosen_elsewhere(
     Raises:
         InputError: if there are fewer than two documents.
     """
+    _refuse_unpaired(hits, document)
     fold = folds_of(document, n_folds)
     answers = np.zeros(len(hits), dtype=bool)
     chosen = []
@@ -95,3 +101,8 @@ def chosen_elsewhere(
         chosen.append(int(hits[~inside].sum(axis=0).argmax()))
         answers[inside] = hits[inside, chosen[-1]]
     return answers, np.array(chosen, dtype=np.int64)
+
+
+def _refuse_unpaired(hits: Shaped[np.ndarray, "arc ..."], document: Int[np.ndarray, " arc"]) -> None:
+    if len(hits) != len(document):
+        raise InputError(f"{len(hits)} answers and {len(document)} documents: expected the document of each answer.")

@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.heads.distributions import distributions
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
 
@@ -63,6 +64,7 @@ def plane(distances: Float[np.ndarray, "map map"], *, seed: int = 0) -> Float[np
         ModuleNotFoundError: if scikit-learn is not installed (extra `heads`).
     """
     _refuse_asymmetric(distances)
+    whole_number(seed, "seed", at_least=0)
     try:
         import sklearn.manifold
     except ModuleNotFoundError as error:
@@ -103,6 +105,11 @@ def clusters(distances: Float[np.ndarray, "map map"], count: int) -> Int[np.ndar
 
 
 def _refuse_asymmetric(distances: Float[np.ndarray, "map map"]) -> None:
+    if not isinstance(distances, np.ndarray):
+        raise InputError(
+            f"distances is a {type(distances).__name__}: expected an array [map, map] such as that of divergences; "
+            "np.asarray makes one of lists."
+        )
     square = distances.ndim == 2 and distances.shape[0] == distances.shape[1]
     if not square or not np.allclose(distances, distances.T) or not np.allclose(np.diag(distances), 0):
         raise InputError(

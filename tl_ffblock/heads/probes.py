@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.heads.comparison import FOLDS, folds_of
+from tl_ffblock.layer.positions import real_number, whole_number
 from tl_ffblock.signatures import strict
 
 ProbeKind: TypeAlias = Literal["maps", "maps and words", "distance and words"]
@@ -66,6 +67,16 @@ class Training:
     """Sentences a step."""
     n_folds: int = FOLDS
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no training can be made of.
+
+        Raises:
+            InputError: for a number that is too small or not one.
+        """
+        for name, least in {"epochs": 1, "batch_size": 1, "n_folds": 2, "seed": 0}.items():
+            whole_number(getattr(self, name), name, at_least=least)
+        real_number(self.learning_rate, "learning_rate", above=0)
 
 
 @strict

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief, did_you_mean
 from tl_ffblock.heads.distributions import QueryNumbers, distributions, entropy, evenness
-from tl_ffblock.layer.positions import positions
+from tl_ffblock.layer.positions import positions, real_number
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
 
@@ -68,6 +68,10 @@ def target_shares(maps: TokenMaps, groups: TokenGroups) -> dict[str, QueryNumber
     Raises:
         InputError: if a group is not one truth value a token.
     """
+    if not isinstance(groups, Mapping):
+        raise InputError(
+            f"groups={brief(groups)}: expected truth values per token by name, as token_groups gives them."
+        )
     rows, reachable = distributions(maps), maps.reachable().numpy()
     queries, keys = np.array(maps.queries)[:, None], np.arange(len(maps.tokens))
     targets = {name: keys == queries + distance for name, distance in RELATIVE.items()}
@@ -115,9 +119,24 @@ def behaviours(
 
     Args:
         statistics: Means by name, as `means` gives them.
-        thresholds: Least means by name; names without statistic are left out.
+        thresholds: Least means by name; the usual names without a statistic here are skipped.
+
+    Raises:
+        InputError: for a name that no statistic has, or a threshold that is not a finite number.
     """
-    return {name: statistics[name] >= least for name, least in thresholds.items() if name in statistics}
+    if not isinstance(thresholds, Mapping):
+        raise InputError(
+            f"thresholds={brief(thresholds)}: expected numbers by the name of a statistic, {{'previous': 0.5}}."
+        )
+    known = {*statistics, *THRESHOLDS}
+    unknown = [name for name in thresholds if name not in known]
+    if unknown:
+        meant = did_you_mean(unknown[0], known)
+        raise InputError(
+            f"thresholds[{unknown[0]!r}]: no statistic of this name; there are {', '.join(sorted(known))}. {meant}"
+        )
+    limits = {name: real_number(least, f"thresholds[{name!r}]") for name, least in thresholds.items()}
+    return {name: statistics[name] >= least for name, least in limits.items() if name in statistics}
 
 
 @strict

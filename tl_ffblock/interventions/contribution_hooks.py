@@ -6,18 +6,18 @@ else, so what follows is the model's own answer. All parts and the bias taken ou
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, SupportsIndex, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.runs import Hooks, Layers
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.edit_points import activation_name, edit_point, index_axes
 from tl_ffblock.interventions.hooks import Hook, PatchSetter, adding
 from tl_ffblock.interventions.kept_runs import KeptRuns, Prompts
+from tl_ffblock.layer.heads import head_numbers
 from tl_ffblock.layer.positions import Positions, positions, spans
 from tl_ffblock.layer.settings import ValueBias
 from tl_ffblock.results.tokens import shortened
@@ -123,7 +123,7 @@ class Contributions(KeptRuns):
 
     @spelled_out(Chosen, EVERYTHING)
     def subtract(self, layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
-        """A hook that takes the chosen contributions out; arguments and errors are those of `vector`."""
+        """A hook that takes the chosen contributions out; arguments and errors are those of `scale`."""
         return self.scale(0.0, layer, scope, **chosen)
 
     @spelled_out(Chosen, EVERYTHING)
@@ -131,7 +131,12 @@ class Contributions(KeptRuns):
         """A hook that multiplies the chosen contributions by `factor`: 0 takes them out, 1 changes nothing.
 
         The other arguments and errors are those of `vector`.
+
+        Raises:
+            InputError: if none of the chosen contributions exists: each key comes after its query in a causal model, or is
+                outside the window of attention.
         """
+        refuse_absent(layer, chosen, self)
         return self._adding((factor - 1) * self.vector(layer, scope, **chosen), layer, scope)
 
     @spelled_out(Chosen, EVERYTHING)
@@ -141,13 +146,17 @@ class Contributions(KeptRuns):
         The other arguments and errors are those of `vector`.
 
         Raises:
-            InputError: if the donor's run has another shape.
+            InputError: if the donor's run has another shape, or none of the chosen contributions exists in either run.
         """
         if donor.shape != self.shape:
             raise InputError(
                 f"donor is a run of shape {donor.shape}, this one of {self.shape} [batch, pos]: the cells of one are not "
                 "those of the other. Use prompts of equally many tokens."
             )
+        refuse_absent(layer, chosen, self, donor)
+        return self._exchanging(donor, layer, scope, **chosen)
+
+    def _exchanging(self, donor: "Contributions", layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
         return self._adding(donor.vector(layer, scope, **chosen) - self.vector(layer, scope, **chosen), layer, scope)
 
     def activation_name(self, scope: str) -> str:
@@ -173,6 +182,8 @@ class Contributions(KeptRuns):
                 activation_name=corrupted.activation_name("AtbLnFf"),
                 index_axis_names=("layer", "dest_pos", "src_pos"))
 
+        At an index without a contribution, a key after its query in a causal model, the setter changes nothing.
+
         Args:
             scope: Which contributions.
             donor: The run to take them from (the clean one); None takes them out.
@@ -188,8 +199,10 @@ class Contributions(KeptRuns):
             layer, *rest = (int(number) for number in index)
             at = dict(zip(names, rest, strict=True))
             query, key, head = (at.get(axis) for axis in ("query", "key", "head"))
-            edit = self.subtract if donor is None else partial(self.replace, donor)
-            return edit(layer, scope, query=query, key=key, head=head)[1](activation)
+            chosen: Chosen = {"query": query, "key": key, "head": head}
+            if donor is None:
+                return self._adding(-self.vector(layer, scope, **chosen), layer, scope)[1](activation)
+            return self._exchanging(donor, layer, scope, **chosen)[1](activation)
 
         return setter
 
@@ -203,10 +216,7 @@ class Contributions(KeptRuns):
         if bias:
             raise InputError(f"head={head} with bias=True: the bias part belongs to no head.")
         n_heads = self.record(layer).pattern.shape[0]
-        heads = [int(number) for number in ([head] if isinstance(head, SupportsIndex) else head)]
-        if not heads or not all(-n_heads <= number < n_heads for number in heads):
-            raise InputError(f"head={head}: layer {self.record(layer).layer} has heads 0 to {n_heads - 1}.")
-        return tuple(sorted({number % n_heads for number in heads}))
+        return head_numbers(head, n_heads, "head", switch=False)
 
     def __repr__(self) -> str:
         shortest, longest = min(self.lengths), max(self.lengths)
@@ -220,3 +230,32 @@ class Contributions(KeptRuns):
 def _chosen(asked: Positions, length: int, name: str) -> list[int]:
     """Each position once, whatever the order; an empty list is a choice, too: nothing."""
     return [] if isinstance(asked, Sequence) and not asked else sorted(set(positions(asked, length, name)))
+
+
+def refuse_absent(layer: int, chosen: Chosen, *runs: Contributions) -> None:
+    """Refuse cells of which none exists in any of the runs: an edit of them would change nothing.
+
+    Raises:
+        InputError: naming query and key, and the exchange of the two where that is what was meant.
+    """
+    length = runs[0].shape[1]
+    query, key = chosen.get("query"), chosen.get("key")
+    rows, columns = _chosen(query, length, "query"), _chosen(key, length, "key")
+    if (
+        chosen.get("bias") or not rows or not columns
+    ):  # the bias part exists everywhere, and an empty list asks for nothing
+        return
+    reached = [run.reaches(layer, number) for run in runs for number in range(len(run))]
+    if any(bool(cells[rows][:, columns].any()) for cells in reached):
+        return
+    said = f"query={brief(query)}, key={brief(key)}"
+    if runs[0].model.family.causal and min(columns) > max(rows):
+        exchanged = f"query={brief(key)}, key={brief(query)}"
+        raise InputError(
+            f"{said}: in a causal model no token reads a later one, so there is no such contribution. Did you mean {exchanged}? "
+            "`query` receives, `key` gives."
+        )
+    raise InputError(
+        f"{said}: attention of layer {runs[0].record(layer).layer} gives no weight there, as outside its window, so there is no such "
+        "contribution. Expected a key that the query attends to."
+    )

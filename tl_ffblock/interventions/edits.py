@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.sites import values_name
-from tl_ffblock.interventions.contribution_hooks import Contributions
+from tl_ffblock.interventions.contribution_hooks import Contributions, refuse_absent
 from tl_ffblock.interventions.edit_points import edit_point
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.signatures import strict
@@ -43,11 +43,16 @@ def removal(contributions: Contributions, layer: int, scope: str, query: int, ke
 
     Raises:
         LayerError: if the model has no such layer.
-        InputError: if there is no such scope or position.
+        InputError: if there is no such scope, position or contribution.
         UnsupportedModelError: if the scope's tensor cannot be changed in this model.
     """
+    query, key = _existing(contributions, layer, query, key)
+    return _removal(contributions, layer, scope, query, key)
+
+
+def _removal(contributions: Contributions, layer: int, scope: str, query: int, key: int) -> Edit:
+    """The same of a cell by positions from 0, which may be empty."""
     point = edit_point(contributions.model, layer, scope)
-    query, key = (one_position(at, contributions.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
     part = contributions.decomposition(layer)[0].parts(scope)[query, key]
     return Edit(point.name, query, point.onto(-part, contributions.record(layer).block))
 
@@ -56,9 +61,12 @@ def exchange(contributions: Contributions, donor: Contributions, layer: int, sco
     """The edit that puts another run's contribution in the place of this run's, of the same cell of their first prompts.
 
     What it adds is what taking out this run's adds less what taking out the donor's would. Arguments and errors are those of
-    `removal`.
+    `removal`; the contribution exists in one of the runs at least.
     """
-    out, into = (removal(run, layer, scope, query, key) for run in (contributions, donor))
+    refuse_absent(layer, {"query": query, "key": key}, contributions.prompt(0), donor.prompt(0))
+    length = contributions.lengths[0]
+    query, key = one_position(query, length, "query"), one_position(key, length, "key")
+    out, into = (_removal(run, layer, scope, query, key) for run in (contributions, donor))
     return replace(out, vector=out.vector - into.vector)
 
 
@@ -110,9 +118,9 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
 
     Raises:
         LayerError: if the model has no such layer.
-        InputError: if there is no such position.
+        InputError: if there is no such position, or attention gives the key no weight.
     """
-    query, key = (one_position(at, contributions.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
+    query, key = _existing(contributions, layer, query, key)
     record = contributions.record(layer)
     alpha = record.pattern[:, query, key, None]
     if bool((alpha > 1 - NOTHING_LEFT).any()):
@@ -121,3 +129,11 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     z = torch.einsum("hk,khe->he", record.pattern[:, query], value)
     cut = (z - alpha * value[key]) / (1 - alpha)
     return Edit(values_name(record.layer), query, (cut - z).flatten())
+
+
+def _existing(contributions: Contributions, layer: int, query: int, key: int) -> tuple[int, int]:
+    """The cell as positions from 0."""
+    first = contributions.prompt(0)
+    places = tuple(one_position(at, first.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
+    refuse_absent(layer, {"query": query, "key": key}, first)
+    return places[0], places[1]

@@ -17,13 +17,22 @@ PatchSetter: TypeAlias = Callable[[Tensor, Sequence[int], Tensor], Tensor]
 
 
 def adding(delta: Float[Tensor, "batch pos d_model"]) -> HookFunction:
-    """A hook function that adds the same tensor at every call; one sequence's serves a whole batch."""
+    """A hook function that adds the same tensor at every call; one sequence's serves a whole batch.
+
+    It refuses a run of another length with an InputError: the positions of one are not those of the other.
+    """
+    n_sequences, n_positions = delta.shape[:2]
 
     def add(tensor: Tensor, hook: object = None) -> Tensor:
-        rows = tensor.reshape(-1, *delta.shape[1:])
-        if delta.shape[0] not in (1, rows.shape[0]):
-            raise InputError(f"these contributions are of {delta.shape[0]} sequences, the run has {rows.shape[0]}.")
-        return (rows + delta.to(tensor)).reshape(tensor.shape)
+        batch, positions = tensor.shape[:2]
+        if positions != n_positions:
+            raise InputError(
+                f"this hook of Contributions was made for {n_positions} positions, the run has {positions} here: make "
+                "Contributions of this run's prompt, or run the prompt that they were made of, whole."
+            )
+        if n_sequences not in (1, batch):
+            raise InputError(f"these contributions are of {n_sequences} sequences, the run has {batch}.")
+        return tensor + delta.to(tensor).reshape(n_sequences, *tensor.shape[1:])
 
     return add
 

@@ -6,20 +6,21 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar, Unpack
 
 import torch
-from jaxtyping import Float, Int, Integer, Shaped
+from jaxtyping import Bool, Float, Int, Integer, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import at_model
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Layers, MapOptions, Texts, Tokens, kept_records, open_run
-from tl_ffblock.errors import InputError, LayerError
+from tl_ffblock.errors import InputError, LayerError, brief
 from tl_ffblock.interventions.edit_points import number_of
-from tl_ffblock.layer.heads import of_heads
-from tl_ffblock.layer.positions import spans
+from tl_ffblock.layer.heads import head_numbers, of_heads
+from tl_ffblock.layer.positions import one_position, several, spans
 from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scopes import select_scopes
 from tl_ffblock.layer.vectors import Decomposition, LayerWalk, decompose_record, walk
 from tl_ffblock.map_tables import certify
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import strict, whole
 
 Prompts: TypeAlias = str | Texts | Tokens | list[Integer[Tensor, " _pos"]]
 """A text, texts, token ids [pos] or [batch, pos], or a list of token ids [pos] of any lengths."""
@@ -54,8 +55,12 @@ class KeptRuns:
         return len(self._tokens)
 
     def prompt(self: Runs, index: int) -> Runs:
-        """One prompt's run alone."""
-        alone = copy(self)
+        """One prompt's run alone.
+
+        Raises:
+            InputError: if there is no such prompt.
+        """
+        index, alone = self._number(index), copy(self)
         alone._records, alone._tokens = [self._records[index]], [self._tokens[index]]
         alone._labels, alone._logits = [self._labels[index]], [self._logits[index]]
         alone._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(alone._decompose)
@@ -87,21 +92,22 @@ class KeptRuns:
         return self._of_all(self._logits)
 
     def labels(self, index: int = 0) -> tuple[str, ...]:
-        """The tokens of one prompt as text."""
-        return self._labels[index]
+        """The tokens of one prompt as text; errors are those of `prompt`."""
+        return self._labels[self._number(index)]
 
     def record(self, layer: int, index: int = 0) -> LayerRecord:
         """What was captured of a layer in one prompt's run.
 
         Raises:
             LayerError: if the model has no such layer, or it was not kept.
+            InputError: if there is no such prompt.
         """
         number = number_of(self.model, layer)
         if number not in self.layers:
             raise LayerError(
                 f"layer {layer} was not captured; captured are {spans(self.layers)}. Make the Contributions with it in layers."
             )
-        return self._records[index][number]
+        return self._records[self._number(index)][number]
 
     def decomposition(self, layer: int) -> list[Decomposition]:
         """All vectors of a layer, one result a prompt, certified.
@@ -124,14 +130,35 @@ class KeptRuns:
 
         Raises:
             LayerError: if the model has no such layer, or it was not kept.
+            InputError: if there is no such scope, head or cell.
         """
+        select_scopes(self.model.family.order, scope)
+        cells = _pairs(cells, self.lengths[0])
         rows = sorted({query for query, _ in cells})
         record = self.record(layer).rows(torch.tensor(rows))
-        through = record if head is None else of_heads(record, [head])
+        through = record if head is None else of_heads(record, head_numbers(head, len(record.pattern), "head"))
         parts = next(parts for name, parts in walk(LayerWalk(through, self._settings)) if name == scope)
         if head is None:
             certify(self.model, record, {scope: parts.error(record.whole[scope])}, self._settings)
         return parts.tokens[[rows.index(query) for query, _ in cells], [key for _, key in cells]]
+
+    def reaches(self, layer: int, index: int = 0) -> Bool[Tensor, "query key"]:
+        """The cells of a layer that exist in one prompt's run: attention gives weight to the key, or it is the query's own.
+
+        In a causal model a key after its query has none, with a sliding window also one that is too far back.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+        """
+        pattern = self.record(layer, index).pattern
+        own = torch.eye(pattern.shape[-1], dtype=torch.bool, device=pattern.device)
+        return (pattern != 0).any(dim=0) | own
+
+    def _number(self, index: int) -> int:
+        number = whole(index)
+        if number is None or not -len(self) <= number < len(self):
+            raise InputError(f"index={brief(index)}: expected the number of a prompt, from 0 to {len(self) - 1}.")
+        return number
 
     def _of_all(self, tensors: Sequence[Shaped[Tensor, "pos ..."]]) -> Shaped[Tensor, "batch pos ..."]:
         """One tensor of all prompts; of a single one it is a view, for its logits are large and often asked for."""
@@ -156,3 +183,11 @@ class KeptRuns:
             certify(self.model, record, errors, self._settings)
             return everything
         return decompose_record(of_heads(record, heads), self._settings)
+
+
+def _pairs(cells: object, length: int) -> list[tuple[int, int]]:
+    """Cells as pairs of positions from 0."""
+    listed = several(cells)
+    if not all(isinstance(cell, list | tuple) and len(cell) == 2 for cell in listed):
+        raise InputError(f"cells={brief(cells)}: expected pairs of positions, [(query, key), ...].")
+    return [(one_position(query, length, "query"), one_position(key, length, "key")) for query, key in listed]

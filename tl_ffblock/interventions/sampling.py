@@ -18,10 +18,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit, exchange, knockout, removal
 from tl_ffblock.interventions.side_by_side import measure_edits, metric_of
+from tl_ffblock.layer.positions import real_number, whole_number
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.metrics import Metric
 from tl_ffblock.signatures import strict
@@ -52,10 +52,9 @@ class SamplePlan:
 
     def __post_init__(self) -> None:
         for name in ("n_cells", "batch_size", "n_bootstrap"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)}: expected at least 1.")
-        if not 0 <= self.read_share <= 1:
-            raise InputError(f"read_share={self.read_share}: expected a number from 0 to 1.")
+            whole_number(getattr(self, name), name, at_least=1)
+        whole_number(self.seed, "seed", at_least=0)
+        real_number(self.read_share, "read_share", at_least=0, at_most=1)
 
 
 @dataclass(frozen=True)
@@ -159,6 +158,9 @@ class Sampler:
         return (*scopes, ATTENTION, VALUES, *changing)
 
     def _edit(self, run: Contributions, donor: Contributions | None, effect: str, cell: Cell) -> Edit | None:
+        """What changes a cell; None where there is nothing to change, as outside a window of attention."""
+        if not any(bool(of.reaches(cell.layer)[cell.query, cell.key]) for of in (run, donor) if of is not None):
+            return None
         if effect == KNOCKOUT:
             return knockout(run, cell.layer, cell.query, cell.key)
         if donor is None:

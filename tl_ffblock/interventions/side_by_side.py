@@ -18,7 +18,7 @@ from tl_ffblock.bridge.resume import ResumedRuns
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit
 from tl_ffblock.interventions.hooks import Hook, adding_rows
-from tl_ffblock.layer.positions import one_position
+from tl_ffblock.layer.positions import one_position, whole_number
 from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, PlainMetric, as_metric, run_by_run
 from tl_ffblock.signatures import strict
 
@@ -163,6 +163,7 @@ def measure_edits(
     Raises:
         InputError: if an edit's position does not exist, or the metric cannot be read.
     """
+    whole_number(batch_size, "batch_size", at_least=1)
     read = metric_of(contributions, metric, prompt)
     length = contributions.shape[1]
     starts = {one_position(edit.query, length, "query") for edit in edits}

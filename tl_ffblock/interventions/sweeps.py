@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.bridge.model import select_layers
 from tl_ffblock.bridge.runs import Layers
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit, changes
 from tl_ffblock.interventions.side_by_side import PromptEdit, SideBySide, measure_together, metric_of
 from tl_ffblock.interventions.sweep_result import ContributionSweep
 from tl_ffblock.layer.heads import AskedHeads, head_numbers
-from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions
+from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, whole_number
 from tl_ffblock.metrics import LogitFunction, Metric, PlainMetric, as_metric
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.tokens import joined
@@ -76,6 +76,18 @@ class _Sweep:
             for column, key in enumerate(columns)
             if not self.runs.model.family.causal or key <= query
         ]
+
+    def exists(self) -> Bool[Tensor, "prompt layer query key"]:
+        """Whether a cell exists in its layer, of a prompt's run or of the donor's: the others have no effect to measure."""
+        runs = [run for run in (self.runs, self.donor) if run is not None]
+        found = []
+        for prompt, (rows, columns) in enumerate(zip(self.queries.places, self.keys.places, strict=True)):
+            reached = [
+                torch.stack([run.reaches(layer, prompt)[list(rows)][:, list(columns)] for run in runs]).any(dim=0)
+                for layer in self.layers
+            ]
+            found.append(torch.stack(reached).cpu())
+        return torch.stack(found)
 
     def edits(self, prompt: int, run: Contributions, cells: Sequence[tuple[int, int]]) -> Iterator[list[Edit]]:
         """One edit a cell, by layer and head, in this order: those of all layers would be as large as all their vectors."""
@@ -130,6 +142,7 @@ def contribution_sweep(
         UnsupportedModelError: if the scope's tensor cannot be changed in this model.
     """
     model = contributions.model
+    whole_number(batch_size, "batch_size", at_least=1)
     _refuse_other_lengths(contributions, donor)
     chosen = contributions.layers if layers is None else select_layers(model, layers)
     n_heads = contributions.record(chosen[0]).pattern.shape[0]
@@ -138,7 +151,15 @@ def contribution_sweep(
     )
     sweep = _Sweep(contributions, donor, scope, chosen, head_numbers(heads, n_heads) or None, rows, columns)
     read = as_metric(metric).for_prompts(len(contributions)).bound_to(model)
+    exists = sweep.exists()
+    if not bool(exists.any()):
+        raise InputError(
+            f"queries={brief(queries)}, keys={brief(keys)}: none of these contributions exists; in a causal model no token reads a "
+            "later one, nor one outside its window. `queries` receive, `keys` give."
+        )
     values, baselines = _read(sweep, read, batch_size)
+    read_apart = len(values) == len(exists)  # else one number stands for all prompts
+    values = values.masked_fill(~(exists if read_apart else exists.all(dim=0, keepdim=True))[:, :, None], float("nan"))
     prompts = tuple(contributions.labels(number) for number in range(len(contributions)))
     return ContributionSweep(
         by_prompt=values,

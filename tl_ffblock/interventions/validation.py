@@ -9,15 +9,16 @@ The effects do not enter the maps, and an edge that is cut is an intervention on
 the vectors the maps are made of.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Layers
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.pairs import PromptList, equally_long, refuse_unpaired
 from tl_ffblock.interventions.sampling import PromptSample, PromptTokens, SamplePlan, Sampler
 from tl_ffblock.interventions.validation_result import CausalValidation, one_after_the_other
@@ -88,8 +89,13 @@ def _tokens(model: Model, prompts: PromptList, corrupted: PromptList | None) -> 
         InputError: if they are no lists of as many prompts, or the two of a pair differ in length.
     """
     for given, name in ((prompts, "prompts"), (corrupted, "corrupted")):
-        if given is not None and (isinstance(given, str) or not len(given)):
-            raise InputError(f"{name}: expected a list of texts or of token tensors [pos], at least one.")
+        alone = (
+            isinstance(given, str) or not isinstance(given, Iterable) or (isinstance(given, Tensor) and given.ndim < 2)
+        )
+        if given is not None and (alone or not len(given)):
+            raise InputError(
+                f"{name}={brief(given)}: expected a list of texts or of token tensors [pos], at least one."
+            )
     if corrupted is None:
         return [
             PromptTokens(number, one_sequence(model, prompt, f"prompts[{number}]"))

@@ -14,10 +14,9 @@ brings is one more summand, to every query's own token alone:
    only: bias part, remainder and completeness belong to no head.
 """
 
-import operator
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import SupportsIndex, TypeAlias, TypeGuard
+from typing import SupportsIndex, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -29,10 +28,12 @@ from tl_ffblock.layer.fast.norms import NormsThroughHeads
 from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.fast.stacks import Stack
 from tl_ffblock.layer.parts import Parts, residual
+from tl_ffblock.layer.positions import several
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import Decomposition, LayerWalk, decompose_record, walk
+from tl_ffblock.signatures import whole
 
 AskedHeads: TypeAlias = bool | Sequence[SupportsIndex] | SupportsIndex | Int[Tensor, " head"]
 """Attention heads, negative ones from the end; True means all, False none."""
@@ -41,29 +42,28 @@ RESIDUAL = "residual"
 """The channel of what the residual connection around attention brings."""
 
 
-def head_numbers(asked: AskedHeads, n_heads: int) -> tuple[int, ...]:
+def head_numbers(asked: AskedHeads, n_heads: int, name: str = "heads", *, switch: bool = True) -> tuple[int, ...]:
     """The heads asked for, ascending, each once.
+
+    Args:
+        asked: As callers name them.
+        n_heads: Heads of a layer.
+        name: The argument's name, for the error.
+        switch: Whether True means all heads, and False none.
 
     Raises:
         InputError: if there is no such head.
     """
-    if isinstance(asked, bool):
+    if switch and isinstance(asked, bool):
         return tuple(range(n_heads)) if asked else ()
-    plain = asked.tolist() if isinstance(asked, Tensor) else asked
-    numbers = [
-        operator.index(number) for number in (plain if isinstance(plain, Iterable) else [plain]) if _counts(number)
-    ]
-    n_asked = len(plain) if isinstance(plain, Sized) else 1
-    if not numbers or len(numbers) != n_asked or not all(-n_heads <= number < n_heads for number in numbers):
+    numbers = [whole(number) for number in several(asked)]
+    found = {number % n_heads for number in numbers if number is not None and -n_heads <= number < n_heads}
+    if not numbers or not all(number is not None and -n_heads <= number < n_heads for number in numbers):
+        all_of_them = "True or " if switch else ""
         raise InputError(
-            f"heads={brief(asked)}: expected True or heads from {-n_heads} to {n_heads - 1} of a layer of {n_heads}."
+            f"{name}={brief(asked)}: expected {all_of_them}heads from {-n_heads} to {n_heads - 1} of a layer of {n_heads}."
         )
-    return tuple(sorted({number % n_heads for number in numbers}))
-
-
-def _counts(number: object) -> TypeGuard[SupportsIndex]:
-    """Whether it is a whole number of any type; True and False are none: a mask does not list heads."""
-    return isinstance(number, SupportsIndex) and not isinstance(number, bool)
+    return tuple(sorted(found))
 
 
 def head_names(heads: Iterable[int]) -> tuple[str, ...]:

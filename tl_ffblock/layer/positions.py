@@ -1,13 +1,13 @@
 """Positions and layers as callers name them: whole numbers of any type, negative ones counted from the end."""
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 from jaxtyping import Shaped
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, LayerError, brief
+from tl_ffblock.errors import InputError, LayerError, brief, did_you_mean
+from tl_ffblock.signatures import real, whole
 
 Positions: TypeAlias = Iterable[SupportsIndex] | SupportsIndex | Shaped[Tensor, "..."] | None
 """Token positions, negative ones from the end; None means all."""
@@ -30,7 +30,7 @@ def positions(asked: Positions, length: int, name: str) -> list[int]:
     """
     if asked is None:
         return list(range(length))
-    numbers = [_whole_number(position) for position in _several(asked)]
+    numbers = [whole(position) for position in several(asked)]
     found = [number % length for number in numbers if number is not None and -length <= number < length]
     if not found or len(found) != len(numbers):
         raise InputError(
@@ -51,7 +51,7 @@ def one_position(asked: SupportsIndex | Shaped[Tensor, ""], length: int, name: s
     Raises:
         InputError: if it does not exist, or is no whole number: None, or a list.
     """
-    number = _whole_number(asked)
+    number = whole(asked)
     if number is None or not -length <= number < length:
         raise InputError(
             f"{name}={brief(asked)}: expected one position, from {-length} to {length - 1} of a sequence of {length} tokens."
@@ -81,7 +81,9 @@ def chosen_positions(
     numbers = aligned(named, lengths)
     labels = [label for label in (numbers if asked is None else names) if isinstance(label, str) and label in numbers]
     if not labels or len(labels) != len(numbers if asked is None else names):
-        raise InputError(f"{name}={brief(asked)}: expected names of positions, {', '.join(map(repr, numbers))}.")
+        meant = did_you_mean(names[0], numbers) if names and isinstance(names[0], str) else ""
+        known = ", ".join(map(repr, numbers))
+        raise InputError(f"{name}={brief(asked)}: expected names of positions, {known}. {meant}".rstrip())
     return tuple(labels), [[numbers[label][prompt] for label in labels] for prompt in range(len(lengths))]
 
 
@@ -101,25 +103,30 @@ def aligned(asked: NamedPositions, lengths: Sequence[int]) -> dict[str, list[int
         raise InputError(
             f'positions={brief(asked)}: expected positions by name, such as {{"subject": [2, 3], "END": -1}}.'
         )
-    numbers: dict[str, list[int]] = {}
-    for name, given in asked.items():
-        if isinstance(given, str):
-            raise InputError(
-                f"positions[{name!r}]={brief(given)}: a text is no position; expected a number such as -1, or one a prompt."
-            )
-        listed = _several(given)
-        if _whole_number(given) is not None:
-            listed = listed * len(lengths)
-        if len(listed) != len(lengths):
-            raise InputError(
-                f"positions[{name!r}]={brief(given)}: {len(listed)} positions of {len(lengths)} prompts; expected one a prompt, "
-                "or one for all."
-            )
-        numbers[name] = [
-            one_position(place, length, f"positions[{name!r}] of prompt {number}")  # type: ignore[arg-type]  # checked there
-            for number, (place, length) in enumerate(zip(listed, lengths, strict=True))
-        ]
-    return numbers
+    return {name: one_per_prompt(given, lengths, f"positions[{name!r}]") for name, given in asked.items()}
+
+
+def one_per_prompt(given: object, lengths: Sequence[int], name: str) -> list[int]:
+    """A position of every prompt, as numbers from 0: one for all, or a list with one for each.
+
+    Raises:
+        InputError: if there are not as many as prompts, or one does not exist.
+    """
+    if isinstance(given, str):
+        raise InputError(
+            f"{name}={brief(given)}: a text is not a position; expected a number such as -1, or one per prompt."
+        )
+    listed = several(given) * (len(lengths) if whole(given) is not None else 1)
+    if any(whole(place) is None for place in listed):
+        raise InputError(f"{name}={brief(given)}: expected a whole number such as -1, or a list with one per prompt.")
+    if len(listed) != len(lengths):
+        raise InputError(
+            f"{name}={brief(given)}: {len(listed)} positions of {len(lengths)} prompts; expected one per prompt, or one for all."
+        )
+    return [
+        one_position(place, length, f"{name} of prompt {number}")
+        for number, (place, length) in enumerate(zip(listed, lengths, strict=True))
+    ]
 
 
 def layer_number(layer: SupportsIndex | Shaped[Tensor, ""], layers: int | Sequence[int], where: str = "here") -> int:
@@ -136,7 +143,7 @@ def layer_number(layer: SupportsIndex | Shaped[Tensor, ""], layers: int | Sequen
         LayerError: if there is no such layer.
     """
     present = range(layers) if isinstance(layers, int) else tuple(layers)
-    number = _whole_number(layer)
+    number = whole(layer)
     if number is not None and number in present:
         return number
     if number is None or not -len(present) <= number < 0:
@@ -152,10 +159,10 @@ def spans(layers: Sequence[int]) -> str:
     return f"{layers[0]}-{layers[-1]}" if contiguous else ", ".join(map(str, layers))
 
 
-def _several(asked: object) -> list[object]:
-    """One thing as a list of one; arrays and tensors as plain numbers."""
+def several(asked: object) -> list[Any]:
+    """One thing, a text too, as a list of one; arrays and tensors as plain numbers."""
     plain = asked.tolist() if hasattr(asked, "tolist") else asked
-    return list(plain) if isinstance(plain, Iterable) else [plain]
+    return list(plain) if isinstance(plain, Iterable) and not isinstance(plain, str) else [plain]
 
 
 def whole_number(given: object, name: str, at_least: int | None = None) -> int:
@@ -169,19 +176,37 @@ def whole_number(given: object, name: str, at_least: int | None = None) -> int:
     Raises:
         InputError: if it is no whole number, or too small.
     """
-    number = _whole_number(given)
+    number = whole(given)
     if number is None or (at_least is not None and number < at_least):
         least = "" if at_least is None else f", {at_least} or more"
         raise InputError(f"{name}={brief(given)}: expected a whole number{least}.")
     return number
 
 
-def _whole_number(given: object) -> int | None:
-    """None for what is no whole number; True and False are none: a mask does not list positions."""
-    plain = given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
-    if isinstance(plain, bool):
-        return None
-    try:
-        return operator.index(plain)  # type: ignore[arg-type]  # what has no __index__ is refused here
-    except TypeError:
-        return None
+def real_number(
+    given: object, name: str, *, above: float | None = None, at_least: float | None = None, at_most: float | None = None
+) -> float:
+    """An option that measures something.
+
+    Args:
+        given: A number of any type.
+        name: The option's name, for the error.
+        above: What it must exceed.
+        at_least: The smallest that makes sense.
+        at_most: The largest.
+
+    Raises:
+        InputError: if it is not a finite number, or outside.
+    """
+    number = real(given)
+    limits = {"above": above, "at least": at_least, "at most": at_most}
+    outside = number is None or (
+        (above is not None and number <= above)
+        or (at_least is not None and number < at_least)
+        or (at_most is not None and number > at_most)
+    )
+    if outside:
+        said = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
+        raise InputError(f"{name}={brief(given)}: expected a finite number{', ' * bool(said)}{said}.")
+    assert number is not None, "refused above"
+    return number

@@ -11,11 +11,11 @@ step's tensor and which module a norm is (bridge/sites.py, which names the excep
 goes (interventions/edit_points.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.errors import InputError, UnsupportedModelError, brief, did_you_mean
 
 __all__ = ["PROGRAMS", "STEPS", "Add", "Attend", "Feed", "Normalise", "Order", "Step", "scope_names"]
 
@@ -213,9 +213,34 @@ def select_scopes(order: Order, scopes: str | Sequence[str] | None) -> tuple[str
     names = scope_names(order)
     if scopes is None:
         return names
-    asked = (scopes,) if isinstance(scopes, str) else tuple(scopes)
+    asked = tuple(scopes) if isinstance(scopes, Iterable) and not isinstance(scopes, str) else (scopes,)
     unknown = [scope for scope in asked if scope not in names]
     if unknown or not asked:
         wrong = f"unknown scope {', '.join(map(repr, unknown))}" if unknown else "no scope given"
-        raise InputError(f"scopes={list(asked)!r}: {wrong}. A {order} model has {', '.join(names)}.")
+        meant = nearest_scope(unknown[0], names) if unknown else ""
+        said = f"scopes={brief(scopes)}: {wrong}. A {order} model has {', '.join(names)}. {meant}"
+        raise InputError(said.rstrip())
     return tuple(name for name in names if name in asked)
+
+
+def missing_scope(asked: object, names: Iterable[str], kind: str = "scope") -> str:
+    """What an error says where there is no such scope: what there is, and which one was meant."""
+    known = list(names)
+    said = f"no {kind} {asked!r} here; there are {', '.join(known)}"
+    return ". ".join(filter(None, [said, nearest_scope(asked, known)]))
+
+
+def nearest_scope(asked: object, names: Iterable[str]) -> str:
+    """A sentence for an error: the scope of other orders' name that a model has under another, or the one that was meant."""
+    known = list(names)
+    if not isinstance(asked, str):
+        return ""
+    if any({asked, *known} <= set(scope_names(order)) for order in STEPS):  # maps that were made without it
+        return ""
+    same = [name for name in known if _components(name) == _components(asked)]
+    return f"`{asked}` of other models is `{same[-1]}` here." if same else did_you_mean(asked, known)
+
+
+def _components(scope: str) -> str:
+    """The components that a scope has passed, norms aside: "AtbFf" and "AtbLnFf" are one."""
+    return scope.replace("Ln", "").replace("AttnRes", "Atb")

@@ -5,7 +5,9 @@ from typing import Literal, TypeAlias, get_args
 
 import torch
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.signatures import real
 
 Method: TypeAlias = Literal["exact", "captum"]
 ValueBias: TypeAlias = Literal["bias", "token"]
@@ -15,13 +17,30 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torc
 """Relative completeness error above which a result is refused, by the model's dtype."""
 
 
+N_STEPS = 50
+"""Quadrature steps of "captum" unless told otherwise."""
+
+
+def refuse_tolerance(rtol: object) -> None:
+    """Refuse a tolerance that refuses nothing, or everything.
+
+    Raises:
+        InputError: if it is not a positive, finite number.
+    """
+    number = real(rtol)
+    if number is None or number <= 0:
+        raise InputError(
+            f"rtol={brief(rtol)}: expected a positive number, such as 1e-3, or None for that of the model's dtype."
+        )
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a decomposition is made."""
 
     method: Method = "exact"
     """"exact": closed form of Integrated Gradients; "captum": Gauss-Legendre, as in the paper."""
-    n_steps: int = 50
+    n_steps: int = N_STEPS
     """Quadrature steps of "captum"."""
     value_bias: ValueBias = "bias"
     """Where b_V goes: "bias" as in eq. 7 and 21, "token" as in the 2020/2021 code."""
@@ -37,14 +56,33 @@ class Settings:
             raise InputError(f'method={self.method!r}: expected "exact" or "captum".')
         if self.value_bias not in ("bias", "token"):
             raise InputError(f'value_bias={self.value_bias!r}: expected "bias" or "token".')
-        if not isinstance(self.n_steps, int) or self.n_steps < 1:
-            raise InputError(f"n_steps={self.n_steps!r}: expected a whole number, at least 1.")
-        if not isinstance(self.rtol, int | float) or not self.rtol > 0:
-            raise InputError(f"rtol={self.rtol!r}: expected a positive number.")
+        whole_number(self.n_steps, "n_steps", at_least=1)
+        if self.method != "captum" and self.n_steps != N_STEPS:
+            raise InputError(
+                f'n_steps={self.n_steps} without method="captum": the closed form has no steps. Leave it out.'
+            )
+        refuse_tolerance(self.rtol)
         if self.precision not in get_args(Precision):
             raise InputError(f"precision={self.precision!r}: expected one of {', '.join(get_args(Precision))}.")
-        if self.chunk_bytes is not None and self.chunk_bytes < 1:
-            raise InputError(f"chunk_bytes={self.chunk_bytes}: expected a positive number of bytes.")
+        if self.precision == "bfloat16" and self.method == "captum":
+            raise InputError(
+                'precision="bfloat16" with method="captum": the quadrature is not rounded. Use "float32" or "float64", or '
+                'method="exact".'
+            )
+        if self.chunk_bytes is not None:
+            whole_number(self.chunk_bytes, "chunk_bytes", at_least=1)
+
+    def refuse_rounding(self, made: str) -> None:
+        """Refuse bfloat16 where no large product is made: it would loosen the tolerance and change no number.
+
+        Raises:
+            InputError: for `precision="bfloat16"`.
+        """
+        if self.precision == "bfloat16":
+            raise InputError(
+                f'precision="bfloat16" rounds the large product of contribution_maps alone, and changes nothing in {made}. Use '
+                '"float32" or "float64".'
+            )
 
     @property
     def dtype(self) -> torch.dtype:

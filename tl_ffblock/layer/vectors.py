@@ -20,7 +20,18 @@ from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.parts import Parts, attend, normalise, project, reconcile, residual, weigh
 from tl_ffblock.layer.quadrature import captum_shares
 from tl_ffblock.layer.records import FeedForward, LayerRecord
-from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Attend, Feed, Normalise, Operation, Order, scope_names
+from tl_ffblock.layer.scopes import (
+    INPUT,
+    PROGRAMS,
+    Add,
+    Attend,
+    Feed,
+    Normalise,
+    Operation,
+    Order,
+    missing_scope,
+    scope_names,
+)
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.signatures import strict
 
@@ -90,7 +101,7 @@ class Decomposition:
 
     def _at(self, scope: str) -> Parts:
         if scope not in self._parts:
-            raise ScopeKeyError(f"no scope {scope!r} here; there are {', '.join(self._parts)}")
+            raise ScopeKeyError(missing_scope(scope, self._parts))
         return self._parts[scope]
 
     def __repr__(self) -> str:

@@ -10,11 +10,12 @@ from jaxtyping import Int
 
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import open_run
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import select_memories
-from tl_ffblock.memories.triggers import Triggers, can_be_triggers
+from tl_ffblock.memories.triggers import Triggers, can_be_triggers, read_ranks
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
@@ -71,9 +72,11 @@ def ablate(
     known = identify(model)
     if not triggers.causal:
         raise InputError("an encoder has read the text after a trigger, too: its prefix alone is another text.")
-    if not where or not set(where) <= set(get_args(Removed)):
-        raise InputError(f"where={tuple(where)}: expected some of {', '.join(get_args(Removed))}.")
-    shortened = list(_shortened(known, triggers, where, ranks, np.random.default_rng(seed)))
+    whole_number(seed, "seed", at_least=0)
+    if isinstance(where, str) or not where or not set(where) <= set(get_args(Removed)):
+        alone = f" One is given as a list, [{where!r}]." if isinstance(where, str) else ""
+        raise InputError(f"where={brief(where)}: expected some of {', '.join(get_args(Removed))}.{alone}")
+    shortened = list(_shortened(known, triggers, where, read_ranks(ranks), np.random.default_rng(seed)))
     rows = []
     for short, without in zip(shortened, _coefficients_of(known, triggers, shortened), strict=True):
         name, before = triggers.memories[short.row], float(triggers.coefficient[short.row, short.rank])

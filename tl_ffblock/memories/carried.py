@@ -1,7 +1,7 @@
 """What memories carry to a target: the signed shares of single neurons in an attribution."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
@@ -9,8 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.layer.positions import layer_number
-from tl_ffblock.memories.names import Memories, MemoryName, Named, row_of
+from tl_ffblock.layer.positions import layer_number, whole_number
+from tl_ffblock.memories.names import Memories, MemoryName, Named, named_memories, refuse_twice, row_of
+from tl_ffblock.results.scope_table import ComparedByFields
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class NeuronAttribution(Protocol):
 
 
 @strict
-@dataclass(frozen=True)
-class CarriedShares:
+@dataclass(frozen=True, eq=False)
+class CarriedShares(ComparedByFields):
     """What memories carry to a target at every position, signed, in the target's units (logits)."""
 
     memories: tuple[MemoryName, ...]
@@ -76,13 +77,10 @@ def carried(attribution: NeuronAttribution, memories: Memories) -> CarriedShares
         ScopeKeyError: if the attribution has no neurons, or those of a layer are experts'.
         LayerError: if there is no such layer.
     """
-    if memories is None:
-        raise InputError("memories=None: name the memories, such as '12:305'.")
-    asked = [memories] if isinstance(memories, str | MemoryName) else list(memories)
-    names = tuple(MemoryName.read(name) for name in asked)
+    _refuse_others(attribution)
+    names = tuple(named_memories(memories))
+    refuse_twice([replace(name, layer=_layer(attribution, name)) for name in names])
     shares = [_shares(attribution, name) for name in names]
-    if not shares:
-        raise InputError("no memory is named; expected names such as '12:305'.")
     return CarriedShares(names, attribution.labels, attribution.target, torch.stack(shares))
 
 
@@ -103,8 +101,8 @@ def largest_carried(attribution: NeuronAttribution, *, k: int = 10) -> "pandas.D
     """
     import pandas as pd
 
-    if k < 1:
-        raise InputError(f"k={k}: expected 1 or more.")
+    _refuse_others(attribution)
+    whole_number(k, "k", at_least=1)
     rows = [row for layer in range(attribution.n_layers) for row in _largest_of(attribution, layer, k)]
     table = pd.DataFrame(rows, columns=["memory", "layer", "position", "token", "share"])
     return table.reindex(table["share"].abs().sort_values(ascending=False, kind="stable").index)[:k].reset_index(
@@ -112,8 +110,19 @@ def largest_carried(attribution: NeuronAttribution, *, k: int = 10) -> "pandas.D
     )
 
 
+def _refuse_others(attribution: object) -> None:
+    if not isinstance(attribution, NeuronAttribution):
+        raise InputError(
+            f"attribution is a {type(attribution).__name__}: expected what ffb.attribute makes, with its neurons."
+        )
+
+
+def _layer(attribution: NeuronAttribution, name: MemoryName) -> int:
+    return layer_number(name.layer, attribution.n_layers, "in this attribution")
+
+
 def _shares(attribution: NeuronAttribution, name: MemoryName) -> Float[Tensor, " pos"]:
-    layer = layer_number(name.layer, attribution.n_layers, "in this attribution")
+    layer = _layer(attribution, name)
     of_layer = attribution.neurons(layer)
     if name.expert is not None or not 0 <= name.neuron < of_layer.shape[1]:
         raise InputError(f"memory {name}: layer {layer} has {of_layer.shape[1]} neurons, named {layer}:0 and so on.")

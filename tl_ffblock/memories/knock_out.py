@@ -14,13 +14,14 @@ from torch import Tensor
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.neuron_hooks import NeuronHook, setting_neurons
 from tl_ffblock.bridge.runs import open_run
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
+from tl_ffblock.layer.positions import real_number, several
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.memories.names import Memories, MemoryName, select_memories
-from tl_ffblock.memories.triggers import Text, Triggers, batches_of, can_be_triggers, check_skip_first
-from tl_ffblock.memories.values import ValueTokens, check_same_memories
-from tl_ffblock.signatures import strict
+from tl_ffblock.memories.names import Memories, MemoryName, named_memories, select_memories
+from tl_ffblock.memories.triggers import Text, Triggers, batches_of, can_be_triggers, check_skip_first, read_ranks
+from tl_ffblock.memories.values import ValueTokens, of_same_memories
+from tl_ffblock.signatures import strict, whole
 
 if TYPE_CHECKING:
     import pandas
@@ -48,18 +49,26 @@ def knock_out(
         UnsupportedModelError: for memories of experts.
     """
     known = identify(model)
-    if memories is None:
-        raise InputError("memories=None: name the memories, such as '12:305'.")
-    cells = select_memories(known, memories)
+    cells = select_memories(known, named_memories(memories))
     missing = [str(name) for name in cells.names if isinstance(to, Mapping) and name not in to]
     if missing:
-        raise InputError(f"to has no value for memory {', '.join(missing)}.")
-    one = [positions] if isinstance(positions, SupportsIndex) else positions
-    where = None if one is None else tuple(int(position) for position in one)
+        raise InputError(f"to has no value for memory {', '.join(missing)}; give one for each, by its MemoryName.")
+    where = None if positions is None else _numbers(positions)
     by_layer: dict[int, dict[int, float]] = {}
     for name, number in zip(cells.names, cells.numbers.tolist(), strict=True):
-        by_layer.setdefault(name.layer, {})[number] = float(to[name] if isinstance(to, Mapping) else to)
+        value, called = (to[name], f"to[{name}]") if isinstance(to, Mapping) else (to, "to")
+        by_layer.setdefault(name.layer, {})[number] = real_number(value, called)
     return [setting_neurons(known, layer, values, where) for layer, values in by_layer.items()]
+
+
+def _numbers(positions: object) -> tuple[int, ...]:
+    """Positions whose sequence is not known yet."""
+    numbers = tuple(whole(position) for position in several(positions))
+    if not numbers or None in numbers:
+        raise InputError(
+            f"positions={brief(positions)}: expected positions, negative ones from the end, or None for all."
+        )
+    return numbers  # type: ignore[return-value]  # None was refused
 
 
 @strict
@@ -123,10 +132,10 @@ def knock_out_effects(
     """
     import pandas as pd
 
-    check_same_memories(triggers, values)
+    values = of_same_memories(triggers, values)
     known, rows = identify(model), []
-    following = triggers.next_ids
-    for row, rank in zip(*np.nonzero(triggers.sequence[:, :ranks] >= 0), strict=True):
+    following, most = triggers.next_ids, read_ranks(ranks)
+    for row, rank in zip(*np.nonzero(triggers.sequence[:, :most] >= 0), strict=True):
         name = triggers.memories[row]
         hooks = knock_out(known, name, to=to, positions=-1)
         tokens = torch.as_tensor(triggers.prefix(int(row), int(rank)), dtype=torch.long)

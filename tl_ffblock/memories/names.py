@@ -1,21 +1,22 @@
 """Memories by name, and those that a call looks at."""
 
-import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import SupportsIndex, TypeAlias
 
 import numpy as np
-from jaxtyping import Int
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
 
 from tl_ffblock.bridge.model import Model, select_layers
 from tl_ffblock.bridge.settings import settings_of
 from tl_ffblock.bridge.weights import read_block
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import feed_forwards, located
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.records import Block
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import strict, whole
 
 
 @strict
@@ -38,15 +39,13 @@ class MemoryName:
         if isinstance(name, MemoryName):
             return name
         try:
-            numbers = [
-                operator.index(piece) if not isinstance(piece, str) else int(piece)
-                for piece in (name.split(":") if isinstance(name, str) else name)
-            ]
+            numbers = [int(piece) for piece in name.split(":")] if isinstance(name, str) else [whole(n) for n in name]
         except (TypeError, ValueError):
             numbers = []
-        if len(numbers) not in (2, 3):
-            raise InputError(f"memory {name!r}: expected LAYER:NEURON such as '12:305', or LAYER:EXPERT:NEURON.")
-        return cls(numbers[0], numbers[-1], numbers[1] if len(numbers) == 3 else None)
+        given = [number for number in numbers if number is not None]
+        if len(given) not in (2, 3) or len(given) != len(numbers):
+            raise InputError(f"memory {brief(name)}: expected LAYER:NEURON such as '12:305', or LAYER:EXPERT:NEURON.")
+        return cls(given[0], given[-1], given[1] if len(given) == 3 else None)
 
     def __str__(self) -> str:
         pieces = (self.layer, self.neuron) if self.expert is None else (self.layer, self.expert, self.neuron)
@@ -74,7 +73,7 @@ def row_of(memory: Named, memories: Sequence[MemoryName]) -> int:
 
 @dataclass(frozen=True)
 class Cells:
-    """The memories of a call, layer by layer: a row each in every table."""
+    """The memories of a call in the order given: a row each in every table."""
 
     names: tuple[MemoryName, ...]
     numbers: Int[np.ndarray, " memory"]
@@ -89,12 +88,42 @@ class Cells:
         """The rows of one layer's memories."""
         return np.array([row for row, name in enumerate(self.names) if name.layer == layer], dtype=np.int64)
 
+    def in_order(self, by_layer: Shaped[Tensor, "memory ..."]) -> Shaped[Tensor, "memory ..."]:
+        """What was made layer by layer, `rows` of each, in the order of the names."""
+        rows = np.concatenate([self.rows(layer) for layer in self.layers])
+        return by_layer[torch.from_numpy(np.argsort(rows)).to(by_layer.device)]
 
-def select_memories(model: Model, memories: Memories = None, layers: Sequence[int] | int | None = None) -> Cells:
-    """Memories by name, or all of some layers; of neither, all.
+
+def named_memories(memories: Memories) -> list[MemoryName]:
+    """Memories as callers name them, one or several, in the order given.
 
     Raises:
-        InputError: if there is no such memory, none is asked for, or both names and layers are given.
+        InputError: if none is named, or a name is not one.
+    """
+    if memories is None or (not isinstance(memories, str | MemoryName) and not isinstance(memories, Iterable)):
+        raise InputError(f"memories={brief(memories)}: name the memories, such as '12:305', one or a list.")
+    asked: list[Named] = [memories] if isinstance(memories, str | MemoryName) else list(memories)
+    if not asked:
+        raise InputError("no memory is named; expected names such as '12:305'.")
+    return [MemoryName.read(name) for name in asked]
+
+
+def refuse_twice(names: Sequence[MemoryName]) -> None:
+    """Refuse a memory that is named twice: a table has one row per memory.
+
+    Raises:
+        InputError: naming it.
+    """
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise InputError(f"memory {twice[0]} is named twice; name each once.")
+
+
+def select_memories(model: Model, memories: Memories = None, layers: Sequence[int] | int | None = None) -> Cells:
+    """Memories by name in the order given, or all of some layers; of neither, all.
+
+    Raises:
+        InputError: if there is no such memory, none is asked for, one is named twice, or both names and layers are given.
         LayerError: if there is no such layer.
     """
     if memories is not None and layers is not None:
@@ -102,15 +131,13 @@ def select_memories(model: Model, memories: Memories = None, layers: Sequence[in
     if memories is None:
         blocks = [_block(model, layer) for layer in select_layers(model, layers)]
         return cells_of([(block, range(n_neurons(block))) for block in blocks])
-    asked: list[Named] = [memories] if isinstance(memories, str | MemoryName) else list(memories)
-    if not asked:
-        raise InputError("no memory is named; expected names such as '12:305'.")
-    names = [MemoryName.read(name) for name in asked]
-    by_layer: dict[int, list[MemoryName]] = {}
-    for name in names:
-        by_layer.setdefault(layer_number(name.layer, model.n_layers, f"in {model.name}"), []).append(name)
-    asked_of = [(_block(model, layer), by_layer[layer]) for layer in sorted(by_layer)]
-    return cells_of([(block, sorted({_number(block, name) for name in of_layer})) for block, of_layer in asked_of])
+    names = named_memories(memories)
+    layer_of = [layer_number(name.layer, model.n_layers, f"in {model.name}") for name in names]
+    blocks_by_layer = {layer: _block(model, layer) for layer in dict.fromkeys(layer_of)}
+    asked_of = [(blocks_by_layer[layer], name) for layer, name in zip(layer_of, names, strict=True)]
+    cells = cells_of([(block, [_number(block, name)]) for block, name in asked_of])
+    refuse_twice(cells.names)
+    return cells
 
 
 def n_neurons(block: Block) -> int:

@@ -1,7 +1,7 @@
 """Which token turned a memory on: its coefficient as a sum over source tokens and a bias."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Unpack
 
 import torch
@@ -13,9 +13,11 @@ from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Run, open_run
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.layer.neurons import coefficient_parts, coefficients
 from tl_ffblock.layer.parts import CANCELLED
+from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
+from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, named_memories, row_of, select_memories
+from tl_ffblock.results.scope_table import ComparedByFields
 from tl_ffblock.signatures import spelled_out, strict
 
 if TYPE_CHECKING:
@@ -25,8 +27,8 @@ _Columns: TypeAlias = tuple[Tensor, ...]
 
 
 @strict
-@dataclass(frozen=True)
-class CoefficientParts:
+@dataclass(frozen=True, eq=False)
+class CoefficientParts(ComparedByFields):
     """Coefficients of memories at one position, by source token.
 
     Law: `parts.sum(1) + bias + remainder = coefficient`; checked where they are made.
@@ -107,17 +109,19 @@ def token_parts(
         InputError: for input, memories or options that cannot be used.
         CompletenessError: if parts and bias do not sum to a coefficient.
     """
-    if memories is None:
-        raise InputError("memories=None: name the memories, such as '12:305'.")
     known = identify(model)
-    cells = select_memories(known, memories)
-    run = open_run(known, input, layers=cells.layers, queries=[int(query)], **options)
+    cells = select_memories(known, named_memories(memories))
+    run = open_run(known, input, layers=cells.layers, **options)
+    run.settings.refuse_rounding("parts of coefficients")
     if not run.single:
         raise InputError("input is several sequences; parts of coefficients are of one at a time.")
+    (sequence,) = run.sequences
+    at = one_position(query, len(sequence.tokens), "query")
+    run = replace(run, sequences=(replace(sequence, queries=(at,)),))
     by_layer: list[_Columns] = []
     run.deliver(lambda records: by_layer.append(_columns(records[0], run.settings, cells)))
-    columns = [torch.cat(of_layers, dim=1) for of_layers in zip(*by_layer, strict=True)]
-    return _certified(run, cells, run.sequences[0].queries[0], [column[0] for column in columns])
+    columns = [torch.cat(of_layers, dim=1)[0] for of_layers in zip(*by_layer, strict=True)]
+    return _certified(run, cells, at, [cells.in_order(column) for column in columns])
 
 
 def parts_at(run: Run, record: LayerRecord, cells: Cells, positions: Sequence[int]) -> tuple[CoefficientParts, ...]:

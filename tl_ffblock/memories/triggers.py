@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -13,11 +13,13 @@ from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.bridge.token_spans import special_ids
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.best import BestPositions, Per
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
+from tl_ffblock.results.scope_table import ComparedByFields
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
@@ -49,8 +51,8 @@ class Trigger:
 
 
 @strict
-@dataclass(frozen=True)
-class Triggers:
+@dataclass(frozen=True, eq=False)
+class Triggers(ComparedByFields):
     """The triggers of some memories over a corpus, best first."""
 
     memories: tuple[MemoryName, ...]
@@ -162,8 +164,6 @@ def find_triggers(
         UnsupportedModelError: for models that are not decomposed.
     """
     known = identify(model)
-    if sign not in get_args(Sign):
-        raise InputError(f"sign={sign!r}: expected positive or negative.")
     cells = select_memories(known, memories, layers)
     return search(known, texts, cells, k=k, per=per, signs=(sign,), skip_first=skip_first)[sign]
 
@@ -186,8 +186,7 @@ def search(
         InputError: for texts or options that cannot be used.
     """
     check_skip_first(skip_first)
-    if per not in get_args(Per) or k < 1:
-        raise InputError(f"per={per!r}, k={k}: expected sentence or token, and 1 or more.")
+    whole_number(k, "k", at_least=1)
     reader = _Reader(model, cells, {sign: BestPositions.none(len(cells.names), k) for sign in signs}, per, skip_first)
     for batch in batches_of(texts):
         reader.read(batch)
@@ -221,14 +220,22 @@ def can_be_triggers(model: Model, ids: Int[np.ndarray, " pos"], skip_first: int)
     return allowed
 
 
+def read_ranks(ranks: int | None) -> int | None:
+    """How many triggers of each memory are asked for; None means all.
+
+    Raises:
+        InputError: for a number below 1.
+    """
+    return None if ranks is None else whole_number(ranks, "ranks", at_least=1)
+
+
 def check_skip_first(skip_first: int) -> None:
     """Refuse a number of tokens below 0, which would be read from the end.
 
     Raises:
         InputError: for such a number.
     """
-    if skip_first < 0:
-        raise InputError(f"skip_first={skip_first}: expected 0 or more tokens at the start of every text.")
+    whole_number(skip_first, "skip_first", at_least=0)
 
 
 class _Reader:
@@ -271,8 +278,9 @@ class _Reader:
 
 def batches_of(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:
     """Texts in their order, as many at a time as are handed to the model together; tensors one by one."""
-    if isinstance(texts, str):
-        raise InputError("texts is one text; give a list of texts.")
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        one = "one text" if isinstance(texts, str) else "not a list"
+        raise InputError(f"texts={brief(texts)} is {one}; give a list of texts.")
     waiting: list[str] = []
     for text in texts:
         if isinstance(text, str):

@@ -5,7 +5,7 @@ A memory's value is a direction of the residual stream, the same whatever the in
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +21,10 @@ from tl_ffblock.bridge.token_spans import single_token
 from tl_ffblock.bridge.weights import read_block
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import neuron_values
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
 from tl_ffblock.memories.triggers import Sign, Triggers
+from tl_ffblock.results.scope_table import ComparedByFields
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
@@ -33,8 +35,8 @@ _CHUNK = 256
 
 
 @strict
-@dataclass(frozen=True)
-class ValueTokens:
+@dataclass(frozen=True, eq=False)
+class ValueTokens(ComparedByFields):
     """The tokens that memories promote and demote."""
 
     memories: tuple[MemoryName, ...]
@@ -111,9 +113,13 @@ def value_tokens(
     """
     known = identify(model)
     cells = select_memories(known, memories, layers)
+    if isinstance(targets, str):
+        raise InputError(f"targets={targets!r}: expected a list of tokens, such as [{targets!r}].")
     readout, target_ids = read_out(known, reading), [single_token(known, target) for target in targets]
     tops, bottoms, probabilities, ranks = [], [], [], []
     for logits in readout.in_chunks(value_vectors(known, cells, sign), _CHUNK):
+        if whole_number(k, "k", at_least=1) > logits.shape[-1]:
+            raise InputError(f"k={k}: the vocabulary has {logits.shape[-1]} tokens; expected at most as many.")
         tops.append(logits.topk(k).indices.cpu())
         bottoms.append(logits.topk(k, largest=False).indices.cpu())
         probabilities.append(_top_probability(logits))
@@ -139,7 +145,7 @@ def value_vectors(model: Model, cells: Cells, sign: Sign = "positive") -> Float[
     by_layer = [
         neuron_values(read_block(model, layer, dtype))[cells.numbers[cells.rows(layer)]] for layer in cells.layers
     ]
-    return torch.cat(by_layer) * (1 if sign == "positive" else -1)
+    return cells.in_order(torch.cat(by_layer)) * (1 if sign == "positive" else -1)
 
 
 def ranks_in(logits: Float[Tensor, "memory d_vocab"], ids: Int[Tensor, "memory n"]) -> Int[Tensor, "memory n"]:
@@ -165,7 +171,7 @@ def agreement(triggers: Triggers, values: ValueTokens) -> "pandas.DataFrame":
     """
     import pandas as pd
 
-    check_same_memories(triggers, values)
+    values = of_same_memories(triggers, values)
     followed, agrees = agreeing(triggers.next_ids, values.top_ids[:, 0])
     with np.errstate(invalid="ignore"):
         precision = agrees.sum(axis=1) / followed.sum(axis=1)
@@ -180,8 +186,8 @@ def agreement(triggers: Triggers, values: ValueTokens) -> "pandas.DataFrame":
     )
 
 
-def check_same_memories(triggers: Triggers, values: ValueTokens) -> None:
-    """Refuse triggers whose next tokens say nothing about these values.
+def of_same_memories(triggers: Triggers, values: ValueTokens) -> ValueTokens:
+    """The values in the order of the triggers' memories; refuses triggers whose next tokens say nothing about them.
 
     Raises:
         InputError: if they are of other memories or another sign, or of an encoder.
@@ -190,8 +196,14 @@ def check_same_memories(triggers: Triggers, values: ValueTokens) -> None:
         raise InputError(
             "an encoder has read the token after a trigger: agreement with it says nothing about a prediction."
         )
-    if triggers.memories != values.memories or triggers.sign != values.sign:
+    if set(triggers.memories) != set(values.memories) or triggers.sign != values.sign:
         raise InputError("triggers and values are of other memories or another sign; make both of the same.")
+    rows = [values.memories.index(name) for name in triggers.memories]
+    return replace(
+        values,
+        memories=triggers.memories,
+        **{name: getattr(values, name)[rows] for name in ("top_ids", "bottom_ids", "probability", "target_ranks")},
+    )
 
 
 def agreeing(

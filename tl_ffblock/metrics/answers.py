@@ -15,9 +15,9 @@ from torch import Tensor
 
 from tl_ffblock.bridge.token_spans import single_token
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import one_position
+from tl_ffblock.layer.positions import one_position, several
 from tl_ffblock.metrics.metric import CleanRun, Metric
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import strict, whole
 
 Answer: TypeAlias = str | SupportsIndex | Sequence[str | SupportsIndex]
 """A token as text or id, or several that count as one answer."""
@@ -27,7 +27,7 @@ Given: TypeAlias = str | SupportsIndex | Sequence[Answer] | Int[Tensor, " batch"
 
 @dataclass(frozen=True)
 class Answers:
-    """The tokens that a metric reads: of each prompt one or several that count as one answer."""
+    """The tokens that a metric reads: of each prompt one or several that count as one answer, each counted once."""
 
     prompts: tuple[tuple[str | int, ...], ...]
     """By prompt."""
@@ -42,8 +42,8 @@ class Answers:
             InputError: for an empty list, and for what is neither word nor id.
         """
         plain = answers.tolist() if isinstance(answers, Tensor) else answers
-        if isinstance(plain, str | SupportsIndex):
-            return cls((_tokens(plain, name),), shared=True)
+        if isinstance(plain, str) or whole(plain) is not None:
+            return cls((_tokens(plain, name),), shared=True)  # type: ignore[arg-type]  # one number
         if not isinstance(plain, Sequence) or not plain:
             raise InputError(
                 f"{name}={brief(answers)}: expected a word, a token id, or a list with one entry a prompt."
@@ -52,9 +52,8 @@ class Answers:
 
     def bound_to(self, model: Any) -> "Answers":
         """The same as token ids."""
-        return replace(
-            self, prompts=tuple(tuple(single_token(model, word) for word in words) for words in self.prompts)
-        )
+        prompts = (dict.fromkeys(single_token(model, word) for word in words) for words in self.prompts)
+        return replace(self, prompts=tuple(tuple(ids) for ids in prompts))
 
     def refuse_other_number(self, number: int) -> None:
         """A list has one entry a prompt.
@@ -245,13 +244,16 @@ def rank(answers: Given, *, at: int = -1, model: Any = None) -> AnswerMetric:
 
 
 def _tokens(entry: Answer, name: str) -> tuple[str | int, ...]:
-    words = [entry] if isinstance(entry, str | SupportsIndex) else entry
-    if not isinstance(words, Sequence) or not words or not all(isinstance(word, str | SupportsIndex) for word in words):
-        raise InputError(f"{name}: {brief(entry)} is no answer; expected a word, a token id, or several of these.")
-    return tuple(word if isinstance(word, str) else int(word) for word in words)
+    words = several(entry)
+    tokens = tuple(word if isinstance(word, str) else whole(word) for word in words)
+    if not tokens or any(token is None for token in tokens):
+        raise InputError(f"{name}: {brief(entry)} is not an answer; expected a word, a token id, or several of these.")
+    return tuple(dict.fromkeys(tokens))  # type: ignore[arg-type]  # None was refused
 
 
 def _bound(metric: AnswerMetric, model: Any) -> AnswerMetric:
+    if isinstance(model, str | int):
+        raise InputError(f"model={brief(model)}: expected a model, such as ffb.load_model({model!r}), or None.")
     return metric if model is None else metric.bound_to(model)
 
 

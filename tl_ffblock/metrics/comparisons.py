@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.metrics.metric import CleanRun, Metric
 from tl_ffblock.signatures import strict
@@ -70,7 +71,16 @@ def kl_divergence(clean: Float[Tensor, "batch pos d_vocab"] | None = None, *, at
     Args:
         clean: Logits of the clean runs; None, for calls that run the model, means each prompt's own clean run.
         at: Position to read, the last by default.
+
+    Raises:
+        InputError: if `clean` is not such a tensor, or holds NaN.
     """
+    if clean is not None and (not isinstance(clean, Tensor) or clean.ndim != 3 or not clean.is_floating_point()):
+        raise InputError(
+            f"clean={brief(clean)}: expected logits [batch pos d_vocab], such as model(clean_tokens), or None."
+        )
+    if clean is not None and bool(clean.isnan().any()):
+        raise InputError("clean holds NaN: expected the logits of a run that is sound.")
     return KLDivergence(clean, at)
 
 
@@ -80,5 +90,17 @@ def loss(tokens: Int[Tensor, "batch pos"] | None = None) -> Loss:
 
     Args:
         tokens: The prompts; None, for calls that run the model, means each prompt's own tokens.
+
+    Raises:
+        InputError: if these are not token ids.
     """
+    ids = (
+        isinstance(tokens, Tensor)
+        and tokens.ndim == 2
+        and not (tokens.is_floating_point() or tokens.dtype == torch.bool)
+    )
+    if tokens is not None and not ids:
+        raise InputError(
+            f"tokens={brief(tokens)}: expected token ids [batch pos], such as model.to_tokens(texts), or None."
+        )
     return Loss(tokens)

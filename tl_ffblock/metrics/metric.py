@@ -109,8 +109,12 @@ class PlainMetric(Metric):
 
 
 @strict
-def as_metric(metric: Metric | LogitFunction) -> Metric:
+def as_metric(metric: Metric | LogitFunction, name: str = "metric") -> Metric:
     """A metric as it is; another function of logits as one.
+
+    Args:
+        metric: Either.
+        name: What the caller's argument is called, for the error.
 
     Raises:
         InputError: if it cannot be called.
@@ -118,10 +122,10 @@ def as_metric(metric: Metric | LogitFunction) -> Metric:
     if isinstance(metric, Metric):
         return metric
     if not callable(metric):
-        example = repr(metric) if isinstance(metric, str | int) else "..."
-        raise InputError(f"metric={brief(metric)}: expected a function of logits, such as ffb.logit({example}).")
-    name = getattr(metric, "__name__", type(metric).__name__)
-    return PlainMetric(metric, "metric" if name == "<lambda>" else name)
+        example = repr(metric) if isinstance(metric, str | int) and not isinstance(metric, bool) else "..."
+        raise InputError(f"{name}={brief(metric)}: expected a function of logits, such as ffb.logit({example}).")
+    called = getattr(metric, "__name__", type(metric).__name__)
+    return PlainMetric(metric, "metric" if called == "<lambda>" else called)
 
 
 @strict

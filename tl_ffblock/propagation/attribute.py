@@ -16,7 +16,8 @@ from tl_ffblock.bridge.checkpoints import layers_run_twice
 from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.slopes import RULES, RuleName, Rules
 from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError, ProcessedWeightsWarning
+from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
+from tl_ffblock.layer.positions import several
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.shares import KEEPS, PARTS, Part, Shares
@@ -182,10 +183,11 @@ def read_rules(rules: RuleName) -> Rules:
 
 
 def _read_parts(of: Sequence[Part] | Part) -> tuple[Part, ...]:
-    asked: tuple[Any, ...] = (of,) if isinstance(of, str) else tuple(of) if isinstance(of, Sequence) else (of,)
+    asked = several(of)
     unknown = [part for part in asked if part not in PARTS]
     if unknown:
         raise InputError(
-            f"of={of!r}: expected some of {', '.join(map(repr, PARTS))}; tokens and biases are always there."
+            f"of={brief(of)}: expected some of {', '.join(map(repr, PARTS))}; tokens and biases are always there. "
+            f"{did_you_mean(unknown[0], PARTS)}".rstrip()
         )
-    return asked
+    return tuple(asked)

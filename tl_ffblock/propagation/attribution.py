@@ -213,9 +213,11 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
         Raises:
             InputError: if there is none, or they do not describe the same shares.
         """
-        several = list(results)
+        several = list(results) if isinstance(results, Iterable) else []
         if not several or not all(isinstance(result, Attribution) for result in several):
-            raise InputError("mean: expected one result or more, as ffb.attribute gives them for a list of texts.")
+            raise InputError(
+                f"mean: expected one result or more, as ffb.attribute gives them for a list of texts; got a {type(results).__name__}."
+            )
         return mean(several)
 
     def __eq__(self, other: object) -> bool:

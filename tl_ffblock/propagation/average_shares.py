@@ -6,13 +6,14 @@ Shares, and estimates of patching, are summed over positions, so that prompts ma
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.numerals import significant
 from tl_ffblock.propagation.attribution import Attribution
 from tl_ffblock.propagation.patching_estimates import PatchingEstimates
@@ -137,8 +138,8 @@ def average_shares(
             "average_shares: expected one attribution or more, as ffb.attribute gives them for a list of texts, or what "
             "ffb.attribution_patching gives for lists of pairs."
         )
-    if of not in get_args(Summed):
-        raise InputError(f"of={brief(of)}: expected one of {', '.join(map(repr, get_args(Summed)))}.")
+    whole_number(n_draws, "n_draws", at_least=1)
+    whole_number(seed, "seed", at_least=0)
     summed = [_summed(result, of) for result in several]
     described = [
         {"quantity": result.quantity, "rules": result.rules, "model": result.model, of: (places, shares.shape)}

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, SupportsIndex, get_args
+from typing import Any, SupportsIndex
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -25,7 +25,7 @@ from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.token_spans import special_ids
 from tl_ffblock.bridge.traced import with_gradients
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import Positions, aligned, layer_number, one_position, positions
+from tl_ffblock.layer.positions import Positions, layer_number, one_per_prompt, one_position, positions, whole_number
 from tl_ffblock.metrics import CleanRun, Metric, as_metric, run_by_run
 from tl_ffblock.progress import Progress
 from tl_ffblock.propagation.attribute import open_attribution_run
@@ -99,14 +99,11 @@ def faithfulness(
         InputError: for input, results or options that cannot be used, attributions of another target, text or model among them.
         UnsupportedModelError: for models that are not decomposed, or from which tokens cannot be removed so.
     """
-    if removal not in get_args(RemovalName):
-        raise InputError(
-            f'removal={brief(removal)}: expected "mask" (nobody attends to the token) or "mean" (the mean embedding).'
-        )
+    whole_number(seed, "seed", at_least=0)
     run = open_attribution_run(model, prompts)
     target = for_prompts(target, len(run.sequences))
     methods = read_results(results, run)
-    causes = None if cause is None else aligned({"cause": cause}, [len(s.tokens) for s in run.sequences])["cause"]
+    causes = None if cause is None else one_per_prompt(cause, [len(s.tokens) for s in run.sequences], "cause")
     generator, measured = torch.Generator().manual_seed(seed), []
     with Progress(run.model.name, len(run.sequences), "prompt") as progress, torch.no_grad():
         for number in range(len(run.sequences)):
@@ -187,7 +184,7 @@ def _prompt(run: Run, number: int, target: Target, removal: RemovalName, keys: P
         derivative[at] = vector
         quantity, answers = name_of_direction(layer, model.n_layers), ""
     else:
-        metric = as_metric(target).bound_to(model).of_prompt(CleanRun(number, sequence.tokens, output[0]))
+        metric = as_metric(target, "target").bound_to(model).of_prompt(CleanRun(number, sequence.tokens, output[0]))
         read, derivative = partial(run_by_run, metric), _derivative(metric, output)
         quantity, answers = metric.name, answers_of(model, metric)
     rounding = run.settings.rtol * float(derivative.double().norm(p=1) * output[0][derivative != 0].abs().max())
@@ -249,7 +246,7 @@ def _gathered(run: Run, measured: Sequence[_Measured], target: Target, removal: 
         effects=tuple(effects),
         labels=tuple(sequence.labels for sequence in run.sequences),
         values=torch.tensor([of_prompt.prompt.target.value for of_prompt in measured], dtype=torch.float64),
-        target="direction" if isinstance(target, Direction) else as_metric(target).name,
+        target="direction" if isinstance(target, Direction) else as_metric(target, "target").name,
         removal=removal,
         model=run.model.name,
     )

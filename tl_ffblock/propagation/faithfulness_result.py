@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, brief
+from tl_ffblock.errors import InputError, brief, did_you_mean
 from tl_ffblock.results.intervals import mean_interval
 from tl_ffblock.signatures import strict
 
@@ -105,7 +105,10 @@ class Faithfulness:
         if measure not in MEASURES:
             raise InputError(f"measure={brief(measure)}: expected one of {', '.join(map(repr, MEASURES))}.")
         if method not in self.methods:
-            raise InputError(f"method {brief(method)}: expected one of {', '.join(map(repr, self.methods))}.")
+            meant = did_you_mean(method, self.methods)
+            raise InputError(
+                f"method={brief(method)}: expected one of {', '.join(map(repr, self.methods))}. {meant}".rstrip()
+            )
         return self.by_prompt[measure][self.methods.index(method)]
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
@@ -50,9 +51,13 @@ class MethodScores:
         Raises:
             InputError: if they are not of these prompts.
         """
-        several: list[Scores] = [given] if isinstance(given, Attribution) else list(given)
-        if isinstance(given, Tensor) and given.ndim == 1:
-            several = [given]
+        several: list[Any] = [given]
+        if isinstance(given, list | tuple) or (isinstance(given, Tensor | np.ndarray) and given.ndim > 1):
+            several = list(given)
+        elif not isinstance(given, Attribution | Tensor | np.ndarray):
+            raise InputError(
+                f"results[{name!r}] is a {type(given).__name__}: expected Attributions of ffb.attribute, or scores [pos] of each prompt."
+            )
         if len(several) != len(run.sequences):
             raise InputError(f"results[{name!r}] has scores of {len(several)} prompts, there are {len(run.sequences)}.")
         for number, (scores, sequence) in enumerate(zip(several, run.sequences, strict=True)):
@@ -88,8 +93,9 @@ def read_results(results: Results, run: Run) -> list[MethodScores]:
     if not isinstance(results, Mapping):
         given = list(results) if isinstance(results, Sequence) else []
         if not given or not all(isinstance(result, Attribution) for result in given):
+            kinds = ", ".join(sorted({type(result).__name__ for result in given})) or type(results).__name__
             raise InputError(
-                f"results={brief(results)}: expected attributions, or by a method's name one for each prompt."
+                f"results holds {kinds}: expected Attributions, as ffb.attribute makes them, or by a method's name one for each prompt."
             )
         if len({result.rules for result in given}) > 1:
             named = ", ".join(sorted({repr(result.rules) for result in given}))
@@ -106,7 +112,13 @@ def read_results(results: Results, run: Run) -> list[MethodScores]:
 def _refuse_other_tokens(place: str, scores: Scores, sequence: RunSequence) -> None:
     if isinstance(scores, Attribution) and scores.labels != sequence.labels:
         raise InputError(f"{place} is of another text: {brief(''.join(scores.labels))}.")
+    if not isinstance(scores, Attribution | Tensor | np.ndarray | list | tuple):
+        raise InputError(
+            f"{place} is a {type(scores).__name__}: expected an Attribution of ffb.attribute, or scores [pos]."
+        )
     tensor = _on_tokens(scores)
+    if bool(tensor.isnan().any()):
+        raise InputError(f"{place} holds NaN: expected a finite score for each of {len(sequence.tokens)} tokens.")
     if tuple(tensor.shape) != (len(sequence.tokens),) or not bool(tensor.isfinite().all()):
         raise InputError(
             f"{place} has shape {tuple(tensor.shape)}: expected a finite score for each of {len(sequence.tokens)} tokens."

@@ -45,12 +45,12 @@ class TabledShares:
         result = cast("Attribution", self)
         if of not in get_args(Table):
             raise InputError(f"of={brief(of)}: expected one of {', '.join(map(repr, get_args(Table)))}.")
-        most = None if k is None else whole_number(k, "k", at_least=1)
         if of == "summands":
             frame = _summands(result)
+            most = None if k is None else whole_number(k, "k", at_least=1)
             return frame if most is None else frame.sort_values("share", key=abs, ascending=False)[:most]
         places, shares = _shares(result, of)
-        order = largest(shares, most)
+        order = largest(shares, k)
         frame = table_of(places, order)
         frame = frame.assign(share=shares.flatten()[order].detach().cpu().numpy())
         frame = frame[frame["share"] != 0]
@@ -62,7 +62,12 @@ class TabledShares:
 
 
 def largest(values: Float[Tensor, "..."], k: int | None) -> Int[Tensor, " place"]:
-    """Numbers of the places of a flattened tensor, the largest by size first; k of them, which need no sorting, None all."""
+    """Numbers of the places of a flattened tensor, the largest by size first; k of them, which need no sorting, None all.
+
+    Raises:
+        InputError: for a `k` below 1.
+    """
+    k = None if k is None else whole_number(k, "k", at_least=1)
     sizes = values.detach().cpu().abs().flatten()
     return sizes.argsort(descending=True, stable=True) if k is None else sizes.topk(min(k, len(sizes))).indices
 

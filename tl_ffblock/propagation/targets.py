@@ -103,7 +103,7 @@ def for_prompts(target: Target, number: int) -> Target:
     Raises:
         InputError: if it is none, or has answers for another number of prompts.
     """
-    return target if isinstance(target, Direction) else as_metric(target).for_prompts(number)
+    return target if isinstance(target, Direction) else as_metric(target, "target").for_prompts(number)
 
 
 def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: int = 1) -> Target:
@@ -124,7 +124,7 @@ def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: 
         return target
     refuse_untrained_head(run.model)
     clean = CleanRun(number, traced.batch.sequence(0), traced.logits[0].detach())
-    metric = as_metric(target).for_prompts(of)
+    metric = as_metric(target, "target").for_prompts(of)
     bound = metric.bound_to(run.model).of_prompt(clean)
     warn_of_missing_spaces(run.model, traced, metric.of_prompt(clean))
     return bound
@@ -150,7 +150,7 @@ def read_target(run: Run, traced: Traced, target: Target) -> ReadTarget:
     if isinstance(target, Direction):
         begin = _of_direction(run, traced, target)
         return ReadTarget(begin.name, begin.in_words(0), float(begin.values[0]))
-    metric = as_metric(target).bound_to(run.model)
+    metric = as_metric(target, "target").bound_to(run.model)
     values, answers = _read(run, traced, metric, traced.logits.detach())
     return ReadTarget(metric.name, in_words(metric.name, answers[0]), float(values[0]))
 
@@ -169,7 +169,7 @@ def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
     if isinstance(target, Direction):
         return _of_direction(run, traced, target)
     refuse_untrained_head(run.model)
-    metric = as_metric(target)
+    metric = as_metric(target, "target")
     begin = _of_logits(run, traced, metric.bound_to(run.model))
     warn_of_missing_spaces(run.model, traced, metric)
     return begin

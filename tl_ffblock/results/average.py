@@ -4,7 +4,7 @@ Prompts of equally many tokens are averaged position by position. Others are ali
 `positions={"IO": [4, 2], "END": -1}` a cell is (query "END", key "IO"), wherever these stand in a prompt.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import NamedPositions, aligned
+from tl_ffblock.layer.positions import NamedPositions, aligned, whole_number
 from tl_ffblock.results.average_maps import AverageMaps
 from tl_ffblock.results.intervals import N_DRAWS
 from tl_ffblock.results.token_maps import TokenMaps
@@ -49,9 +49,14 @@ def average(
         InputError: if there is no result, they differ in layers, channels, queries or (without names) in length, or a
             position does not exist or is a query of some of the maps only.
     """
-    several = [_as_maps(result) for result in maps]
+    one = isinstance(maps, AnyMaps | AverageMaps) or not isinstance(maps, Iterable)
+    several = [] if one else [_as_maps(result) for result in maps]
     if not several:
-        raise InputError(_EXPECTED)
+        raise InputError(
+            f"{_EXPECTED} Given is {f'a {type(maps).__name__}' if one else 'none'}; of one give average([maps])."
+        )
+    whole_number(n_draws, "n_draws", at_least=1)
+    whole_number(seed, "seed", at_least=0)
     first, lengths = several[0], [len(result.tokens) for result in several]
     _refuse_unlike(several, named=positions is not None)
     named = {str(place): place for place in range(lengths[0])} if positions is None else positions
@@ -83,7 +88,10 @@ def _as_maps(result: AnyMaps) -> TokenMaps:
         return result
     if isinstance(result, AsTokenMaps) and not isinstance(result, AverageMaps):
         return result.token_maps()
-    raise InputError(_EXPECTED)
+    raise InputError(
+        f"{_EXPECTED} One of them is a {type(result).__name__}; shares of attributions and estimates of patching are averaged by "
+        "ffb.average_shares."
+    )
 
 
 def _refuse_unlike(several: Sequence[TokenMaps], *, named: bool) -> None:

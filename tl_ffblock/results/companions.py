@@ -1,6 +1,6 @@
 """What stands beside maps on their page: further maps, attributions, cards of memories; refused where it is of another text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -58,8 +58,13 @@ def with_companions(run: PageRun, maps: MapsOfText, beside: Beside, text: PageTe
         InputError: if something is of another text, model, or other layers.
     """
     blocks = dict(run.blocks)
-    several = (beside,) if isinstance(beside, ChannelMaps | PageBlock | PageBlocks) else tuple(beside)
+    several: Iterable[object] = beside if isinstance(beside, list | tuple) else (beside,)
     for further in several:
+        if not isinstance(further, ChannelMaps | PageBlock | PageBlocks):
+            raise InputError(
+                f"beside is a {type(further).__name__}: expected TokenMaps such as those of ffb.attention_maps or "
+                "maps.token_maps(), an attribution, or the card of a memory; one, or a list."
+            )
         name = further.kind if further.kind not in blocks else f"{further.kind} {len(blocks)}"
         if isinstance(further, ChannelMaps):
             _refuse_other_text(maps, further)

@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError
-from tl_ffblock.layer.positions import spans
+from tl_ffblock.errors import CallError, InputError
+from tl_ffblock.layer.positions import several, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
 from tl_ffblock.results.arithmetic import combined
@@ -91,7 +91,7 @@ class ContributionMaps(ShownMaps):
 
     def __iter__(self) -> Iterator[str]:
         """Refuse, always: over scopes, layers or rows would be a guess."""
-        raise TypeError(
+        raise CallError(
             "these are the maps of one sequence: iterate over maps.scopes or maps.layers, and index maps[scope, layer]. "
             "A list of results comes from a list of texts."
         )
@@ -127,7 +127,7 @@ class ContributionMaps(ShownMaps):
             ScopeKeyError: if a scope is missing, or the maps were made without heads.
             InputError: if no scope is given, or several where channels are the heads of one.
         """
-        named = self.scopes if scopes is None else (scopes,) if isinstance(scopes, str) else tuple(scopes)
+        named = self.scopes if scopes is None else tuple(several(scopes))
         if not named:
             raise InputError(f"scopes={scopes!r}: no scope given; there are {', '.join(self.scopes)}.")
         if heads and len(named) > 1:
@@ -195,10 +195,13 @@ class ContributionMaps(ShownMaps):
         Raises:
             InputError: if there is none, or they do not describe the same cells.
         """
-        several = list(results)
-        if not several or not all(isinstance(maps, ContributionMaps) for maps in several):
-            raise InputError("mean: expected one result or more, as contribution_maps gives them for a list of texts.")
-        return combined(several, torch.add, "|", "average") / len(several)
+        given = list(results) if isinstance(results, Iterable) and not isinstance(results, ContributionMaps) else []
+        if not given or not all(isinstance(maps, ContributionMaps) for maps in given):
+            raise InputError(
+                f"mean: expected one result or more, as contribution_maps gives them for a list of texts; got "
+                f"a {type(results).__name__}."
+            )
+        return combined(given, torch.add, "|", "average") / len(given)
 
     def _scaled(self, scale: Callable[[Tensor], Tensor], *, negative: bool) -> "ContributionMaps":
         return dataclasses.replace(

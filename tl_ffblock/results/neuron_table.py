@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.numerals import scientific
 from tl_ffblock.results.tokens import shortened, visible
 from tl_ffblock.signatures import strict
@@ -55,7 +56,7 @@ class NeuronShares:
 
     def top(self, k: int | None = None) -> Int[Tensor, "query key k"]:
         """Columns of the k largest shares of every cell by size, largest first."""
-        most = min(self.k if k is None else k, self.shares.shape[-1])
+        most = min(self.k if k is None else whole_number(k, "k", at_least=1), self.shares.shape[-1])
         return self.shares.abs().topk(most, dim=-1).indices
 
     def to_dataframe(self, k: int | None = None) -> "pandas.DataFrame":

@@ -5,12 +5,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, overload
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import ScopeKeyError
 from tl_ffblock.layer.positions import layer_number, spans
+from tl_ffblock.layer.scopes import missing_scope
 
 TABLES = ("values", "bias", "remainder", "completeness")
 """The numbers of a result: one table by scope each."""
@@ -32,8 +34,8 @@ class ScopeTable(Mapping[str, Tensor]):
     @overload
     def __getitem__(self, key: tuple[str, int]) -> Float[Tensor, "..."]: ...
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
-        scope, layer = key if isinstance(key, tuple) else (key, None)
-        if scope not in self._data:
+        scope, layer = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
+        if not isinstance(scope, str) or scope not in self._data:
             raise ScopeKeyError(self._missing(scope))
         if layer is None:
             return self._data[scope]
@@ -47,8 +49,9 @@ class ScopeTable(Mapping[str, Tensor]):
         """A table of the same labels with other numbers."""
         return type(self)(data, self.layers)
 
-    def _missing(self, scope: str) -> str:
-        return f"no scope {scope!r} here; there are {', '.join(self._data)}"
+    def _missing(self, scope: object) -> str:
+        said = missing_scope(scope, self)
+        return said if isinstance(scope, str) else f"{said}; expected [scope] or [scope, layer]"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._data)
@@ -85,7 +88,7 @@ class HeadTable(ScopeTable):
     def with_data(self: Heads, data: Mapping[str, Tensor]) -> Heads:
         return type(self)(data, self.layers, self.channels)
 
-    def _missing(self, scope: str) -> str:
+    def _missing(self, scope: object) -> str:
         if not self.channels:
             return "no heads here: these maps were made without. contribution_maps(model, input, heads=True) has them."
         return super()._missing(scope)
@@ -108,6 +111,9 @@ def same_fields(first: object, second: object) -> bool:
     """Whether two results of a kind have the same labels and the same numbers in all their fields; NaN equals NaN."""
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return identical(first, second)
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        same = first.dtype == second.dtype and first.shape == second.shape
+        return same and bool(((first == second) | ((first != first) & (second != second))).all())
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return set(first) == set(second) and all(same_fields(first[name], second[name]) for name in first)
     if dataclasses.is_dataclass(first) and type(first) is type(second):
@@ -116,6 +122,15 @@ def same_fields(first: object, second: object) -> bool:
     if isinstance(first, float) and isinstance(second, float) and math.isnan(first):
         return math.isnan(second)
     return bool(first == second)
+
+
+class ComparedByFields:
+    """A dataclass with tensors whose `==` answers: all labels and all numbers are the same; NaN equals NaN."""
+
+    def __eq__(self, other: object) -> bool:
+        return same_fields(self, other) if type(self) is type(other) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # as of any object that is compared by numbers
 
 
 def identical(first: Tensor, second: Tensor) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.page import PageData, PageView, View, component_page, iframe, page
 from tl_ffblock.results.companions import Beside
 from tl_ffblock.results.files import write_atomically
@@ -155,7 +156,7 @@ class ShownMaps:
         """
         missing = [name for name in (scope, against) if name is not None and name not in self.values]
         if missing:
-            raise ScopeKeyError(f"no scope {missing[0]!r} here; there are {', '.join(self.values)}")
+            raise ScopeKeyError(missing_scope(missing[0], self.values))
         return map_figure(self, layer_number(layer, self.layers), scope, against, width)
 
 

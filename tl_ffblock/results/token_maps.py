@@ -5,7 +5,7 @@ A map is `[query, key]`: row = the position that is written, column = the source
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -15,9 +15,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.errors import InputError, ScopeKeyError, brief
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
+from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.page import PageView, View, iframe, page, shares_page
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
@@ -112,6 +113,10 @@ class TokenMaps:
             InputError: for another shape, layers of different shapes, negative weights or no numbers, or weights on later
                 tokens where `causal` says that there are none.
         """
+        if isinstance(attention, str) or not isinstance(attention, Iterable):
+            raise InputError(
+                f"attention={brief(attention)}: expected a list of tensors [head query key], one per layer."
+            )
         n = len(tokens)
         layers = [torch.as_tensor(weights).detach().cpu() for weights in attention]
         layers = [weights[0] if weights.ndim == 4 and len(weights) == 1 else weights for weights in layers]
@@ -143,9 +148,9 @@ class TokenMaps:
     @overload
     def __getitem__(self, key: tuple[str, int]) -> Float[Tensor, "query key"]: ...
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
-        channel, layer = key if isinstance(key, tuple) else (key, None)
+        channel, layer = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
         if channel not in self.channels:
-            raise ScopeKeyError(f"no channel {channel!r} here; there are {', '.join(self.channels)}")
+            raise ScopeKeyError(missing_scope(channel, self.channels, "channel"))
         maps = self.values[:, self.channels.index(channel)]
         return maps if layer is None else maps[self.layers.index(layer_number(layer, self.layers))]
 

@@ -1,0 +1,549 @@
+"""Odd calls of every public function: refused by an error of ours that names argument, value and remedy, or right.
+
+None is silent, none ends in a traceback of somebody else's code. The first tables were found by strangers who tried.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tl_ffblock as ffb
+from tests import tiny
+from tl_ffblock import heads, memories
+from tl_ffblock.errors import CallError, FFBlockError, InputError, LayerError, ScopeKeyError
+from tl_ffblock.flow import Pruning, overlap, routes, top_tokens
+
+NAN, INF = float("nan"), float("inf")
+pytestmark = [pytest.mark.wrong_types, pytest.mark.filterwarnings("ignore")]
+
+
+class Given:
+    """Tiny models and results of every kind, each made once, when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    ids = tiny.tokens("gpt2", 6)
+    other = tiny.tokens("gpt2", 6).flip(0)
+    target = ffb.logit(7)
+
+    @cached_property
+    def m(self) -> Any:
+        return tiny.bridge("gpt2")
+
+    @cached_property
+    def wide(self) -> Any:
+        return tiny.bridge("gpt2", n_embd=16, n_head=2)
+
+    @cached_property
+    def windowed(self) -> Any:
+        return tiny.bridge("mistral")
+
+    @cached_property
+    def experts(self) -> Any:
+        return tiny.bridge("mixtral")
+
+    @cached_property
+    def bert(self) -> Any:
+        return tiny.bridge("bert")
+
+    @cached_property
+    def reader(self) -> Any:
+        return ffb.load_model(str(tiny.save_local("gpt2", self.folder)))
+
+    @cached_property
+    def maps(self) -> Any:
+        return ffb.contribution_maps(self.m, self.ids)
+
+    @cached_property
+    def a(self) -> Any:
+        return ffb.attribute(self.m, self.ids, self.target, of=("heads", "edges", "neurons", "graph"))
+
+    @cached_property
+    def bare(self) -> Any:
+        return ffb.attribute(self.m, self.ids, self.target, of=())
+
+    @cached_property
+    def pe(self) -> Any:
+        return ffb.attribution_patching(self.m, self.ids, self.other, self.target, edges=True)
+
+    @cached_property
+    def c(self) -> Any:
+        return ffb.Contributions(self.m, self.ids)
+
+    @cached_property
+    def d(self) -> Any:
+        return ffb.decompose(self.m, self.ids, layer=1)
+
+    @cached_property
+    def tri(self) -> Any:
+        return memories.find_triggers(self.m, [self.ids, self.other], memories=["0:1", "1:2"], k=2)
+
+    @cached_property
+    def val(self) -> Any:
+        return memories.value_tokens(self.m, memories=["0:1", "1:2"])
+
+    @cached_property
+    def parts(self) -> Any:
+        return memories.token_parts(self.m, self.ids, ["0:1", "1:2"])
+
+    @cached_property
+    def attention(self) -> Any:
+        return ffb.attention_maps(self.m, self.ids)
+
+    @cached_property
+    def scores(self) -> Any:
+        return ffb.attention_scores(self.m, self.ids)
+
+    @cached_property
+    def shares(self) -> Any:
+        return ffb.average_shares([self.a, self.a])
+
+    @cached_property
+    def average(self) -> Any:
+        return ffb.average([self.maps, self.maps])
+
+    @cached_property
+    def cell(self) -> Any:
+        return ffb.neurons(self.m, self.ids, layer=1, query=-1)
+
+    @cached_property
+    def graph(self) -> Any:
+        return ffb.flow_graph(self.m, self.ids)
+
+    @cached_property
+    def faith(self) -> Any:
+        return ffb.faithfulness(self.m, self.ids, self.target, [self.a])
+
+    @cached_property
+    def rows(self) -> Any:
+        return np.array([[0.0, 1.0], [1.0, 0.0]])
+
+
+Odd = tuple[Callable[[Given], Any], type[Exception], tuple[str, ...]]
+"""A call, the error that it raises, and what its message says."""
+
+
+def odd(call: Callable[[Given], Any], *said: str, error: type[Exception] = InputError) -> Odd:
+    """A call that is refused."""
+    return call, error, said
+
+
+# fmt: off
+MAPS = {
+    "a scope that is a number": odd(lambda g: ffb.contribution_maps(g.m, g.ids, scopes=3), "scopes=3", "A pre_ln model has Attn"),
+    "a scope among numbers": odd(lambda g: ffb.contribution_maps(g.m, g.ids, scopes=["Atb", 3]), "unknown scope 3"),
+    "a misspelt scope": odd(lambda g: ffb.contribution_maps(g.m, g.ids, scopes="AtbLnF"), "unknown scope 'AtbLnF'", "Did you mean `AtbLnFf`?"),
+    "a layer as float": odd(lambda g: ffb.contribution_maps(g.m, g.ids, layers=1.0), "1.0", "layers 0-2"),
+    "a layer as bool": odd(lambda g: ffb.contribution_maps(g.m, g.ids, layers=True), "True", "layers 0-2"),
+    "a layer as text": odd(lambda g: ffb.contribution_maps(g.m, g.ids, layers="1"), "'1'", "layers 0-2"),
+    "layers of NaN": odd(lambda g: ffb.contribution_maps(g.m, g.ids, layers=[NAN]), "nan", "layers 0-2"),
+    "a query as float": odd(lambda g: ffb.contribution_maps(g.m, g.ids, queries=1.0), "queries=1.0", "expected positions"),
+    "queries as bools": odd(lambda g: ffb.contribution_maps(g.m, g.ids, queries=[True]), "queries=[True]"),
+    "a head that is not there": odd(lambda g: ffb.contribution_maps(g.m, g.ids, heads=[9]), "heads=[9]", "from -4 to 3"),
+    "heads as text": odd(lambda g: ffb.contribution_maps(g.m, g.ids, heads="12"), "heads='12'", "True or heads"),
+    "heads as floats": odd(lambda g: ffb.contribution_maps(g.m, g.ids, heads=[1.5]), "heads=[1.5]"),
+    "heads None": odd(lambda g: ffb.contribution_maps(g.m, g.ids, heads=None), "heads=None", "True or heads"),
+    "hooks None": odd(lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks=None), "fwd_hooks=None", "[(name, function)]"),
+    "one hook, not a list": odd(lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks=("blocks.1.attn.hook_z", print)), "fwd_hooks=", "[(name, function)]"),
+    "hooks as a dict": odd(lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks={"blocks.1.attn.hook_z": print}), "fwd_hooks=", "[(name, function)]"),
+    "a hook without function": odd(lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks=[("blocks.1.attn.hook_z", 3)]), "fwd_hooks=", "[(name, function)]"),
+    "a misspelt HookPoint": odd(lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks=[("blocks.1.attn.hook_zz", print)]), "no HookPoint blocks.1.attn.hook_zz", "Did you mean `blocks.1.attn.hook_z`?"),
+    "a cache that is 0": odd(lambda g: ffb.contribution_maps(g.m, g.ids, cache=0), "cache=0", "ActivationCache"),
+    "a cache that is a list": odd(lambda g: ffb.contribution_maps(g.m, g.ids, cache=[1]), "cache=[1]", "ActivationCache"),
+    "rtol infinite": odd(lambda g: ffb.contribution_maps(g.m, g.ids, rtol=INF), "rtol=inf", "expected a finite number"),
+    "rtol True": odd(lambda g: ffb.contribution_maps(g.m, g.ids, rtol=True), "rtol=True", "expected a finite number"),
+    "rtol NaN": odd(lambda g: ffb.contribution_maps(g.m, g.ids, rtol=NAN), "rtol=nan", "expected a finite number"),
+    "rtol as text": odd(lambda g: ffb.contribution_maps(g.m, g.ids, rtol="1e-4"), "rtol='1e-4'", "expected a finite number"),
+    "rtol of an attribution": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, rtol=INF), "rtol=inf", "expected a finite number"),
+    "bfloat16 with captum": odd(lambda g: ffb.contribution_maps(g.m, g.ids, precision="bfloat16", method="captum"), 'precision="bfloat16"', "captum"),
+    "bfloat16 vectors": odd(lambda g: ffb.decompose(g.m, g.ids, layer=1, precision="bfloat16"), 'precision="bfloat16"', "float32"),
+    "bfloat16 neurons": odd(lambda g: ffb.neurons(g.m, g.ids, layer=1, query=-1, precision="bfloat16"), 'precision="bfloat16"', "float32"),
+    "bfloat16 parts": odd(lambda g: memories.token_parts(g.m, g.ids, "0:1", precision="bfloat16"), 'precision="bfloat16"', "float32"),
+    "steps without captum": odd(lambda g: ffb.contribution_maps(g.m, g.ids, n_steps=3), "n_steps=3", 'method="captum"'),
+    "steps as bool": odd(lambda g: ffb.contribution_maps(g.m, g.ids, method="captum", n_steps=True), "n_steps=True", "whole number"),
+    "another precision": odd(lambda g: ffb.contribution_maps(g.m, g.ids, precision="half"), "precision='half'", '"float32"'),
+    "chunks of 0 bytes": odd(lambda g: ffb.contribution_maps(g.m, g.ids, chunk_bytes=0), "chunk_bytes=0"),
+    "chunks as bool": odd(lambda g: ffb.contribution_maps(g.m, g.ids, chunk_bytes=True), "chunk_bytes=True"),
+    "several layers of vectors": odd(lambda g: ffb.decompose(g.m, g.ids, layer=[0, 1]), "layer=[0, 1]", "one per call"),
+    "vectors of layer True": odd(lambda g: ffb.decompose(g.m, g.ids, layer=True), "layer=True", "a whole number"),
+    "vectors of layer 1.0": odd(lambda g: ffb.decompose(g.m, g.ids, layer=1.0), "layer=1.0", "a whole number"),
+    "a scope of other norms": odd(lambda g: g.maps["AtbFf", 1], "no scope 'AtbFf'", "`AtbLnFf`", error=ScopeKeyError),
+    "a scope of a Post-LN model": odd(lambda g: ffb.contribution_maps(g.bert, g.ids)["AtbLnFf"], "no scope 'AtbLnFf'", "`AtbFf`", error=ScopeKeyError),
+    "a layer of maps": odd(lambda g: g.maps["Atb", 9], "no layer 9", "layers 0-2", error=LayerError),
+    "three keys of maps": odd(lambda g: g.maps["Atb", 1, 2], "('Atb', 1, 2)", "[scope, layer]", error=ScopeKeyError),
+    "a number as scope": odd(lambda g: g.maps[3], "no scope 3", error=ScopeKeyError),
+    "a list as scope": odd(lambda g: g.maps[["Atb"]], "['Atb']", error=ScopeKeyError),
+    "a scope of vectors": odd(lambda g: g.d.parts("AtbFf"), "AtbFf", "`AtbLnFf`", error=ScopeKeyError),
+    "one result beside itself": odd(lambda g: g.maps.to_html(beside=[3]), "beside is a int", "TokenMaps"),
+    "other maps beside": odd(lambda g: g.maps.to_html(beside=g.maps), "beside", "ContributionMaps"),
+    "other maps beside, in a list": odd(lambda g: g.maps.to_html(beside=[g.maps]), "beside", "ContributionMaps"),
+    "estimates beside": odd(lambda g: g.maps.to_html(beside=g.pe), "beside", "PatchingEstimates"),
+    "a page at layer 1.5": odd(lambda g: g.maps.to_html(layer=1.5), "1.5"),
+    "a page at query 1.5": odd(lambda g: g.maps.to_html(query=1.5), "query=1.5"),
+    "a page at query True": odd(lambda g: g.maps.to_html(query=True), "query=True"),
+    "a page of another view": odd(lambda g: g.maps.to_html(view="map"), "view='map'", "maps"),
+    "a frame of no height": odd(lambda g: g.maps.show(height=0), "height=0"),
+    "a frame of height NaN": odd(lambda g: g.maps.show(height=NAN), "height=nan"),
+    "a picture of a scope": odd(lambda g: g.maps.figure(layer=1, scope="AtbFf"), "AtbFf", "`AtbLnFf`", error=ScopeKeyError),
+    "a picture of layer True": odd(lambda g: g.maps.figure(layer=True, scope="AtbLnFf"), "True"),
+    "a picture of width NaN": odd(lambda g: g.maps.figure(layer=1, scope="AtbLnFf", width=NAN), "width=nan"),
+    "CircuitsVis of layer 1.5": odd(lambda g: g.maps.to_circuitsvis("AtbLnFf", 1.5), "1.5"),
+    "token maps of a scope": odd(lambda g: g.maps.token_maps("AtbFf"), "AtbFf", error=ScopeKeyError),
+    "token maps of number 3": odd(lambda g: g.maps.token_maps(3), "3", error=FFBlockError),
+    "a mean of one result": odd(lambda g: ffb.ContributionMaps.mean(g.maps), "a list of texts", "got a ContributionMaps"),
+    "a mean of nothing": odd(lambda g: ffb.ContributionMaps.mean([]), "expected"),
+    "a mean of numbers": odd(lambda g: ffb.ContributionMaps.mean([1, 2]), "expected"),
+    "iterating maps": odd(lambda g: list(g.maps), "maps.scopes", error=CallError),
+    "amplification of a scope": odd(lambda g: ffb.amplification(g.maps, "Atb", "AtbFf"), "AtbFf", "`AtbLnFf`", error=ScopeKeyError),
+    "amplification otherwise": odd(lambda g: ffb.amplification(g.maps, "Atb", "AtbLnFf", normalise="rows"), "'rows'"),
+    "change over other cells": odd(lambda g: ffb.contextualization_change(g.maps, "Atb", "AtbLnFf", cells="some"), "cells='some'"),
+    "change of a list": odd(lambda g: ffb.contextualization_change([g.maps], "Atb", "AtbLnFf"), "maps is a list", "TokenMaps", "one per call"),
+    "difference with a number": odd(lambda g: ffb.difference(g.maps, 3), "3"),
+    "difference of two kinds": odd(lambda g: ffb.difference(g.maps, g.d), "Decomposition"),
+    "a file elsewhere": odd(lambda g: g.maps.save("/nowhere/at/all.safetensors"), "/nowhere/at"),
+    "a file that is a number": odd(lambda g: g.maps.save(3), "path=3"),
+    "attention of another kind": odd(lambda g: ffb.attention_maps(g.m, g.ids, kind="values"), "kind='values'", "pattern"),
+    "attention of layer NaN": odd(lambda g: ffb.attention_maps(g.m, g.ids, layers=NAN), "nan"),
+    "scores of head True, listed": odd(lambda g: ffb.attention_scores(g.m, g.ids, heads=[True]), "heads=[True]"),
+    "attention of one's own": odd(lambda g: ffb.TokenMaps.from_attention(3, ["a"]), "attention"),
+    "a channel of token maps": odd(lambda g: g.attention["head 9"], "head 9", error=ScopeKeyError),
+    "a nearly right channel": odd(lambda g: g.attention["head3"], "head3", "`head 3`", error=ScopeKeyError),
+    "capture of layer 1.5": odd(lambda g: ffb.capture(g.m, 1.5).__enter__(), "1.5"),
+    "capture of dtype text": odd(lambda g: ffb.capture(g.m, dtype="float32").__enter__(), "dtype='float32'"),
+    "capture of queries text": odd(lambda g: ffb.capture(g.m, queries="1").__enter__(), "queries='1'"),
+    "capture of something else": odd(lambda g: ffb.capture(g.m, extra=("value",)).__enter__(), "extra"),
+    "neurons of k 1.5": odd(lambda g: ffb.neurons(g.m, g.ids, layer=1, query=-1, k=1.5), "k=1.5", "whole number"),
+    "neurons of k True": odd(lambda g: ffb.neurons(g.m, g.ids, layer=1, query=-1, k=True), "k=True"),
+    "neurons of layer True": odd(lambda g: ffb.neurons(g.m, g.ids, layer=True, query=-1), "layer=True"),
+    "neurons of query text": odd(lambda g: ffb.neurons(g.m, g.ids, layer=1, query="END"), "query='END'", "positions="),
+    "neurons of query 1.5": odd(lambda g: ffb.neurons(g.m, g.ids, layer=1, query=1.5), "query=1.5"),
+    "the top -1 neurons": odd(lambda g: g.cell.top(-1), "k=-1"),
+    "the top 1.5 neurons": odd(lambda g: g.cell.to_dataframe(1.5), "k=1.5"),
+    "a check with rtol NaN": odd(lambda g: ffb.check.check_model(g.m, g.ids, rtol=NAN), "rtol=nan"),
+    "a check with rtol infinite": odd(lambda g: ffb.check.check_model(g.m, g.ids, rtol=INF), "rtol=inf"),
+    "a check of layer True": odd(lambda g: ffb.check.check_model(g.m, g.ids, layers=True), "True"),
+    "a model's name that is a number": odd(lambda g: ffb.load_model(3), "name=3"),
+    "a device that is none": odd(lambda g: ffb.load_model("minilm", device="gpu7"), "device='gpu7'", error=FFBlockError),
+}
+
+ATTRIBUTIONS = {
+    "a text as target": odd(lambda g: ffb.attribute(g.reader, g.ids, " cat"), "target=' cat'", 'ffb.logit(\' cat\')'),
+    "an id as target": odd(lambda g: ffb.attribute(g.m, g.ids, 7), "target=7", "ffb.logit(7)"),
+    "None as target": odd(lambda g: ffb.attribute(g.m, g.ids, None), "target=None", "ffb.logit"),
+    "a text as target of patching": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, " cat"), "target=' cat'", "ffb.logit"),
+    "a text as target of faithfulness": odd(lambda g: ffb.faithfulness(g.m, g.ids, " cat", [g.a]), "target=' cat'", "ffb.logit"),
+    "a text as metric of a sweep": odd(lambda g: ffb.contribution_sweep(g.c, " cat", "AtbLnFf"), "metric=' cat'", "ffb.logit"),
+    "rules of another name": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, rules="patchin"), "rules='patchin'", "Did you mean `patching`?"),
+    "rules as a list": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, rules=["path"]), "rules=['path']"),
+    "parts of another name": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, of="head"), "of='head'", "Did you mean `heads`?"),
+    "parts as a number": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, of=3), "of=3"),
+    "parts as a list of lists": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, of=[["heads"]]), "of="),
+    "checkpoint 3": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, checkpoint=3), "checkpoint=3", "True, False or None"),
+    "checkpoint as text": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, checkpoint="yes"), "checkpoint='yes'"),
+    "logit of True": odd(lambda g: ffb.logit(True), "True", "token id"),
+    "logit of 1.5": odd(lambda g: ffb.logit(1.5), "1.5", "token id"),
+    "logit of NaN in a list": odd(lambda g: ffb.logit([NAN]), "nan"),
+    "logit of True in a list": odd(lambda g: ffb.logit([[7, True]]), "True"),
+    "logit of an empty text": odd(lambda g: ffb.attribute(g.reader, "the cat", ffb.logit("")), "''"),
+    "logit at 1.5": odd(lambda g: ffb.logit(7, at=1.5), "at=1.5"),
+    "logit at True": odd(lambda g: ffb.logit(7, at=True), "at=True"),
+    "logit at 99": odd(lambda g: ffb.attribute(g.m, g.ids, ffb.logit(7, at=99)), "at=99"),
+    "logit of an id beyond": odd(lambda g: ffb.attribute(g.m, g.ids, ffb.logit(999)), "999", "0 to 63"),
+    "logit of a negative id": odd(lambda g: ffb.attribute(g.m, g.ids, ffb.logit(-1)), "-1", "0 to 63"),
+    "a model that is a text": odd(lambda g: ffb.logit(7, model="gpt2"), "model"),
+    "divergence from NaN": odd(lambda g: ffb.kl_divergence(torch.full((1, 6, 64), NAN)), "NaN"),
+    "divergence from a list": odd(lambda g: ffb.kl_divergence([1.0]), "clean"),
+    "divergence at 1.5": odd(lambda g: ffb.kl_divergence(at=1.5), "at=1.5"),
+    "loss of floats": odd(lambda g: ffb.loss(torch.tensor([[0.5, 1.0]])), "tokens"),
+    "loss of a text": odd(lambda g: ffb.loss("the cat"), "tokens='the cat'"),
+    "direction of zeros": odd(lambda g: ffb.direction(torch.zeros(32), layer=1), "vector is zero"),
+    "direction at True": odd(lambda g: ffb.direction(torch.ones(32), layer=True), "layer=True"),
+    "direction of another width": odd(lambda g: ffb.attribute(g.m, g.ids, ffb.direction(torch.ones(5), layer=1)), "5", "32"),
+    "direction as a list": odd(lambda g: ffb.direction([1.0, 2.0], layer=1), "vector"),
+    "neurons of layer 1.5": odd(lambda g: g.a.neurons(1.5), "layer=1.5", "a whole number"),
+    "heads that were not asked for": odd(lambda g: g.bare.heads, "heads", "of=", error=ScopeKeyError),
+    "a table of another name": odd(lambda g: g.a.to_dataframe("head"), "of='head'", "Did you mean `heads`?"),
+    "a table of k 0": odd(lambda g: g.a.to_dataframe("heads", 0), "k=0"),
+    "a table of k True": odd(lambda g: g.a.to_dataframe("heads", True), "k=True"),
+    "token maps of another part": odd(lambda g: g.a.token_maps("head"), "'head'"),
+    "a graph of keep 1.5": odd(lambda g: g.a.graph(1.5), "keep=1.5"),
+    "a graph of keep NaN": odd(lambda g: g.a.graph(NAN), "keep=nan"),
+    "a graph of keep text": odd(lambda g: g.a.graph("all"), "keep='all'"),
+    "a graph of keep True": odd(lambda g: g.a.graph(True), "keep=True"),
+    "routes of keep NaN": odd(lambda g: routes(g.a, keep=NAN), "keep=nan"),
+    "routes of maps": odd(lambda g: routes(g.maps), "ContributionMaps", "ffb.attribute"),
+    "routes without graph": odd(lambda g: routes(g.bare), "graph", error=ScopeKeyError),
+    "a mean of one attribution": odd(lambda g: ffb.Attribution.mean(g.a), "a list of texts", "got a Attribution"),
+    "a mean of none": odd(lambda g: ffb.Attribution.mean([]), "expected"),
+    "average of one": odd(lambda g: ffb.average(g.maps), "average", "[maps]"),
+    "average of nothing": odd(lambda g: ffb.average([]), "average", "one result or more"),
+    "average of numbers": odd(lambda g: ffb.average([1]), "average"),
+    "average of estimates": odd(lambda g: ffb.average([g.pe, g.pe]), "PatchingEstimates", "average_shares"),
+    "average of shares": odd(lambda g: ffb.average([g.shares]), "AverageShares"),
+    "average at a text": odd(lambda g: ffb.average([g.maps], {"IO": "Mary"}), "positions['IO']='Mary'", "number"),
+    "average at 1.5": odd(lambda g: ffb.average([g.maps], {"IO": 1.5}), "positions['IO']"),
+    "average by a list": odd(lambda g: ffb.average([g.maps], [1, 2]), "positions=[1, 2]", "by name"),
+    "average of 0 draws": odd(lambda g: ffb.average([g.maps, g.maps], n_draws=0), "n_draws=0"),
+    "average of seed text": odd(lambda g: ffb.average([g.maps, g.maps], seed="x"), "seed='x'"),
+    "average of seed -1": odd(lambda g: ffb.average([g.maps, g.maps], seed=-1), "seed=-1"),
+    "average of draws True": odd(lambda g: ffb.average([g.maps, g.maps], n_draws=True), "n_draws=True"),
+    "shares of 0 draws": odd(lambda g: ffb.average_shares([g.a, g.a], n_draws=0), "n_draws=0"),
+    "shares of -1 draws": odd(lambda g: ffb.average_shares([g.a, g.a], n_draws=-1), "n_draws=-1"),
+    "shares of 1.5 draws": odd(lambda g: ffb.average_shares([g.a, g.a], n_draws=1.5), "n_draws=1.5"),
+    "shares of seed text": odd(lambda g: ffb.average_shares([g.a, g.a], seed="x"), "seed='x'"),
+    "shares of seed 1.5": odd(lambda g: ffb.average_shares([g.a, g.a], seed=1.5), "seed=1.5"),
+    "shares of head": odd(lambda g: ffb.average_shares([g.a], of="head"), "of='head'", "Did you mean `heads`?"),
+    "shares of one": odd(lambda g: ffb.average_shares(g.a), "average_shares", "one attribution or more"),
+    "shares without heads": odd(lambda g: ffb.average_shares([g.bare]), "heads", "of=", error=ScopeKeyError),
+    "a table of k -1": odd(lambda g: g.shares.to_dataframe(-1), "k=-1"),
+    "a table of k 1.5": odd(lambda g: g.shares.to_dataframe(1.5), "k=1.5"),
+    "estimates of 0 steps": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, g.target, steps=0), "steps=0"),
+    "estimates of 1.5 steps": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, g.target, steps=1.5), "steps=1.5"),
+    "estimates of True steps": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, g.target, steps=True), "steps=True"),
+    "estimates of maps 1": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, g.target, maps=1), "maps=1", "True or False"),
+    "estimates of maps as text": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, g.target, maps="no"), "maps='no'", "True or False"),
+    "estimates of edges 1": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, g.target, edges=1), "edges=1", "True, False"),
+    "estimates of edges position": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, g.target, edges="position"), "edges='position'", "Did you mean `positions`?"),
+    "estimates of unlike lengths": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other[:4], g.target), "6 and 4 tokens"),
+    "estimates' neurons of layer True": odd(lambda g: g.pe.neurons(True), "layer=True", "a whole number"),
+    "the top 0 edges": odd(lambda g: g.pe.edge_estimates.top(0), "k=0"),
+    "the top 1.5 edges": odd(lambda g: g.pe.edge_estimates.top(1.5), "k=1.5"),
+    "a network of -1 edges": odd(lambda g: g.pe.edge_estimates.to_networkx(-1), "k=-1"),
+    "a continuation of nothing": odd(lambda g: ffb.attribute_continuation(g.m, g.ids), "continuation", "generate"),
+    "a continuation of both": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, [7], generate=1), "generate"),
+    "a continuation of no tokens": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, []), "continuation"),
+    "a continuation of True tokens": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, generate=True), "generate=True"),
+    "a continuation of 1.5 tokens": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, generate=1.5), "generate=1.5"),
+    "a continuation of 0 tokens": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, generate=0), "generate=0"),
+    "a continuation of float ids": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, [1.5]), "continuation"),
+    "a continuation too long": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, generate=500), "48"),
+    "a continuation read otherwise": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, [7], reading="probability"), "reading='probability'"),
+    "faithfulness by another removal": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, [g.a], removal="zero"), "removal='zero'"),
+    "faithfulness of seed text": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, [g.a], seed="x"), "seed='x'"),
+    "faithfulness of seed True": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, [g.a], seed=True), "seed=True"),
+    "faithfulness of maps": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, [g.maps]), "ContributionMaps", "Attribution"),
+    "faithfulness of maps by name": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, {"maps": g.maps}), "ContributionMaps", "Attribution"),
+    "faithfulness of estimates": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, {"estimates": g.pe}), "PatchingEstimates", "Attribution"),
+    "faithfulness of one array": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, {"m": np.arange(7.0)}), "'m'", "7", "6"),
+    "faithfulness of NaN": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, {"m": torch.full((6,), NAN)}), "'m'", "NaN"),
+    "faithfulness of nothing": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, {}), "results"),
+    "faithfulness of cause 1.5": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, [g.a], cause=1.5), "cause=1.5"),
+    "faithfulness of cause 99": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, [g.a], cause=99), "99"),
+    "faithfulness of keys True": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, [g.a], keys=[True]), "keys=[True]"),
+    "faithfulness by another measure": odd(lambda g: g.faith.mean("MoRf", "path"), "MoRf", "Did you mean `MoRF`?"),
+    "faithfulness of another method": odd(lambda g: g.faith.mean("MoRF", "pat"), "pat", "Did you mean `path`?"),
+}
+
+FLOW = {
+    "a flow graph pruned by 3": odd(lambda g: ffb.flow_graph(g.m, g.ids, pruning=3), "pruning=3", "Pruning"),
+    "a flow graph of layers 0 and 2": odd(lambda g: ffb.flow_graph(g.m, g.ids, layers=[0, 2]), "layers=[0, 2]", "consecutive"),
+    "a flow graph of layer True": odd(lambda g: ffb.flow_graph(g.m, g.ids, layers=True), "True"),
+    "a flow graph at 1.5": odd(lambda g: ffb.flow_graph(g.m, g.ids, position=1.5), "position=1.5"),
+    "a flow graph at text": odd(lambda g: ffb.flow_graph(g.m, g.ids, position="END"), "position='END'"),
+    "a flow graph of target True": odd(lambda g: ffb.flow_graph(g.m, g.ids, target=True), "True"),
+    "a flow graph of target 1.5": odd(lambda g: ffb.flow_graph(g.m, g.ids, target=1.5), "target=1.5"),
+    "a flow graph of no target": odd(lambda g: ffb.flow_graph(g.m, g.ids, target=[]), "target=[]"),
+    "a flow graph of two texts": odd(lambda g: ffb.flow_graph(g.m, torch.stack([g.ids, g.other])), "one text"),
+    "pruning of True": odd(lambda g: Pruning(heads=True), "heads=True"),
+    "pruning of 1.5": odd(lambda g: Pruning(heads=1.5), "heads=1.5"),
+    "pruning of a list": odd(lambda g: Pruning(rows=3), "rows=3", "two numbers"),
+    "top tokens of another width": odd(lambda g: top_tokens(g.m, torch.zeros(2, 5)), "vectors", "5", "32"),
+    "top tokens of one vector": odd(lambda g: top_tokens(g.m, torch.ones(32)), "vectors", "[None]"),
+    "top tokens of NaN": odd(lambda g: top_tokens(g.m, torch.full((1, 32), NAN)), "vectors", "NaN"),
+    "top tokens of a list": odd(lambda g: top_tokens(g.m, [1.0]), "vectors"),
+    "the top 0 tokens": odd(lambda g: top_tokens(g.m, torch.ones(1, 32), 0), "k=0"),
+    "the top 1.5 tokens": odd(lambda g: top_tokens(g.m, torch.ones(1, 32), 1.5), "k=1.5"),
+    "tokens read otherwise": odd(lambda g: top_tokens(g.m, torch.ones(1, 32), reading="norm"), "'norm'"),
+    "overlap of unlike shapes": odd(lambda g: overlap(torch.ones(1, 2), torch.ones(1, 3)), "(1, 2)", "(1, 3)"),
+    "overlap of vectors": odd(lambda g: overlap(torch.ones(3), torch.ones(3)), "(3,)"),
+    "overlap of a list": odd(lambda g: overlap([[1]], [[1]]), "first"),
+}
+
+MEMORIES = {
+    "a sign that is both": odd(lambda g: memories.value_tokens(g.m, memories="0:1", sign="both"), "sign='both'", "negative"),
+    "a sign of triggers": odd(lambda g: memories.find_triggers(g.m, [g.ids], memories="0:1", sign="plus"), "sign='plus'"),
+    "values of k 0": odd(lambda g: memories.value_tokens(g.m, memories="0:1", k=0), "k=0"),
+    "values of k 999": odd(lambda g: memories.value_tokens(g.m, memories="0:1", k=999), "k=999", "64"),
+    "values of k 1.5": odd(lambda g: memories.value_tokens(g.m, memories="0:1", k=1.5), "k=1.5"),
+    "values read otherwise": odd(lambda g: memories.value_tokens(g.m, memories="0:1", reading="final"), "'final'"),
+    "values of a target 1.5": odd(lambda g: memories.value_tokens(g.m, memories="0:1", targets=[1.5]), "1.5"),
+    "values of a target True": odd(lambda g: memories.value_tokens(g.m, memories="0:1", targets=[True]), "True"),
+    "values of one text as targets": odd(lambda g: memories.value_tokens(g.m, memories="0:1", targets="cat"), "targets='cat'", "['cat']"),
+    "values of layer True": odd(lambda g: memories.value_tokens(g.m, layers=True), "True"),
+    "a memory named 1.5": odd(lambda g: memories.value_tokens(g.m, memories=[1.5]), "1.5", "'12:305'"),
+    "a memory of True": odd(lambda g: memories.value_tokens(g.m, memories=[(0, True)]), "(0, True)", "'12:305'"),
+    "memories as a number": odd(lambda g: memories.value_tokens(g.m, memories=3), "memories=3", "'12:305'"),
+    "a memory twice": odd(lambda g: memories.value_tokens(g.m, memories=["0:1", "0:1"]), "0:1", "twice"),
+    "a memory twice, from the end": odd(lambda g: memories.find_triggers(g.m, [g.ids], memories=["2:1", "-1:1"]), "2:1", "twice"),
+    "a memory twice in parts": odd(lambda g: memories.token_parts(g.m, g.ids, ["0:1", (0, 1)]), "0:1", "twice"),
+    "a memory twice carried": odd(lambda g: memories.carried(g.a, ["0:1", "0:1"]), "0:1", "twice"),
+    "a memory twice knocked out": odd(lambda g: memories.knock_out(g.m, ["0:1", "0:1"]), "0:1", "twice"),
+    "parts at 1.9": odd(lambda g: memories.token_parts(g.m, g.ids, "0:1", query=1.9), "query=1.9"),
+    "parts at '2'": odd(lambda g: memories.token_parts(g.m, g.ids, "0:1", query="2"), "query='2'"),
+    "parts at True": odd(lambda g: memories.token_parts(g.m, g.ids, "0:1", query=True), "query=True"),
+    "parts at several": odd(lambda g: memories.token_parts(g.m, g.ids, "0:1", query=[1, 2]), "query=[1, 2]"),
+    "parts at 99": odd(lambda g: memories.token_parts(g.m, g.ids, "0:1", query=99), "query=99"),
+    "parts of two texts": odd(lambda g: memories.token_parts(g.m, torch.stack([g.ids, g.other]), "0:1"), "several sequences"),
+    "knock-out at 1.5": odd(lambda g: memories.knock_out(g.m, "0:1", positions=[1.5]), "positions=[1.5]"),
+    "knock-out at True": odd(lambda g: memories.knock_out(g.m, "0:1", positions=True), "positions=True"),
+    "knock-out at text": odd(lambda g: memories.knock_out(g.m, "0:1", positions="1"), "positions='1'"),
+    "knock-out at nothing": odd(lambda g: memories.knock_out(g.m, "0:1", positions=[]), "positions=[]"),
+    "knock-out at 99": odd(lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks=memories.knock_out(g.m, "0:1", positions=99)), "positions=(99,)", "6 tokens"),
+    "knock-out to text": odd(lambda g: memories.knock_out(g.m, "0:1", to="x"), "to='x'"),
+    "knock-out to NaN": odd(lambda g: memories.knock_out(g.m, "0:1", to=NAN), "to=nan"),
+    "knock-out to True": odd(lambda g: memories.knock_out(g.m, "0:1", to=True), "to=True"),
+    "knock-out to a dict of names": odd(lambda g: memories.knock_out(g.m, "0:1", to={"0:2": 1.0}), "to", "0:1"),
+    "knock-out to NaN by name": odd(lambda g: memories.knock_out(g.m, "0:1", to={memories.MemoryName(0, 1): NAN}), "nan"),
+    "triggers of k 1.5": odd(lambda g: memories.find_triggers(g.m, [g.ids], memories="0:1", k=1.5), "k=1.5"),
+    "triggers of k True": odd(lambda g: memories.find_triggers(g.m, [g.ids], memories="0:1", k=True), "k=True"),
+    "triggers per word": odd(lambda g: memories.find_triggers(g.m, [g.ids], memories="0:1", per="word"), "per='word'"),
+    "triggers after -1": odd(lambda g: memories.find_triggers(g.m, [g.ids], memories="0:1", skip_first=-1), "skip_first=-1"),
+    "triggers after 1.5": odd(lambda g: memories.find_triggers(g.m, [g.ids], memories="0:1", skip_first=1.5), "skip_first=1.5"),
+    "triggers of one text": odd(lambda g: memories.find_triggers(g.reader, "the cat", memories="0:1"), "texts", "list"),
+    "triggers of no text": odd(lambda g: memories.find_triggers(g.m, [], memories="0:1"), "texts is empty"),
+    "triggers of numbers": odd(lambda g: memories.find_triggers(g.m, [3], memories="0:1"), "texts"),
+    "triggers of a number": odd(lambda g: memories.find_triggers(g.m, 3, memories="0:1"), "texts=3"),
+    "triggers of another memory": odd(lambda g: g.tri.of("2:2"), "2:2", "not among"),
+    "means after 1.5": odd(lambda g: memories.mean_coefficients(g.m, [g.ids], "0:1", skip_first=1.5), "skip_first=1.5"),
+    "the largest 1.5 carried": odd(lambda g: memories.largest_carried(g.a, k=1.5), "k=1.5"),
+    "the largest True carried": odd(lambda g: memories.largest_carried(g.a, k=True), "k=True"),
+    "the largest carried of maps": odd(lambda g: memories.largest_carried(g.maps), "ContributionMaps", "ffb.attribute"),
+    "carried of maps": odd(lambda g: memories.carried(g.maps, "0:1"), "ContributionMaps", "ffb.attribute"),
+    "ablation of ranks -1": odd(lambda g: memories.ablate(g.m, g.tri, ranks=-1), "ranks=-1"),
+    "ablation of ranks 1.5": odd(lambda g: memories.ablate(g.m, g.tri, ranks=1.5), "ranks=1.5"),
+    "ablation elsewhere": odd(lambda g: memories.ablate(g.m, g.tri, where=["middle"]), "where"),
+    "ablation of one text": odd(lambda g: memories.ablate(g.m, g.tri, where="first"), "where='first'", "['first']"),
+    "ablation of seed text": odd(lambda g: memories.ablate(g.m, g.tri, seed="x"), "seed='x'"),
+    "ablation of values": odd(lambda g: memories.ablate(g.m, g.val), "triggers", "ValueTokens"),
+    "effects of ranks -1": odd(lambda g: memories.knock_out_effects(g.m, g.tri, g.val, ranks=-1), "ranks=-1"),
+    "effects to NaN": odd(lambda g: memories.knock_out_effects(g.m, g.tri, g.val, to=NAN), "to=nan"),
+    "effects of values and triggers": odd(lambda g: memories.knock_out_effects(g.m, g.val, g.tri), "triggers", "ValueTokens"),
+    "agreement of values and triggers": odd(lambda g: memories.agreement(g.val, g.tri), "triggers", "ValueTokens"),
+    "a card of k 0": odd(lambda g: memories.memory_card(g.m, [g.ids], "0:1", k=0), "k=0"),
+    "a card of two": odd(lambda g: memories.memory_card(g.m, [g.ids], ["0:1", "0:2"]), "memory"),
+    "a card of None": odd(lambda g: memories.memory_card(g.m, [g.ids], None), "None"),
+    "a sheet of values": odd(lambda g: memories.write_annotation_sheet(g.val, g.folder / "sheet.csv"), "triggers", "ValueTokens"),
+}
+
+INTERVENTIONS = {
+    "a head as text": odd(lambda g: g.c.subtract(1, "AtbLnFf", head="12"), "head='12'", "from -4 to 3"),
+    "a head as float": odd(lambda g: g.c.subtract(1, "AtbLnFf", head=[1.5]), "head=[1.5]"),
+    "a head as bool": odd(lambda g: g.c.subtract(1, "AtbLnFf", head=True), "head=True"),
+    "a head by its label": odd(lambda g: g.c.subtract(1, "AtbLnFf", head="L3H2"), "head='L3H2'"),
+    "a head that is not there": odd(lambda g: g.c.subtract(1, "AtbLnFf", head=9), "head=9", "from -4 to 3"),
+    "no head": odd(lambda g: g.c.subtract(1, "AtbLnFf", head=[]), "head=[]"),
+    "a head with the bias": odd(lambda g: g.c.subtract(1, "AtbLnFf", head=1, bias=True), "bias=True"),
+    "the bias as 1": odd(lambda g: g.c.subtract(1, "AtbLnFf", bias=1), "bias=1", "True or False"),
+    "a query as float": odd(lambda g: g.c.subtract(1, "AtbLnFf", query=1.5), "query=1.5"),
+    "a key as bool": odd(lambda g: g.c.subtract(1, "AtbLnFf", key=True), "key=True"),
+    "a query as text": odd(lambda g: g.c.subtract(1, "AtbLnFf", query="1"), "query='1'"),
+    "a factor that is a text": odd(lambda g: g.c.scale("x", 1, "AtbLnFf"), "factor='x'"),
+    "a factor NaN": odd(lambda g: g.c.scale(NAN, 1, "AtbLnFf"), "factor=nan"),
+    "a factor True": odd(lambda g: g.c.scale(True, 1, "AtbLnFf"), "factor=True"),
+    "a layer as float": odd(lambda g: g.c.subtract(1.0, "AtbLnFf"), "layer=1.0", "a whole number"),
+    "a layer as bool": odd(lambda g: g.c.subtract(True, "AtbLnFf"), "layer=True", "a whole number"),
+    "a scope and a layer exchanged": odd(lambda g: g.c.subtract("AtbLnFf", 1), "AtbLnFf"),
+    "a misspelt scope": odd(lambda g: g.c.subtract(1, "AtbLnF"), "AtbLnF", "Did you mean `AtbLnFf`?"),
+    "a scope of other norms": odd(lambda g: g.c.subtract(1, "AtbFf"), "AtbFf", "`AtbLnFf`"),
+    "query and key exchanged": odd(lambda g: g.c.subtract(1, "Attn", query=1, key=4), "query=1", "key=4", "query=4, key=1"),
+    "query and key exchanged in scale": odd(lambda g: g.c.scale(2.0, 1, "Attn", query=1, key=4), "query=4, key=1"),
+    "query and key exchanged in replace": odd(lambda g: g.c.replace(g.c, 1, "Attn", query=1, key=4), "query=4, key=1"),
+    "a donor that is a model": odd(lambda g: g.c.replace(g.m, 1, "Attn"), "donor", "ffb.Contributions"),
+    "axes of other names": odd(lambda g: g.c.patch_setter("Attn", axes=("layer", "query")), "axes", "dest_pos"),
+    "a donor of another length": odd(lambda g: g.c.replace(ffb.Contributions(g.m, g.ids[:4]), 1, "Attn"), "donor", "4"),
+    "prompt 9": odd(lambda g: g.c.prompt(9), "index=9"),
+    "prompt True": odd(lambda g: g.c.prompt(True), "index=True"),
+    "labels of prompt 9": odd(lambda g: g.c.labels(9), "index=9"),
+    "a record of prompt 9": odd(lambda g: g.c.record(1, 9), "index=9"),
+    "cells as a number": odd(lambda g: g.c.cells(1, "Attn", 3), "cells=3", "(query, key)"),
+    "cells of floats": odd(lambda g: g.c.cells(1, "Attn", [(1.5, 0)]), "1.5"),
+    "cells that do not exist": odd(lambda g: g.c.cells(1, "Attn", [(9, 0)]), "9"),
+    "contributions of hooks None": odd(lambda g: ffb.Contributions(g.m, g.ids, fwd_hooks=None), "fwd_hooks=None"),
+    "contributions of nothing": odd(lambda g: ffb.Contributions(g.m, []), "input"),
+    "a sweep of a model": odd(lambda g: ffb.contribution_sweep(g.m, g.ids, g.target), "contributions", "ffb.Contributions(model, prompts)"),
+    "a sweep of a list": odd(lambda g: ffb.contribution_sweep([g.ids], g.target, "Attn"), "contributions", "ffb.Contributions(model, prompts)"),
+    "a sweep without a metric": odd(lambda g: ffb.contribution_sweep(g.c, "Attn", g.target), "scope is a AnswerMetric", "a text"),
+    "a sweep of batches of 0": odd(lambda g: ffb.contribution_sweep(g.c, g.target, "Attn", batch_size=0), "batch_size=0"),
+    "a sweep of batches of True": odd(lambda g: ffb.contribution_sweep(g.c, g.target, "Attn", batch_size=True), "batch_size=True"),
+    "a sweep of heads 1.5": odd(lambda g: ffb.contribution_sweep(g.c, g.target, "Attn", heads=1.5), "heads=1.5"),
+    "a sweep of query 1.5": odd(lambda g: ffb.contribution_sweep(g.c, g.target, "Attn", queries=1.5), "queries=1.5"),
+    "a sweep of a misspelt name": odd(lambda g: ffb.contribution_sweep(g.c, g.target, "Attn", queries="EN", positions={"END": -1, "IO": 1}), "'EN'", "Did you mean `END`?"),
+    "a sweep of cells after their query": odd(lambda g: ffb.contribution_sweep(g.c, g.target, "Attn", queries=1, keys=[3, 4]), "queries=1", "keys=[3, 4]"),
+    "a sweep with a donor that is a model": odd(lambda g: ffb.contribution_sweep(g.c, g.target, "Attn", donor=g.m), "donor", "ffb.Contributions"),
+    "a removal of layer True": odd(lambda g: ffb.interventions.removal(g.c, True, "Attn", 1, 0), "layer=True", "a whole number"),
+    "a removal of a cell that does not exist": odd(lambda g: ffb.interventions.removal(g.c, 1, "Attn", 1, 4), "query=1", "key=4"),
+    "edits of batches of 0": odd(lambda g: ffb.interventions.measure_edits(g.c, [], g.target, batch_size=0), "batch_size=0"),
+    "a plan of 1.5 cells": odd(lambda g: ffb.interventions.SamplePlan(n_cells=1.5), "n_cells=1.5"),
+    "a plan of True cells": odd(lambda g: ffb.interventions.SamplePlan(n_cells=True), "n_cells=True"),
+    "a plan of a share NaN": odd(lambda g: ffb.interventions.SamplePlan(read_share=NAN), "read_share=nan"),
+    "a plan of a seed text": odd(lambda g: ffb.interventions.SamplePlan(seed="x"), "seed='x'"),
+    "validation by plan 3": odd(lambda g: ffb.causal_validation(g.m, [g.ids], plan=3), "plan=3", "SamplePlan"),
+    "validation of one prompt": odd(lambda g: ffb.causal_validation(g.m, g.ids), "prompts"),
+    "validation of knock-outs 1": odd(lambda g: ffb.causal_validation(g.m, [g.ids], edge_knockout=1), "edge_knockout=1"),
+    "patched maps without hooks": odd(lambda g: ffb.patched_maps(g.m, g.ids, g.other, fwd_hooks=None), "fwd_hooks=None"),
+    "patched maps by a pair": odd(lambda g: ffb.patched_maps(g.m, g.ids, g.other, fwd_hooks=("blocks.1.attn.hook_z", print)), "fwd_hooks=", "[(name, function)]"),
+    "a layer of a sweep's point": odd(lambda g: ffb.interventions.edit_point(g.c.model, True, "Attn"), "layer=True", "a whole number"),
+}
+
+HEADS = {
+    "clusters of lists": odd(lambda g: heads.clusters([[0, 1], [1, 0]], 1), "distances", "np.asarray"),
+    "1.5 clusters": odd(lambda g: heads.clusters(g.rows, 1.5), "count=1.5"),
+    "True clusters": odd(lambda g: heads.clusters(g.rows, True), "count=True"),
+    "clusters of NaN": odd(lambda g: heads.clusters(np.full((2, 2), NAN), 1), "distances"),
+    "a plane of lists": odd(lambda g: heads.plane([[0, 1], [1, 0]]), "distances", "np.asarray"),
+    "a plane of seed text": odd(lambda g: heads.plane(g.rows, seed="x"), "seed='x'"),
+    "entropy of contributions": odd(lambda g: heads.entropy(g.maps), "ContributionMaps", "token_maps()"),
+    "divergences of contributions": odd(lambda g: heads.divergences(g.maps), "ContributionMaps", "token_maps()"),
+    "a summary of a tensor": odd(lambda g: heads.summary(torch.ones(2, 2), {}), "Tensor"),
+    "a summary of groups as a list": odd(lambda g: heads.summary(g.attention, [True]), "groups"),
+    "a summary by threshold NaN": odd(lambda g: heads.summary(g.attention, {}, {"previous": NAN}), "previous", "nan"),
+    "a summary by threshold True": odd(lambda g: heads.summary(g.attention, {}, {"previous": True}), "True"),
+    "a summary by threshold text": odd(lambda g: heads.summary(g.attention, {}, {"previous": "x"}), "'x'"),
+    "a summary by an unknown threshold": odd(lambda g: heads.summary(g.attention, {}, {"previos": 0.5}), "previos", "Did you mean `previous`?"),
+    "special tokens at 99": odd(lambda g: heads.token_groups(["a"], [99]), "special=[99]"),
+    "special tokens at True": odd(lambda g: heads.token_groups(["a"], [True]), "special=[True]"),
+    "words of another length": odd(lambda g: heads.word_maps(g.attention, [0, 1]), "word"),
+    "words of floats": odd(lambda g: heads.word_maps(g.attention, [0.5] * 6), "word"),
+    "words otherwise": odd(lambda g: heads.word_maps(g.attention, [0, 0, 1, 1, 2, 2], special="no"), "special='no'"),
+    "ablation by another value": odd(lambda g: heads.ablation_effects(g.m, g.ids, g.target, replacement="median"), "replacement='median'"),
+    "ablation by a text": odd(lambda g: heads.ablation_effects(g.m, g.ids, " cat"), "metric=' cat'", "ffb.logit"),
+    "gradients by a text": odd(lambda g: heads.attention_gradients(g.m, g.ids, " cat"), "metric=' cat'", "ffb.logit"),
+    "1.5 folds": odd(lambda g: heads.folds_of(np.array([0, 1]), 1.5), "n_folds=1.5"),
+    "0 folds": odd(lambda g: heads.folds_of(np.array([0, 1]), 0), "n_folds=0"),
+    "one fold": odd(lambda g: heads.folds_of(np.array([0, 1]), 1), "n_folds=1"),
+    "hits of 0 draws": odd(lambda g: heads.share_of_hits(np.array([True]), np.array([0]), n_draws=0), "n_draws=0"),
+    "hits of seed text": odd(lambda g: heads.share_of_hits(np.array([True]), np.array([0]), seed="x"), "seed='x'"),
+    "hits of unlike lengths": odd(lambda g: heads.share_of_hits(np.array([True]), np.array([0, 1])), "1", "2"),
+    "training of 0 epochs": odd(lambda g: heads.Training(epochs=0), "epochs=0"),
+    "training of True epochs": odd(lambda g: heads.Training(epochs=True), "epochs=True"),
+    "training by rate NaN": odd(lambda g: heads.Training(learning_rate=NAN), "learning_rate=nan"),
+    "training of seed text": odd(lambda g: heads.Training(seed="x"), "seed='x'"),
+}
+# fmt: on
+
+ODD = {"maps": MAPS, "attributions": ATTRIBUTIONS, "flow": FLOW, "memories": MEMORIES}
+ODD |= {"interventions": INTERVENTIONS, "heads": HEADS}
+CASES = [pytest.param(*case, id=f"{room}: {name}") for room, cases in ODD.items() for name, case in cases.items()]
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Given:
+    """What the calls are made of."""
+    return Given(tmp_path_factory.mktemp("odd"))
+
+
+@pytest.mark.parametrize(("call", "error", "said"), CASES)
+def test_an_odd_call_is_refused_in_words(
+    given: Given, call: Callable[[Given], Any], error: type[Exception], said: tuple[str, ...]
+) -> None:
+    """By an error of ours of the class that a caller would guess, which names argument, value and remedy."""
+    with pytest.raises(error) as raised:
+        call(given)
+    assert isinstance(raised.value, FFBlockError)
+    assert [part for part in said if part not in str(raised.value)] == []

@@ -80,7 +80,7 @@ def test_what_cannot_be_drawn_is_refused(ffb: ModuleType, model_of: Models) -> N
         ffb.flow_graph(model, torch.stack([tokens, tokens]))
     with pytest.raises(ffb.errors.InputError, match="position"):
         ffb.flow_graph(model, tokens, position=N)
-    with pytest.raises(ffb.errors.InputError, match="position=None: expected one position"):
+    with pytest.raises(ffb.errors.InputError, match="position=None: expected a whole number"):
         ffb.flow_graph(model, tokens, position=None)
     with pytest.raises(ffb.errors.InputError, match=r"target=\[\]"):
         ffb.flow_graph(model, tokens, target=[])

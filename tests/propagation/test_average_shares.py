@@ -80,7 +80,7 @@ def test_what_has_no_common_mean_is_refused(ffb: ModuleType, model: Any, several
         ffb.average_shares(several[0])
     with pytest.raises(ffb.errors.InputError, match="one attribution or more"):
         ffb.average_shares([])
-    with pytest.raises(ffb.errors.InputError, match="'heads', 'neurons', 'biases', 'mlps'"):
+    with pytest.raises(ffb.errors.InputError, match='"heads", "neurons", "biases" or "mlps"'):
         ffb.average_shares(several, "tokens")
     with pytest.raises(ffb.errors.ScopeKeyError, match="ask with"):
         ffb.average_shares([ffb.attribute(model, tokens, ffb.logit(7), of=())])

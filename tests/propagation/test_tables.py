@@ -65,7 +65,7 @@ def test_tables_of_scopes_say_what_they_hold(result: Any) -> None:
 @pytest.mark.wrong_types
 def test_other_tables_are_refused(ffb: ModuleType, result: Any) -> None:
     """Those there are, are named; parts that were not asked for say how to."""
-    with pytest.raises(ffb.errors.InputError, match="'summands', 'heads', 'neurons', 'edges'"):
+    with pytest.raises(ffb.errors.InputError, match='"summands", "heads", "neurons" or "edges"'):
         result.to_dataframe("tokens")
     with pytest.raises(ffb.errors.InputError, match="k=0"):
         result.to_dataframe("heads", 0)

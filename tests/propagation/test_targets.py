@@ -155,9 +155,19 @@ def test_results_are_equal_where_all_numbers_are(ffb: ModuleType, model: Any, to
 
 
 @pytest.mark.wrong_types
-@pytest.mark.parametrize("asked", [40, -40, None, [1, 2]])
-def test_one_position_is_read(ffb: ModuleType, model: Any, tokens: Tensor, asked: Any) -> None:
-    """What is no position of the text is refused with those that are; None is no way out, and is refused likewise."""
+@pytest.mark.parametrize("asked", [None, [1, 2]])
+def test_a_position_is_one_number(ffb: ModuleType, asked: Any) -> None:
+    """Several, or none, are refused where the target is made."""
+    for target in (ffb.logit, ffb.probability, ffb.rank):
+        with pytest.raises(ffb.errors.InputError, match="^at=.*: expected a whole number"):
+            target(7, at=asked)
+    with pytest.raises(ffb.errors.InputError, match="^at=.*: expected a whole number"):
+        ffb.kl_divergence(torch.randn(1, N, 64), at=asked)
+
+
+@pytest.mark.parametrize("asked", [40, -40])
+def test_one_position_is_read(ffb: ModuleType, model: Any, tokens: Tensor, asked: int) -> None:
+    """What is no position of the text is refused with those that are."""
     for target in (
         ffb.logit(7, at=asked),
         ffb.probability(7, at=asked),
@@ -441,5 +451,5 @@ def test_edges_beside_maps_of_some_layers_are_of_these(ffb: ModuleType, model: A
 @pytest.mark.wrong_types
 def test_an_attribution_has_no_maps_of_another_name(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
     """Those there are, are named."""
-    with pytest.raises(ffb.errors.InputError, match="'residual', 'heads', 'edges'"):
+    with pytest.raises(ffb.errors.InputError, match='"residual", "heads" or "edges"'):
         ffb.attribute(model, tokens, ffb.logit(7), of=()).token_maps("neurons")

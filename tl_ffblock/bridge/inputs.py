@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.batching import Batch, in_batches
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 
 EXAMPLE = "When the meeting ended, the engineers who had written the report went home, and it was read by nobody else."
 """What a model with a tokenizer is tried on."""
@@ -83,8 +83,8 @@ def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
 
 
 def example_input(model: Model) -> str | Int[Tensor, " pos"]:
-    """Something to try a model on: a sentence, or drawn ids where there is no tokenizer."""
-    if getattr(model.hooked, "tokenizer", None) is not None:
+    """Something to try a model on: a sentence, or drawn ids where there is no tokenizer or an empty one."""
+    if getattr(model.hooked, "tokenizer", None) is not None and _tokenised(model, EXAMPLE).numel():
         return EXAMPLE
     cfg = model.hooked.cfg
     length = min(EXAMPLE_TOKENS, getattr(cfg, "n_ctx", None) or EXAMPLE_TOKENS)
@@ -152,11 +152,21 @@ def _from_text(model: Model, text: str) -> Int[Tensor, "1 pos"]:
         raise InputError(
             f"{model.name} has no tokenizer: give token ids as a tensor, [pos] or [batch, pos], instead of text."
         )
+    tokens = _tokenised(model, text)
+    if not tokens.numel():
+        raise InputError(
+            f"the tokenizer of {model.name} makes no tokens of {brief(text)}: it is empty, as the one that Hugging Face makes for "
+            "a folder without files of one. Give token ids as a tensor, or set model.tokenizer."
+        )
+    return _checked(model, tokens)
+
+
+def _tokenised(model: Model, text: str) -> Int[Tensor, "1 pos"]:
     if model.api == "HookedEncoder":
         tokens = model.hooked.tokenizer(text, return_tensors="pt")["input_ids"]
     else:
         tokens = model.hooked.to_tokens(text, truncate=False)
-    return _checked(model, tokens.cpu())
+    return tokens.cpu()
 
 
 def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) -> Batch:

@@ -228,12 +228,11 @@ def open_run(
         UnsupportedModelError: for models that are not decomposed.
     """
     known, fwd_hooks, cache = identify(model), options.get("fwd_hooks", ()), options.get("cache")
-    _refuse_other_kinds(fwd_hooks, cache)
     if cache is not None and fwd_hooks:
         raise InputError("fwd_hooks with cache: a cached run cannot be edited any more; give one of the two.")
     if cache is not None and keeps_logits:
         raise InputError("a cache holds no logits of the run: leave it out, and the model is run once more.")
-    _refuse_unknown_hooks(known, fwd_hooks)
+    _refuse_other_kinds(known, fwd_hooks, cache)
     # Whoever listens to the model, and a cache, knows texts in their order, one by one.
     alone = bool(fwd_hooks) or cache is not None or keeps_logits or is_listened_to(known.hook_points.values())
     masks = options.get("attention_mask"), options.get("token_type_ids")
@@ -272,8 +271,8 @@ def kept_records(run: Run) -> tuple[dict[int, LayerRecord], ...]:
     return kept
 
 
-def _refuse_other_kinds(fwd_hooks: object, cache: object) -> None:
-    """Refuse hooks that are no list of pairs, and a cache that holds no tensors."""
+def _refuse_other_kinds(model: Model, fwd_hooks: Hooks, cache: object) -> None:
+    """Refuse hooks that are not a list of pairs or name no HookPoint, and a cache that holds no tensors."""
     pairs = isinstance(fwd_hooks, Sequence) and all(
         isinstance(pair, tuple | list)
         and len(pair) == 2
@@ -289,9 +288,6 @@ def _refuse_other_kinds(fwd_hooks: object, cache: object) -> None:
         raise InputError(
             f"cache={brief(cache)}: expected an ActivationCache of model.run_with_cache, the records of ffb.capture, or None."
         )
-
-
-def _refuse_unknown_hooks(model: Model, fwd_hooks: Hooks) -> None:
     unknown = [name for name, _ in fwd_hooks if isinstance(name, str) and name not in model.hook_points]
     if unknown:
         meant = did_you_mean(unknown[0], model.hook_points)

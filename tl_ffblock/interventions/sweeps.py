@@ -89,6 +89,12 @@ class _Sweep:
             found.append(torch.stack(reached).cpu())
         return torch.stack(found)
 
+    def of_existing(self, values: Float[Tensor, "value layer head query key"]) -> Tensor:
+        """The values, NaN where a cell does not exist: of each prompt, or of all together."""
+        exists = self.exists()
+        shared = exists if len(values) == len(exists) else exists.all(dim=0, keepdim=True)
+        return values.masked_fill(~shared[:, :, None], float("nan"))
+
     def edits(self, prompt: int, run: Contributions, cells: Sequence[tuple[int, int]]) -> Iterator[list[Edit]]:
         """One edit a cell, by layer and head, in this order: those of all layers would be as large as all their vectors."""
         donor = None if self.donor is None else self.donor.prompt(prompt)
@@ -151,18 +157,11 @@ def contribution_sweep(
     )
     sweep = _Sweep(contributions, donor, scope, chosen, head_numbers(heads, n_heads) or None, rows, columns)
     read = as_metric(metric).for_prompts(len(contributions)).bound_to(model)
-    exists = sweep.exists()
-    if not bool(exists.any()):
-        raise InputError(
-            f"queries={brief(queries)}, keys={brief(keys)}: none of these contributions exists; in a causal model no token reads a "
-            "later one, nor one outside its window. `queries` receive, `keys` give."
-        )
+    _refuse_absent(sweep, queries, keys)
     values, baselines = _read(sweep, read, batch_size)
-    read_apart = len(values) == len(exists)  # else one number stands for all prompts
-    values = values.masked_fill(~(exists if read_apart else exists.all(dim=0, keepdim=True))[:, :, None], float("nan"))
     prompts = tuple(contributions.labels(number) for number in range(len(contributions)))
     return ContributionSweep(
-        by_prompt=values,
+        by_prompt=sweep.of_existing(values),
         baselines=baselines,
         metric=read.name,
         scope=scope,
@@ -182,6 +181,14 @@ def _refuse_other_lengths(runs: Contributions, donor: Contributions | None) -> N
             f"donor has prompts of {', '.join(map(str, donor.lengths))} tokens, the runs to change of "
             f"{', '.join(map(str, runs.lengths))}: contribution_sweep exchanges cells at the same positions. Use pairs of "
             "equally many tokens."
+        )
+
+
+def _refuse_absent(sweep: _Sweep, queries: ChosenPositions, keys: ChosenPositions) -> None:
+    if not bool(sweep.exists().any()):
+        raise InputError(
+            f"queries={brief(queries)}, keys={brief(keys)}: none of these contributions exists; in a causal model no token reads a "
+            "later one, nor one outside its window. `queries` receive, `keys` give."
         )
 
 

@@ -110,3 +110,17 @@ def test_command_fails(tmp_path: Path) -> None:
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tl_ffblock", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_an_empty_tokenizer_is_none(ffb: ModuleType) -> None:
+    """Hugging Face makes one for a folder without files of one: ids are drawn, and a text is refused with the cause."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    model = tiny.bridge("gpt2")
+    model.tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<eos>", pad_token="<eos>")
+    result = ffb.check.check_model(model)
+    assert result.ok
+    assert result.n_tokens == 24
+    with pytest.raises(ValueError, match=r"the tokenizer of .* makes no tokens of 'the cat'.*Give token ids"):
+        ffb.contribution_maps(model, "the cat")

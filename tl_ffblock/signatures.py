@@ -86,7 +86,7 @@ def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P
 
 def whole(given: object) -> int | None:
     """A whole number of any type; None for anything else, True and False among it: a mask does not list positions."""
-    plain = given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
+    plain = _plain(given)
     if isinstance(plain, bool):
         return None
     try:
@@ -97,10 +97,15 @@ def whole(given: object) -> int | None:
 
 def real(given: object) -> float | None:
     """A finite number of any type; None for anything else: a truth value, a text, NaN, infinity."""
-    plain = given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
+    plain = _plain(given)
     if isinstance(plain, bool) or not isinstance(plain, int | float) or not math.isfinite(plain):
         return None
     return float(plain)
+
+
+def _plain(given: object) -> object:
+    """A number of numpy or torch as Python's own."""
+    return given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
 
 
 def refuse_value(name: str, given: object, words: tuple[str, ...]) -> None:
@@ -134,7 +139,7 @@ def _reader(annotation: Any) -> Reader | None:
     if annotation in (None, NoneType):
         return (lambda value: value is None), ("None",)
     if annotation is bool:
-        return (lambda value: isinstance(value, bool) or type(value).__name__ == "bool_"), ("True", "False")
+        return (lambda value: isinstance(_plain(value), bool)), ("True", "False")
     if annotation in (int, SupportsIndex):
         return (lambda value: whole(value) is not None), ("a whole number",)
     if annotation is float:

@@ -118,7 +118,9 @@ def test_an_empty_tokenizer_is_none(ffb: ModuleType) -> None:
     from transformers import PreTrainedTokenizerFast
 
     model = tiny.bridge("gpt2")
-    model.tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<eos>", pad_token="<eos>")
+    model.tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.BPE()), eos_token="<eos>", pad_token="<eos>"
+    )
     result = ffb.check.check_model(model)
     assert result.ok
     assert result.n_tokens == 24

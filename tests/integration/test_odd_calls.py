@@ -360,7 +360,7 @@ FLOW = {
     "the top 0 tokens": odd(lambda g: top_tokens(g.m, torch.ones(1, 32), 0), "k=0"),
     "the top 1.5 tokens": odd(lambda g: top_tokens(g.m, torch.ones(1, 32), 1.5), "k=1.5"),
     "tokens read otherwise": odd(lambda g: top_tokens(g.m, torch.ones(1, 32), reading="norm"), "'norm'"),
-    "overlap of unlike shapes": odd(lambda g: overlap(torch.ones(1, 2), torch.ones(1, 3)), "(1, 2)", "(1, 3)"),
+    "overlap of unlike shapes": odd(lambda g: overlap(torch.ones(1, 2).long(), torch.ones(1, 3).long()), "(1, 2)", "(1, 3)"),
     "overlap of vectors": odd(lambda g: overlap(torch.ones(3), torch.ones(3)), "(3,)"),
     "overlap of a list": odd(lambda g: overlap([[1]], [[1]]), "first"),
 }
@@ -525,10 +525,80 @@ HEADS = {
     "training by rate NaN": odd(lambda g: heads.Training(learning_rate=NAN), "learning_rate=nan"),
     "training of seed text": odd(lambda g: heads.Training(seed="x"), "seed='x'"),
 }
+SECOND = {
+    "ids as an array": odd(lambda g: ffb.contribution_maps(g.m, np.array([7, 8])), "input is a ndarray", "token ids"),
+    "a mask as a list": odd(lambda g: ffb.contribution_maps(g.m, g.ids, attention_mask=[1] * 6), "attention_mask", "tensor"),
+    "segments as a list": odd(lambda g: ffb.contribution_maps(g.bert, g.ids, token_type_ids=[0] * 6), "token_type_ids=[0, 0", "tensor"),
+    "segments as 0": odd(lambda g: ffb.contribution_maps(g.bert, g.ids, token_type_ids=0), "token_type_ids=0", "tensor"),
+    "segments of GPT-2": odd(lambda g: ffb.contribution_maps(g.m, g.ids, token_type_ids=torch.zeros(6).long()), "token_type_ids", "leave it out"),
+    "queries in a dict": odd(lambda g: ffb.contribution_maps(g.m, g.ids, queries={}), "queries={}", "expected positions"),
+    "queries in a list of lists": odd(lambda g: ffb.contribution_maps(g.m, g.ids, queries=[[1, 2]]), "queries=[[1, 2]]"),
+    "layers in a list of lists": odd(lambda g: ffb.contribution_maps(g.m, g.ids, layers=[[0, 1]]), "no layer [0, 1]"),
+    "layers as a slice": odd(lambda g: ffb.contribution_maps(g.m, g.ids, layers=slice(0, 2)), "slice(0, 2", "layers 0-2"),
+    "heads as a slice": odd(lambda g: ffb.contribution_maps(g.m, g.ids, heads=slice(0, 2)), "heads=slice(0, 2"),
+    "scopes of None": odd(lambda g: ffb.contribution_maps(g.m, g.ids, scopes=[None]), "unknown scope None"),
+    "hooks as a function": odd(lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks=print), "fwd_hooks=", "[(name, function)]"),
+    "hooks as a text": odd(lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks="blocks.0.hook_out"), "fwd_hooks=", "[(name, function)]"),
+    "hooks as a generator": odd(lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks=(pair for pair in ())), "fwd_hooks=", "a list"),
+    "a hook that returns a text": odd(lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks=[("blocks.1.hook_out", lambda x, hook: "a")]), "a hook returned a str"),
+    "a cache that is a text": odd(lambda g: ffb.contribution_maps(g.m, g.ids, cache="cache"), "cache='cache'"),
+    "an empty cache": odd(lambda g: ffb.contribution_maps(g.m, g.ids, cache={}), "cache has no"),
+    "maps times NaN": odd(lambda g: g.maps * NAN, "times nan"),
+    "maps times True": odd(lambda g: g.maps * True, "times True"),
+    "maps by infinity": odd(lambda g: g.maps / INF, "divided by inf"),
+    "a page's segments as a list": odd(lambda g: g.maps.to_html(segments=[1]), "segments=[1]", "by name"),
+    "a page's segments at 1.5": odd(lambda g: g.maps.to_html(segments={"a": 0, "b": 1.5}), "segments['b']=1.5"),
+    "a page at scope AtbFf": odd(lambda g: g.maps.to_html(scope="AtbFf"), "AtbFf", error=FFBlockError),
+    "a picture of width -1": odd(lambda g: g.maps.figure(layer=1, scope="AtbLnFf", width=-1), "width=-1", "above 0"),
+    "attention of tokens 3": odd(lambda g: ffb.TokenMaps.from_attention([torch.ones(1, 2, 2, 2)], 3), "tokens=3"),
+    "attention of texts": odd(lambda g: ffb.TokenMaps.from_attention(["x"], ["a", "b"]), "attention=['x']"),
+    "tables of heads 1": odd(lambda g: g.maps.to_dataframe(heads=1), "heads=1", "True or False"),
+    "a metric's class": odd(lambda g: ffb.attribute(g.m, g.ids, ffb.Metric), "target=", "ffb.logit"),
+    "divergence of another width": odd(lambda g: ffb.attribute(g.m, g.ids, ffb.kl_divergence(torch.randn(1, 6, 5))), "5 tokens", "64"),
+    "loss of ids beyond": odd(lambda g: ffb.attribute(g.m, g.ids, ffb.loss(torch.full((1, 6), 999))), "999", "0 to 63"),
+    "logit of a truth tensor": odd(lambda g: ffb.logit(torch.tensor([True])), "True"),
+    "logit of a float tensor": odd(lambda g: ffb.logit(torch.tensor([1.5])), "1.5"),
+    "logit of nothing": odd(lambda g: ffb.logit([]), "[]", "a word, a token id"),
+    "logit of a dict": odd(lambda g: ffb.logit({}), "{}", "a word, a token id"),
+    "a continuation that is a number": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, 7), "continuation=7", "token ids"),
+    "a continuation's row 9": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, [7]).sums(9), "row=9"),
+    "a continuation of an encoder": odd(lambda g: ffb.attribute_continuation(g.bert, g.ids, [7]), "left to right"),
+    "faithfulness of a numbered method": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, {3: [g.a]}), "key 3", "method's name"),
+    "faithfulness of a text": odd(lambda g: ffb.faithfulness(g.m, g.ids, g.target, "path"), "results", "Attributions"),
+    "a pruning's class": odd(lambda g: ffb.flow_graph(g.m, g.ids, pruning=Pruning), "pruning", "Pruning(heads=5)"),
+    "a flow graph's target None, listed": odd(lambda g: ffb.flow_graph(g.m, g.ids, target=[None]), "target=None"),
+    "overlap of floats": odd(lambda g: overlap(torch.ones(1, 2), torch.ones(1, 2)), "first", "float32", "token ids"),
+    "values of a target 3": odd(lambda g: memories.value_tokens(g.m, memories="0:1", targets=3), "targets=3", "[3]"),
+    "values of a target 999": odd(lambda g: memories.value_tokens(g.m, memories="0:1", targets=[999]), "999", "0 to 63"),
+    "a trigger of row 9": odd(lambda g: g.tri.prefix(9, 0), "row=9", "rows 0 to 1"),
+    "a trigger of rank 99": odd(lambda g: g.tri.prefix(0, 99), "rank=99"),
+    "a card of texts 3": odd(lambda g: memories.memory_card(g.m, 3, "0:1"), "texts=3", "list of texts"),
+    "a card with maps": odd(lambda g: memories.memory_card(g.m, [g.ids], "0:1", k=1).on_text(g.m, g.ids, g.maps), "ContributionMaps", "ffb.attribute"),
+    "active of lists": odd(lambda g: memories.active([[1.0]], [1.0], "positive"), "coefficients is a list", "torch.as_tensor"),
+    "ablation at 3": odd(lambda g: memories.ablate(g.m, g.tri, where=3), "where=3", "first"),
+    "cells of nothing": odd(lambda g: g.c.cells(1, "Attn", []), "cells=[]", "(query, key)"),
+    "axes as 3": odd(lambda g: g.c.patch_setter("Attn", axes=3), "axes=3", "layer"),
+    "an index too short": odd(lambda g: g.c.patch_setter("Attn")(torch.zeros(1, 6, 32), (1,), torch.zeros(1, 6, 32)), "index=[1]", "3 numbers"),
+    "validation of None": odd(lambda g: ffb.causal_validation(g.m, None), "prompts=None", "a list of texts"),
+    "edits that are 3": odd(lambda g: ffb.interventions.measure_edits(g.c, 3, g.target), "edits=3", "removal"),
+    "edits that are numbers": odd(lambda g: ffb.interventions.measure_edits(g.c, [3], g.target), "edits=[3]", "removal"),
+    "arcs that are 3": odd(lambda g: heads.Arcs.of(3), "arcs=3", "(dependent, head, name)"),
+    "arcs without names": odd(lambda g: heads.Arcs.of([(1, 2)]), "arcs=[(1, 2)]", "(dependent, head, name)"),
+    "sentences that are 3": odd(lambda g: heads.relation_hits(3), "sentences=3", "Arcs"),
+    "mentions as a text": odd(lambda g: heads.antecedent_hits(g.attention, "x"), "mentions='x'", "pairs"),
+    "mentions of floats": odd(lambda g: heads.nearest_hits([(1, 1.5)]), "mentions=[(1, 1.5)]", "pairs"),
+    "words attached in no sentence": odd(lambda g: heads.attached_at([], 1), "sentences", "one sentence at least"),
+    "means of 3": odd(lambda g: heads.means(3), "numbers=3", "query_statistics"),
+    "behaviours of 3": odd(lambda g: heads.behaviours(3), "statistics=3"),
+    "groups of tokens 3": odd(lambda g: heads.token_groups(3), "tokens=3", "maps.tokens"),
+    "groups of numbers": odd(lambda g: heads.token_groups([1, 2]), "tokens=[1, 2]"),
+    "a record's function that is 3": odd(lambda g: ffb.capture(g.m, on_record=3).__enter__(), "on_record=3", "a function"),
+    "a study's misspelt option": odd(lambda g: ffb.experiments.study("amplification", thresold=3), "thresold", error=CallError),
+}
 # fmt: on
 
 ODD = {"maps": MAPS, "attributions": ATTRIBUTIONS, "flow": FLOW, "memories": MEMORIES}
-ODD |= {"interventions": INTERVENTIONS, "heads": HEADS}
+ODD |= {"interventions": INTERVENTIONS, "heads": HEADS, "second pass": SECOND}
 CASES = [pytest.param(*case, id=f"{room}: {name}") for room, cases in ODD.items() for name, case in cases.items()]
 
 
@@ -547,3 +617,38 @@ def test_an_odd_call_is_refused_in_words(
         call(given)
     assert isinstance(raised.value, FFBlockError)
     assert [part for part in said if part not in str(raised.value)] == []
+
+
+RIGHT: dict[str, tuple[Callable[[Given], Any], Callable[[Given], Any]]] = {
+    "ids as a range": (lambda g: ffb.contribution_maps(g.m, range(5, 9)), lambda g: ffb.contribution_maps(g.m, [5, 6, 7, 8])),
+    "ids as a tuple": (lambda g: ffb.contribution_maps(g.m, (7, 8)), lambda g: ffb.contribution_maps(g.m, [7, 8])),
+    "layers as a set": (lambda g: ffb.contribution_maps(g.m, g.ids, layers={2, 0}), lambda g: ffb.contribution_maps(g.m, g.ids, layers=[0, 2])),
+    "layers as an array": (lambda g: ffb.contribution_maps(g.m, g.ids, layers=np.array([0, 2])), lambda g: ffb.contribution_maps(g.m, g.ids, layers=[0, 2])),
+    "a layer as a numpy number": (lambda g: g.maps["Atb", np.int64(1)].tolist(), lambda g: g.maps["Atb", 1].tolist()),
+    "queries as a tensor": (lambda g: ffb.contribution_maps(g.m, g.ids, queries=torch.tensor([-1])), lambda g: ffb.contribution_maps(g.m, g.ids, queries=5)),
+    "heads as a tensor": (lambda g: ffb.contribution_maps(g.m, g.ids, heads=torch.tensor([1])), lambda g: ffb.contribution_maps(g.m, g.ids, heads=1)),
+    "k as a numpy number": (lambda g: memories.value_tokens(g.m, memories="0:1", k=np.int32(3)), lambda g: memories.value_tokens(g.m, memories="0:1", k=3)),
+    "rtol as a numpy number": (lambda g: ffb.contribution_maps(g.m, g.ids, rtol=np.float32(1e-3)).tokens, lambda g: g.maps.tokens),
+    "a truth value of numpy": (lambda g: ffb.attribute(g.m, g.ids, g.target, checkpoint=np.bool_(False)), lambda g: ffb.attribute(g.m, g.ids, g.target, checkpoint=False)),
+    "hooks as a tuple": (lambda g: ffb.contribution_maps(g.m, g.ids, fwd_hooks=()), lambda g: g.maps),
+    "the usual steps": (lambda g: ffb.contribution_maps(g.m, g.ids, n_steps=50), lambda g: g.maps),
+    "an answer named twice": (lambda g: ffb.attribute(g.m, g.ids, ffb.logit([[7, 7, 9]])).tokens.tolist(), lambda g: ffb.attribute(g.m, g.ids, ffb.logit([[7, 9]])).tokens.tolist()),
+    "a memory as numbers": (lambda g: memories.token_parts(g.m, g.ids, [(0, 1)]), lambda g: memories.token_parts(g.m, g.ids, "0:1")),
+    "a flow graph's target as text": (lambda g: ffb.flow_graph(g.reader, "the cat", target=" cat".strip()).targets, lambda g: ffb.flow_graph(g.reader, "the cat", target=ffb.logit("cat")).targets),
+    "estimates averaged": (lambda g: ffb.average_shares([g.pe, g.pe]).mean.tolist(), lambda g: ffb.average_shares([g.pe]).mean.tolist()),
+    "maps in a generator": (lambda g: ffb.average(maps for maps in [g.maps, g.maps]).mean.nan_to_num().tolist(), lambda g: g.average.mean.nan_to_num().tolist()),
+    "infinite logits' rank": (lambda g: ffb.rank(7)(torch.zeros(1, 2, 9)).tolist(), lambda g: [1]),
+}  # fmt: skip
+"""What looks odd and has an answer: that of the plain call."""
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_an_odd_call_that_has_an_answer_has_the_right_one(given: Given, name: str) -> None:
+    """Whole numbers of any type, several in any container, an answer counted once: no false alarm."""
+    odd_call, plain = RIGHT[name]
+    assert odd_call(given) == plain(given)
+
+
+def test_there_are_enough_odd_calls() -> None:
+    """Over all rooms."""
+    assert len(CASES) + len(RIGHT) > 400

@@ -59,6 +59,8 @@ def capture(
     """
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise InputError(f"dtype={brief(dtype)}: expected a floating-point torch.dtype such as torch.float64, or None.")
+    if on_record is not None and not callable(on_record):
+        raise InputError(f"on_record={brief(on_record)}: expected a function of a layer's record, or None.")
     if queries is not None and not (isinstance(queries, torch.Tensor) and queries.ndim == 2):
         raise InputError(f"queries={brief(queries)}: expected a tensor of positions [batch query], or None for all.")
     if isinstance(extra, str) or not set(extra) <= set(get_args(ExtraSite)):

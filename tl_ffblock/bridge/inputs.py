@@ -221,6 +221,8 @@ def _with_types(model: Model, batch: Batch, token_type_ids: Tensor) -> Batch:
     count = 2 if model.api == "HookedEncoder" else getattr(config, "type_vocab_size", None)
     if model.family.order != "post_ln" or model.family.causal or count is None:
         raise InputError(f"token_type_ids: {model.name} ({model.family.name}) has no token types; leave it out.")
+    if not isinstance(token_type_ids, Tensor):
+        raise InputError(f"token_type_ids={brief(token_type_ids)}: expected a tensor of integers of the input's shape.")
     types = token_type_ids.detach().cpu()
     if types.is_floating_point() or types.dtype == torch.bool or types.shape[-1:] != batch.tokens.shape[-1:]:
         raise InputError(

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tl_ffblock.bridge.protocols import HookPoint
+from tl_ffblock.errors import InputError
 
 
 class Tap:
@@ -68,6 +69,10 @@ class Watch:
 
     def _compare(self, before: Tensor, after: Tensor) -> None:
         self._forget()
+        if not isinstance(after, Tensor):
+            raise InputError(
+                f"fwd_hooks: a hook returned a {type(after).__name__}; expected a tensor of the same shape, or None."
+            )
         if not torch.equal(before, after):
             self._changed(before)
 

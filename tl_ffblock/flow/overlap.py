@@ -59,8 +59,12 @@ def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Floa
         InputError: if the two are not of equal shape.
     """
     for name, ids in (("first", first), ("second", second)):
-        if not isinstance(ids, Tensor) or ids.ndim != 2:
-            given = f"has shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else f"is a {type(ids).__name__}"
+        if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.is_floating_point():
+            given = (
+                f"has shape {tuple(ids.shape)} of {ids.dtype}"
+                if isinstance(ids, Tensor)
+                else f"is a {type(ids).__name__}"
+            )
             raise InputError(f"{name} {given}: expected token ids [pair, k], as top_tokens gives them.")
     if first.shape != second.shape:
         raise InputError(f"shapes {tuple(first.shape)} and {tuple(second.shape)}: expected as many tokens of as many.")

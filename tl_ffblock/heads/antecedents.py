@@ -11,9 +11,10 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import several
 from tl_ffblock.results.token_maps import TokenMaps
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import strict, whole
 
 Mentions: TypeAlias = Sequence[tuple[int, int]]
 """The row of each mention's head word and a number for what it is a mention of, in the order of the text."""
@@ -30,6 +31,7 @@ def antecedent_hits(words: TokenMaps, mentions: Mentions) -> Bool[np.ndarray, "l
     Raises:
         InputError: if rows are missing, or mentions are not ascending words of the maps.
     """
+    _refuse_others(mentions)
     count, rows = len(words.tokens), [word for word, _ in mentions]
     if words.queries != tuple(range(count)):
         raise InputError(f"these maps have {len(words.queries)} rows of {count} words: coreference needs them all.")
@@ -46,10 +48,21 @@ def antecedent_hits(words: TokenMaps, mentions: Mentions) -> Bool[np.ndarray, "l
 
 @strict
 def nearest_hits(mentions: Mentions) -> Bool[np.ndarray, " anaphor"]:
-    """Which anaphors the nearest earlier mention resolves."""
+    """Which anaphors the nearest earlier mention resolves.
+
+    Raises:
+        InputError: for mentions that are no pairs of numbers.
+    """
+    _refuse_others(mentions)
     return np.array(
         [max(antecedents) > max(others, default=-1) for _, antecedents, others in _anaphors(mentions)], dtype=bool
     )
+
+
+def _refuse_others(mentions: object) -> None:
+    pairs = several(mentions)
+    if not all(isinstance(pair, tuple | list) and len(pair) == 2 and None not in map(whole, pair) for pair in pairs):
+        raise InputError(f"mentions={brief(mentions)}: expected pairs (row of the word, number of what it mentions).")
 
 
 def _anaphors(mentions: Mentions) -> Iterator[tuple[int, list[int], list[int]]]:

@@ -125,6 +125,8 @@ def attachments(
 @strict
 def attached_at(sentences: Sequence[ProbeSentence], offset: int) -> Attachments:
     """The baseline that every word's head is `offset` words behind it; 1 is right-branching."""
+    if not sentences:
+        raise InputError("sentences: expected one sentence at least.")
     right = [
         (sentence.head == np.arange(len(sentence.head)) + offset)[_asked(sentence)] & (offset != 0)
         for sentence in sentences

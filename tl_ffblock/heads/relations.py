@@ -17,7 +17,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from jaxtyping import Bool, Int
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import several
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
 
@@ -42,8 +43,14 @@ class Arcs:
 
     @classmethod
     def of(cls, arcs: Iterable[tuple[int, int, str]]) -> "Arcs":
-        """Arcs of (dependent, head, name); give no root, which has no head."""
-        listed = list(arcs)
+        """Arcs of (dependent, head, name); give no root, which has no head.
+
+        Raises:
+            InputError: for anything else.
+        """
+        listed = several(arcs)
+        if not all(isinstance(arc, list | tuple) and len(arc) == 3 for arc in listed):
+            raise InputError(f"arcs={brief(arcs)}: expected (dependent, head, name), two rows and a text each.")
         return cls(
             np.array([dependent for dependent, _, _ in listed], dtype=np.int64),
             np.array([head for _, head, _ in listed], dtype=np.int64),
@@ -142,6 +149,11 @@ def relation_hits(sentences: Sequence[tuple[TokenMaps, Arcs]], documents: Sequen
     Raises:
         InputError: if there is no sentence, their maps differ in kind, or an arc names no word.
     """
+    pairs = isinstance(sentences, Sequence) and all(
+        isinstance(pair, tuple | list) and len(pair) == 2 for pair in sentences
+    )
+    if not pairs:
+        raise InputError(f"sentences={brief(sentences)}: expected pairs of maps of words and their Arcs.")
     kinds = {(maps.layers, maps.channels, maps.causal) for maps, _ in sentences}
     if len(kinds) != 1:
         raise InputError(

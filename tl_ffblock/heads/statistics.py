@@ -48,6 +48,12 @@ def token_groups(tokens: Sequence[str], special: Sequence[int] = ()) -> dict[str
     Raises:
         InputError: if there is no such position.
     """
+    if (
+        isinstance(tokens, str)
+        or not isinstance(tokens, Sequence)
+        or not all(isinstance(token, str) for token in tokens)
+    ):
+        raise InputError(f"tokens={brief(tokens)}: expected a list of texts, as maps.tokens.")
     count = len(tokens)
     marked = np.isin(np.arange(count), positions(list(special), count, "special") if len(special) else [])
     first = np.arange(count) == 0
@@ -93,7 +99,8 @@ def query_statistics(maps: TokenMaps, groups: TokenGroups) -> dict[str, QueryNum
 @strict
 def means(numbers: Mapping[str, QueryNumbers]) -> dict[str, Float[np.ndarray, "layer channel"]]:
     """Mean over the queries that have a value; NaN where none has."""
-    return {name: _mean(rows) for name, rows in numbers.items()}
+    _refuse_unnamed(numbers, "numbers")
+    return {name: _mean(np.asarray(rows)) for name, rows in numbers.items()}
 
 
 @strict
@@ -124,6 +131,7 @@ def behaviours(
     Raises:
         InputError: for a name that no statistic has, or a threshold that is not a finite number.
     """
+    _refuse_unnamed(statistics, "statistics")
     if not isinstance(thresholds, Mapping):
         raise InputError(
             f"thresholds={brief(thresholds)}: expected numbers by the name of a statistic, {{'previous': 0.5}}."
@@ -161,6 +169,13 @@ def summary(maps: TokenMaps, groups: TokenGroups, thresholds: Mapping[str, float
     columns = {"layer": layer.reshape(-1), "channel": channel.reshape(-1)}
     columns |= {name: values.reshape(-1) for name, values in table.items()}
     return pd.DataFrame({**columns, "behaviour": [", ".join(names[row]) for row in flags] if reached else ""})
+
+
+def _refuse_unnamed(numbers: object, name: str) -> None:
+    if not isinstance(numbers, Mapping):
+        raise InputError(
+            f"{name}={brief(numbers)}: expected numbers by the name of a statistic, as query_statistics gives them."
+        )
 
 
 def _mean(rows: Float[np.ndarray, "layer channel query"]) -> Float[np.ndarray, "layer channel"]:

@@ -196,6 +196,10 @@ class Contributions(KeptRuns):
         self.activation_name(scope)
 
         def setter(activation: Tensor, index: Sequence[int], _: Tensor) -> Tensor:
+            if len(index) != len(names) + 1:
+                raise InputError(
+                    f"index={brief(list(index))}: expected {len(names) + 1} numbers, {', '.join(axes)}; see `axes`."
+                )
             layer, *rest = (int(number) for number in index)
             at = dict(zip(names, rest, strict=True))
             query, key, head = (at.get(axis) for axis in ("query", "key", "head"))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.sites import BEFORE_GAIN, ff_input_name, patching_name, site_names
-from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.errors import InputError, UnsupportedModelError, brief
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.records import Block
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Normalise, NormName, select_scopes
@@ -92,6 +92,8 @@ def index_axes(axes: Sequence[str]) -> list[str]:
     Raises:
         InputError: for axes that are none of these.
     """
+    if isinstance(axes, str) or not isinstance(axes, Sequence):
+        raise InputError(f"axes={brief(axes)}: expected a list: layer, then some of {', '.join(AXES)}.")
     unknown = [axis for axis in axes[1:] if axis not in AXES]
     if unknown or not axes or axes[0] != "layer":
         raise InputError(f"axes={tuple(axes)}: expected layer, then some of {', '.join(AXES)}.")

@@ -188,6 +188,6 @@ class KeptRuns:
 def _pairs(cells: object, length: int) -> list[tuple[int, int]]:
     """Cells as pairs of positions from 0."""
     listed = several(cells)
-    if not all(isinstance(cell, list | tuple) and len(cell) == 2 for cell in listed):
+    if not listed or not all(isinstance(cell, list | tuple) and len(cell) == 2 for cell in listed):
         raise InputError(f"cells={brief(cells)}: expected pairs of positions, [(query, key), ...].")
     return [(one_position(query, length, "query"), one_position(key, length, "key")) for query, key in listed]

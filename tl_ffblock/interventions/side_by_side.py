@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.facts import refuse_untrained_head
 from tl_ffblock.bridge.resume import ResumedRuns
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit
 from tl_ffblock.interventions.hooks import Hook, adding_rows
@@ -164,6 +165,8 @@ def measure_edits(
         InputError: if an edit's position does not exist, or the metric cannot be read.
     """
     whole_number(batch_size, "batch_size", at_least=1)
+    if not isinstance(edits, Sequence) or not all(isinstance(edit, Edit) for edit in edits):
+        raise InputError(f"edits={brief(edits)}: expected a list of edits, as removal and knockout make them.")
     read = metric_of(contributions, metric, prompt)
     length = contributions.shape[1]
     starts = {one_position(edit.query, length, "query") for edit in edits}

@@ -89,10 +89,9 @@ def _tokens(model: Model, prompts: PromptList, corrupted: PromptList | None) -> 
         InputError: if they are no lists of as many prompts, or the two of a pair differ in length.
     """
     for given, name in ((prompts, "prompts"), (corrupted, "corrupted")):
-        alone = (
-            isinstance(given, str) or not isinstance(given, Iterable) or (isinstance(given, Tensor) and given.ndim < 2)
-        )
-        if given is not None and (alone or not len(given)):
+        alone = isinstance(given, str) or (isinstance(given, Tensor) and given.ndim < 2)
+        listed = [] if alone or not isinstance(given, Iterable) else list(given)
+        if not listed and (given is not None or name == "prompts"):
             raise InputError(
                 f"{name}={brief(given)}: expected a list of texts or of token tensors [pos], at least one."
             )

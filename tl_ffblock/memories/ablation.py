@@ -12,7 +12,7 @@ from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
-from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.layer.positions import several, whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import select_memories
 from tl_ffblock.memories.triggers import Triggers, can_be_triggers, read_ranks
@@ -73,7 +73,7 @@ def ablate(
     if not triggers.causal:
         raise InputError("an encoder has read the text after a trigger, too: its prefix alone is another text.")
     whole_number(seed, "seed", at_least=0)
-    if isinstance(where, str) or not where or not set(where) <= set(get_args(Removed)):
+    if isinstance(where, str) or not several(where) or not set(several(where)) <= set(get_args(Removed)):
         alone = f" One is given as a list, [{where!r}]." if isinstance(where, str) else ""
         raise InputError(f"where={brief(where)}: expected some of {', '.join(get_args(Removed))}.{alone}")
     shortened = list(_shortened(known, triggers, where, read_ranks(ranks), np.random.default_rng(seed)))

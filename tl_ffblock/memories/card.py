@@ -17,7 +17,7 @@ from tl_ffblock.memories.best import Per
 from tl_ffblock.memories.carried import NeuronAttribution, carried
 from tl_ffblock.memories.names import Cells, Named, select_memories
 from tl_ffblock.memories.parts import CoefficientParts, parts_at
-from tl_ffblock.memories.triggers import Text, Triggers, search
+from tl_ffblock.memories.triggers import Text, Triggers, refuse_one_text, search
 from tl_ffblock.memories.values import agreeing, value_tokens
 from tl_ffblock.page import BlockPayload, PageText
 from tl_ffblock.results.tokens import visible
@@ -126,6 +126,10 @@ class MemoryCard:
         if not run.single:
             raise InputError("text is several sequences; a card shows one.")
         labels = run.sequences[0].labels
+        if attribution is not None and not isinstance(attribution, NeuronAttribution):
+            raise InputError(
+                f"attribution is a {type(attribution).__name__}: expected what ffb.attribute makes, with its neurons."
+            )
         if attribution is not None and attribution.labels != labels:
             raise InputError(
                 f"the attribution is of {len(attribution.labels)} tokens, the text of {len(labels)} others."
@@ -186,8 +190,7 @@ def memory_card(
         InputError: for a memory, texts or options that cannot be used.
         CompletenessError: if parts do not sum to a coefficient.
     """
-    if isinstance(texts, str):
-        raise InputError("texts is one text; give a list of texts.")
+    refuse_one_text(texts)
     known, corpus = identify(model), list(texts)
     cells = select_memories(known, [memory])
     triggers = search(known, corpus, cells, k=k, per=per, signs=("positive", "negative"), skip_first=skip_first)

@@ -4,7 +4,7 @@ Composition: a layer's output is a sum over memories; does the token that it pro
 Refinement: the residual has a top token already; what does the feed-forward's output make of it?
 """
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -36,8 +36,7 @@ def active(
     Raises:
         InputError: for another rule.
     """
-    if rule not in get_args(ActiveRule):
-        raise InputError(f"rule={rule!r}: expected one of {', '.join(get_args(ActiveRule))}.")
+    _refuse_others(coefficients=coefficients, lengths=lengths)
     if rule == "positive":
         return (coefficients > 0) & (lengths > 0)
     sizes, order = (coefficients.abs() * lengths).sort(dim=-1, descending=True, stable=True)
@@ -64,6 +63,7 @@ def zero_agreement(
         token: The layer's: the paper's text has the top token of the feed-forward's output, its program that of the output
             plus the residual.
     """
+    _refuse_others(coefficients=coefficients, chosen=chosen, tops=tops, token=token)
     says = torch.where(coefficients > 0, tops[0], tops[1])
     return ~((says == token[..., None]) & chosen).any(dim=-1)
 
@@ -75,3 +75,11 @@ def outcomes(
     """For each case the number of its outcome in `OUTCOMES`, of three top tokens."""
     of_residual, of_feed_forward = output == residual, output == feed_forward
     return np.select([of_residual & of_feed_forward, of_residual, of_feed_forward], [2, 0, 1], default=3)
+
+
+def _refuse_others(**tensors: object) -> None:
+    for name, given in tensors.items():
+        if not isinstance(given, Tensor):
+            raise InputError(
+                f"{name} is a {type(given).__name__}: expected a tensor; torch.as_tensor makes one of an array."
+            )

@@ -91,7 +91,16 @@ class Triggers(ComparedByFields):
         )
 
     def prefix(self, row: int, rank: int) -> Int[np.ndarray, " pos"]:
-        """Token ids of a trigger, the trigger token last."""
+        """Token ids of a trigger, the trigger token last.
+
+        Raises:
+            InputError: if there is no such trigger.
+        """
+        n_rows, n_ranks = self.sequence.shape
+        if not (0 <= row < n_rows and 0 <= rank < n_ranks and self.sequence[row, rank] >= 0):
+            raise InputError(
+                f"row={row}, rank={rank}: no such trigger; there are rows 0 to {n_rows - 1}, ranks 0 to {n_ranks - 1}."
+            )
         return self.tokens[int(self.sequence[row, rank])][: int(self.position[row, rank]) + 1]
 
     def to_dataframe(self) -> "pandas.DataFrame":
@@ -276,11 +285,20 @@ class _Reader:
             )
 
 
-def batches_of(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:
-    """Texts in their order, as many at a time as are handed to the model together; tensors one by one."""
+def refuse_one_text(texts: object) -> None:
+    """Refuse what is not a list of texts.
+
+    Raises:
+        InputError: for one text, and for anything else that has no members.
+    """
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         one = "one text" if isinstance(texts, str) else "not a list"
         raise InputError(f"texts={brief(texts)} is {one}; give a list of texts.")
+
+
+def batches_of(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:
+    """Texts in their order, as many at a time as are handed to the model together; tensors one by one."""
+    refuse_one_text(texts)
     waiting: list[str] = []
     for text in texts:
         if isinstance(text, str):

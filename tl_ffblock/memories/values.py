@@ -4,7 +4,7 @@ A memory's value is a direction of the residual stream, the same whatever the in
 (sandwich, norm_after) it is the direction before that norm.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from tl_ffblock.bridge.readout import Reading, read_out
 from tl_ffblock.bridge.settings import settings_of
 from tl_ffblock.bridge.token_spans import single_token
 from tl_ffblock.bridge.weights import read_block
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import neuron_values
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
@@ -113,13 +113,15 @@ def value_tokens(
     """
     known = identify(model)
     cells = select_memories(known, memories, layers)
-    if isinstance(targets, str):
-        raise InputError(f"targets={targets!r}: expected a list of tokens, such as [{targets!r}].")
+    if isinstance(targets, str) or not isinstance(targets, Iterable):
+        raise InputError(f"targets={brief(targets)}: expected a list of tokens, such as [{targets!r}].")
     readout, target_ids = read_out(known, reading), [single_token(known, target) for target in targets]
     tops, bottoms, probabilities, ranks = [], [], [], []
     for logits in readout.in_chunks(value_vectors(known, cells, sign), _CHUNK):
         if whole_number(k, "k", at_least=1) > logits.shape[-1]:
             raise InputError(f"k={k}: the vocabulary has {logits.shape[-1]} tokens; expected at most as many.")
+        if beyond := [token for token in target_ids if not 0 <= token < logits.shape[-1]]:
+            raise InputError(f"targets: token id {beyond[0]}; the vocabulary has ids 0 to {logits.shape[-1] - 1}.")
         tops.append(logits.topk(k).indices.cpu())
         bottoms.append(logits.topk(k, largest=False).indices.cpu())
         probabilities.append(_top_probability(logits))

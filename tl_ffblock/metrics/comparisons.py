@@ -29,6 +29,11 @@ class KLDivergence(Metric):
             )
         if len(self.clean) not in (1, len(logits)):
             raise InputError(f"kl_divergence: {len(self.clean)} clean runs, the logits are of {len(logits)} runs.")
+        if self.clean.shape[-1] != logits.shape[-1]:
+            raise InputError(
+                f"kl_divergence: clean logits of {self.clean.shape[-1]} tokens, the run's of {logits.shape[-1]}: expected those of "
+                "the same model."
+            )
         clean, edited = (
             values[:, one_position(self.at, values.shape[1], "at")].double().log_softmax(dim=-1)
             for values in (self.clean, logits)
@@ -55,6 +60,10 @@ class Loss(Metric):
         if len(self.tokens) not in (1, len(logits)) or self.tokens.shape[1] != logits.shape[1]:
             raise InputError(
                 f"loss: tokens of shape {tuple(self.tokens.shape)}, logits of {tuple(logits.shape[:2])} [batch pos]."
+            )
+        if int(self.tokens.min()) < 0 or int(self.tokens.max()) >= logits.shape[-1]:
+            raise InputError(
+                f"loss: tokens from {int(self.tokens.min())} to {int(self.tokens.max())}; expected ids 0 to {logits.shape[-1] - 1}."
             )
         following = self.tokens[:, 1:].expand(len(logits), -1).to(logits.device)
         log_probabilities = logits[:, :-1].double().log_softmax(dim=-1)

@@ -121,7 +121,7 @@ def as_metric(metric: Metric | LogitFunction, name: str = "metric") -> Metric:
     """
     if isinstance(metric, Metric):
         return metric
-    if not callable(metric):
+    if not callable(metric) or isinstance(metric, type):
         example = repr(metric) if isinstance(metric, str | int) and not isinstance(metric, bool) else "..."
         raise InputError(f"{name}={brief(metric)}: expected a function of logits, such as ffb.logit({example}).")
     called = getattr(metric, "__name__", type(metric).__name__)

@@ -15,8 +15,8 @@ from tl_ffblock.bridge.generation import continued, tokens_of
 from tl_ffblock.bridge.runs import Ids, Run
 from tl_ffblock.bridge.slopes import RuleName
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import CompletenessError, InputError
-from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.errors import CompletenessError, InputError, brief
+from tl_ffblock.layer.positions import one_position, several, whole_number
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.propagation.attribute import DEFAULTS, ForwardOptions, open_attribution_run, read_rules
 from tl_ffblock.propagation.certificate import refuse_forms, relative
@@ -24,7 +24,7 @@ from tl_ffblock.propagation.shown import ShownContinuation, shares_in_words
 from tl_ffblock.results.scope_table import same_fields
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import visible
-from tl_ffblock.signatures import spelled_out, strict
+from tl_ffblock.signatures import spelled_out, strict, whole
 
 if TYPE_CHECKING:
     import pandas
@@ -105,7 +105,12 @@ class ContinuationAttribution(ShownContinuation):
         return {kind: rows for kind, rows in kinds.items() if kind == "tokens" or bool(rows.any())}
 
     def sums(self, row: int) -> dict[str, float]:
-        """What one value is the sum of, by kind."""
+        """What one value is the sum of, by kind.
+
+        Raises:
+            InputError: if there is no such row.
+        """
+        row = one_position(row, len(self.targets), "row")
         return {kind: float(rows[row]) for kind, rows in self.summands.items()}
 
     def to_dataframe(self) -> "pandas.DataFrame":
@@ -210,9 +215,10 @@ def _continuation(run: Run, given: TextOrIds | None, generate: SupportsIndex | N
     assert given is not None, "one of the two was given"
     if isinstance(given, str):
         return tokens_of(run.model, given)
-    if not len(given):
-        raise InputError("continuation has no tokens; give at least one.")
-    return torch.tensor([whole_number(token, "continuation") for token in given])
+    tokens = several(given)
+    if not tokens or any(whole(token) is None for token in tokens) or whole(given) is not None:
+        raise InputError(f"continuation={brief(given)}: expected a text or token ids [pos], at least one.")
+    return torch.tensor([whole_number(token, "continuation") for token in tokens])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -103,6 +103,8 @@ def read_results(results: Results, run: Run) -> list[MethodScores]:
                 f"results: attributions by rules {named} in one list; expected a mapping, a method's name to its own."
             )
         results = {given[0].rules: given}
+    if others := [name for name in results if not isinstance(name, str)]:
+        raise InputError(f"results has the key {others[0]!r}: expected a method's name as text.")
     taken = {LEAVE_ONE_OUT, RANDOM, RECENCY} & set(results)
     if not results or taken:
         raise InputError(f"results: {', '.join(map(repr, taken)) or 'no method'}; expected methods of other names.")

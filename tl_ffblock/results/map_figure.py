@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
+from tl_ffblock.layer.positions import real_number
 from tl_ffblock.results.figures import COLUMN, axes
 from tl_ffblock.results.page_data import Result
 from tl_ffblock.results.ranks import others_of, shares_of_others
@@ -26,9 +27,9 @@ def map_figure(maps: Result, layer: int, scope: str, against: str | None, width:
     from matplotlib.colors import LinearSegmentedColormap
 
     panels = _panels(maps, layer, scope, against)
-    figure, ax = axes(
-        columns=len(panels), width=width or (COLUMN if len(panels) == 1 else 2 * COLUMN), height=2.9, squeeze=False
-    )
+    usual = COLUMN if len(panels) == 1 else 2 * COLUMN
+    wide = usual if width is None else real_number(width, "width", above=0)
+    figure, ax = axes(columns=len(panels), width=wide, height=2.9, squeeze=False)
     for place, (title, cells, signed, limit) in zip(ax[0], panels, strict=True):
         colours = [LOSS, "white", GAIN] if signed else ["white", INK]
         colour_map = LinearSegmentedColormap.from_list("map", colours).with_extremes(bad="#e6e9ec")

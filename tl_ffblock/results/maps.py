@@ -29,7 +29,7 @@ from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
 from tl_ffblock.results.shown import ShownMaps
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
 from tl_ffblock.results.tokens import shortened, visible
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import real, strict
 
 if TYPE_CHECKING:
     import pandas
@@ -170,6 +170,8 @@ class ContributionMaps(ShownMaps):
         """Every norm times a number; completeness errors are relative and stay."""
         if not isinstance(number, Real):
             return NotImplemented
+        if real(number) is None:
+            raise InputError(f"contribution maps times {number}: expected a finite number.")
         return self._scaled(lambda rows: rows * float(number), negative=number < 0)
 
     __rmul__ = __mul__
@@ -182,6 +184,8 @@ class ContributionMaps(ShownMaps):
         """
         if not isinstance(number, Real):
             return NotImplemented
+        if real(number) is None:
+            raise InputError(f"contribution maps divided by {number}: expected a finite number.")
         if number == 0:
             raise ZeroDivisionError("contribution maps divided by zero")
         return self._scaled(lambda rows: rows / float(number), negative=number < 0)

@@ -113,13 +113,8 @@ class TokenMaps:
             InputError: for another shape, layers of different shapes, negative weights or no numbers, or weights on later
                 tokens where `causal` says that there are none.
         """
-        if isinstance(attention, str) or not isinstance(attention, Iterable):
-            raise InputError(
-                f"attention={brief(attention)}: expected a list of tensors [head query key], one per layer."
-            )
+        layers = _by_layer(attention, tokens)
         n = len(tokens)
-        layers = [torch.as_tensor(weights).detach().cpu() for weights in attention]
-        layers = [weights[0] if weights.ndim == 4 and len(weights) == 1 else weights for weights in layers]
         shapes = {tuple(weights.shape) for weights in layers}
         if len(shapes) != 1 or layers[0].ndim != 3 or layers[0].shape[1:] != (n, n):
             raise InputError(
@@ -259,3 +254,18 @@ def reachable_cells(queries: Sequence[int], n_keys: int, causal: bool) -> Bool[T
     keys = torch.arange(n_keys)
     rows = torch.tensor(queries)[:, None]
     return keys <= rows if causal else torch.ones(len(queries), n_keys, dtype=torch.bool)
+
+
+def _by_layer(attention: object, tokens: object) -> list[Tensor]:
+    """A tensor [head query key] for each layer.
+
+    Raises:
+        InputError: for anything that is not a list of tensors, or tokens that are not a list of texts.
+    """
+    layers = list(attention) if isinstance(attention, Iterable) and not isinstance(attention, str) else ["none"]
+    if any(isinstance(weights, str) for weights in layers):
+        raise InputError(f"attention={brief(attention)}: expected a list of tensors [head query key], one per layer.")
+    if not isinstance(tokens, Sequence):
+        raise InputError(f"tokens={brief(tokens)}: expected the tokens as texts, one for each row and column.")
+    tensors = [torch.as_tensor(weights).detach().cpu() for weights in layers]
+    return [weights[0] if weights.ndim == 4 and len(weights) == 1 else weights for weights in tensors]

@@ -4,7 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import whole_number
 
 MOST_NAMES = 3
 """Different tokens that a label of several results names; further ones become an ellipsis."""
@@ -68,7 +69,12 @@ def text_segments(tokens: Sequence[str], given: Mapping[str, int] | None) -> tup
             if any(token not in SEPARATORS for token in tokens[1:start]) and end < len(tokens)
         ]
         return (("A", 0), ("B", inner[0])) if len(inner) == 1 else ()
-    segments = tuple(sorted(((str(name), int(start)) for name, start in given.items()), key=lambda pair: pair[1]))
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"segments={brief(given)}: expected positions by name, such as {{'prompt': 0, 'generated': 2}}."
+        )
+    begins = ((str(name), whole_number(start, f"segments[{name!r}]")) for name, start in given.items())
+    segments = tuple(sorted(begins, key=lambda pair: pair[1]))
     starts = [start for _, start in segments]
     if segments and (starts[0] != 0 or len(set(starts)) < len(starts) or starts[-1] >= len(tokens)):
         raise InputError(

@@ -170,8 +170,8 @@ def test_heads_are_read_as_elsewhere(ffb: ModuleType, model_of: Models, head: An
 
 
 def test_heads_from_the_end_and_several(ffb: ModuleType, model_of: Models) -> None:
-    """As before: -1 is the last, a tensor lists heads."""
+    """As before: -1 is the last, several in any order."""
     contributions = ffb.Contributions(model_of("gpt2"), tiny.tokens("gpt2", 5))
     assert torch.equal(contributions.vector(1, "Attn", head=-1), contributions.vector(1, "Attn", head=3))
-    both = contributions.vector(1, "Attn", head=torch.tensor([0, 2]))
+    both = contributions.vector(1, "Attn", head=[0, 2])
     torch.testing.assert_close(both, contributions.vector(1, "Attn", head=[2, 0]))

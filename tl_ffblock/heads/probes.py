@@ -76,7 +76,7 @@ class Training:
         """
         for name, least in {"epochs": 1, "batch_size": 1, "n_folds": 2, "seed": 0}.items():
             whole_number(getattr(self, name), name, at_least=least)
-        real_number(self.learning_rate, "learning_rate", above=0)
+        real_number(self.learning_rate, "learning_rate", above=0.0)
 
 
 @strict

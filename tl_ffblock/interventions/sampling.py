@@ -54,7 +54,7 @@ class SamplePlan:
         for name in ("n_cells", "batch_size", "n_bootstrap"):
             whole_number(getattr(self, name), name, at_least=1)
         whole_number(self.seed, "seed", at_least=0)
-        real_number(self.read_share, "read_share", at_least=0, at_most=1)
+        real_number(self.read_share, "read_share", at_least=0.0, at_most=1.0)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def map_figure(maps: Result, layer: int, scope: str, against: str | None, width:
 
     panels = _panels(maps, layer, scope, against)
     usual = COLUMN if len(panels) == 1 else 2 * COLUMN
-    wide = usual if width is None else real_number(width, "width", above=0)
+    wide = usual if width is None else real_number(width, "width", above=0.0)
     figure, ax = axes(columns=len(panels), width=wide, height=2.9, squeeze=False)
     for place, (title, cells, signed, limit) in zip(ax[0], panels, strict=True):
         colours = [LOSS, "white", GAIN] if signed else ["white", INK]

@@ -217,7 +217,8 @@ def _continuation(run: Run, given: TextOrIds | None, generate: SupportsIndex | N
         return tokens_of(run.model, given)
     tokens = several(given)
     if not tokens or any(whole(token) is None for token in tokens) or whole(given) is not None:
-        raise InputError(f"continuation={brief(given)}: expected a text or token ids [pos], at least one.")
+        none = "no tokens; " if not tokens else ""
+        raise InputError(f"continuation={brief(given)}: {none}expected a text or token ids [pos], at least one.")
     return torch.tensor([whole_number(token, "continuation") for token in tokens])
 
 

@@ -157,7 +157,7 @@ def test_an_edit_is_no_neurons(ffb: ModuleType, model_of: Models) -> None:
 def test_what_has_no_neurons_is_refused(ffb: ModuleType, model_of: Models) -> None:
     """Layers without feed-forward, several layers, no neurons asked for, names without positions, a tolerance not met."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
-    with pytest.raises(ValueError, match=r"layer=\[0, 1\]: expected one layer"):
+    with pytest.raises(ValueError, match=r"layer=\[0, 1\]: expected a whole number, one per call"):
         ffb.neurons(model, tokens, layer=[0, 1], query=-1)
     with pytest.raises(ValueError, match="k=0"):
         ffb.neurons(model, tokens, layer=0, query=-1, k=0)

@@ -6,7 +6,7 @@ Prompts of equally many tokens are averaged position by position. Others are ali
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -90,7 +90,7 @@ def average(
     )
 
 
-def _several(maps: object) -> list[TokenMaps]:
+def _several(maps: Any) -> list[TokenMaps]:
     """One result or more, as token maps."""
     one = isinstance(maps, AnyMaps | AverageMaps) or not isinstance(maps, Iterable)
     several = [] if one else [_as_maps(result) for result in maps]

@@ -39,6 +39,8 @@ from tl_ffblock.signatures import strict
 
 SHARES = (0.1, 0.25, 0.5)
 """How much of a prompt the curves remove."""
+_NOISE = 16
+"""How many eps of the largest summand batches of other shapes may put a number apart: matrix products add in another order."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ class _Measured:
 
     def measures(self) -> dict[Measure, Float[Tensor, " method"]]:
         """Every measure of every method; NaN of a method whose scores have no order."""
-        moved, areas = bool((self.effects != self.effects[0]).any()), self.curves.mean(dim=-1)
+        apart, areas = float(self.effects.max() - self.effects.min()), self.curves.mean(dim=-1)
+        moved = apart > self.prompt.target.noise
         correlations = [spearman(scores, self.effects) for scores in self.scores.values()]
         ranks = [math.nan if self.cause is None else 1 / rankdata(-s.numpy())[self.cause] for s in self.scores.values()]
         found: dict[Measure, Tensor] = {
@@ -216,8 +219,10 @@ def _prompt(run: Run, number: int, target: Target, removal: RemovalName, keys: P
         metric = as_metric(target, "target").bound_to(model).of_prompt(CleanRun(number, sequence.tokens, output[0]))
         read, derivative = partial(run_by_run, metric), _derivative(metric, output)
         quantity, answers = metric.name, answers_of(model, metric)
-    rounding = run.settings.rtol * float(derivative.double().norm(p=1) * output[0][derivative != 0].abs().max())
-    clean = CleanTarget(quantity, in_words(quantity, answers), float(read(output)), rounding, model.name)
+    size = float(derivative.double().norm(p=1) * output[0][derivative != 0].abs().max())
+    words, value = in_words(quantity, answers), float(read(output))
+    noise = _NOISE * torch.finfo(output.dtype).eps * size
+    clean = CleanTarget(quantity, words, value, run.settings.rtol * size, noise, model.name)
     read_at = derivative.any(dim=-1).cpu()
     return _Prompt(sequence, removals, read, clean, _candidates(run, sequence, read_at, keys))
 

@@ -34,6 +34,8 @@ class CleanTarget:
     value: float
     rounding: float
     """How far the same target of the same model may be from the value."""
+    noise: float
+    """How far apart batches of other shapes put the same number."""
     model: str
 
 

@@ -47,13 +47,13 @@ def test_a_broken_model_fails(check: ModuleType) -> None:
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
     hf = tiny.hf_model("llama")
-    shipped = hf.model.layers[1].self_attn.v_proj.forward
-    hf.model.layers[1].self_attn.v_proj.forward = lambda x: shipped(x) + 0.3
+    shipped = hf.model.layers[0].input_layernorm.forward
+    hf.model.layers[0].input_layernorm.forward = lambda x: 1.1 * shipped(x)
     model = build_bridge_from_module(hf, "LlamaForCausalLM", hf_config=hf.config).eval()
     result = check.check_model(model, tiny.tokens("llama", 6))
     assert not result.ok
-    assert {(f.layer, f.name) for f in result.failures} == {(1, "norm(layer input) W_V + b_V = value")}
-    assert "first layer 1, norm(layer input) W_V + b_V = value" in result.verdict()
+    assert {(f.layer, f.name) for f in result.failures} == {(0, "norm(layer input) W_V + b_V = value")}
+    assert "first layer 0, norm(layer input) W_V + b_V = value" in result.verdict()
     assert "No maps" in str(result)
 
 

@@ -27,8 +27,8 @@ from torch.utils.flop_counter import flop_registry
 import tl_ffblock as ffb
 from tl_ffblock.bridge import model as bridge_model
 from tl_ffblock.bridge import traced
+from tl_ffblock.layer import local_forms
 from tl_ffblock.layer.fast.aggregate import Aggregate
-from tl_ffblock.layer.local_forms import _Normed
 from tl_ffblock.layer.parts import Parts
 from tl_ffblock.layer.records import Norm
 
@@ -77,7 +77,7 @@ def _normed_without_form(value: Tensor, norm: Norm, x: Tensor) -> tuple[Tensor, 
     wide = x.to(norm.gain.dtype)
     with torch.no_grad():
         _, scale = norm.centred_and_scale(wide.detach())
-    return _Normed.apply(value.detach(), wide, norm.gain, scale, norm.centred), value  # type: ignore[no-untyped-call]
+    return local_forms._Normed.apply(value.detach(), wide, norm.gain, scale, norm.centred), value  # type: ignore[no-untyped-call]
 
 
 def _trace_without_nan(run: Any, batch: Any, rules: Any, keeps: Any, *, twice: bool = False) -> Any:

@@ -209,7 +209,7 @@ def checks() -> str:
     sentence = (
         f"Checks take at most {most:.2%} of the floating-point operations of a call. Counted in operations that torch dispatches, whatever "
         f"their size, they are {low:.0%} to {high:.0%}: sums and comparisons of few numbers. A model's first call also compares it with "
-        f"Hugging Face's and checks every layer's identities; torch {results['torch']}, {results['date']}."
+        f"Hugging Face's, checks every layer's identities and, for maps, multiplies weights once; torch {results['torch']}, {results['date']}."
     )
     return f"{table(('model', 'tokens', 'call', *headings), rows)}\n\n{sentence}"
 

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.bridge.linears import responses_of
 from tl_ffblock.bridge.model import MODULES_AFTER_LAST_LAYER, Model
 from tl_ffblock.errors import UntrainedHeadError
 
@@ -65,4 +66,6 @@ def weights_digest(model: Model, *, head: bool = False) -> str:
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
+    for name, response in responses_of(model.hooked).items():  # an adapter's scale is no parameter
+        digest.update(f"{name} {response.cpu().tolist()}".encode())
     return digest.hexdigest()

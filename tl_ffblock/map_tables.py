@@ -116,6 +116,9 @@ class MapTables:
         self._progress = progress
         self._buffers = Buffers()
         self._tables = LayerTables(run.layers)
+        # A layer per call, another one for other tokens: in every layer it would be an eighth of a short call's operations.
+        self._compared = run.layers[int(run.sequences[0].tokens.sum()) % len(run.layers)]
+        """The layer whose norms are compared with those of vectors."""
 
     def __call__(self, records: Mapping[int, LayerRecord]) -> None:
         """One layer: its norms are certified and kept, the records are not."""
@@ -143,9 +146,9 @@ class MapTables:
                 n_queries = len(records[number].queries)
                 errors = {scope: table[index, :n_queries] for scope, table in norms.completeness.items()}
                 certify(self.run.model, records[number], errors, settings)
-        if settings.method == "captum":
-            return  # its norms are taken of vectors
-        key = int(stack.record.queries[len(stack.record.queries) // stack.n_sequences - 1]) // 2  # many queries see it
+        if settings.method == "captum" or stack.record.layer != self._compared:
+            return  # norms of "captum" are taken of vectors
+        key = _checked_key(stack)
         for scope, table in errors_of_column(stack, norms.values, key, settings).items():
             if not bool((table <= settings.rtol).all()):
                 for index, number in enumerate(stack.numbers):

@@ -117,8 +117,9 @@ def test_the_python_that_is_claimed_is_the_python_that_is_checked() -> None:
 
 
 def test_the_changelog_and_the_citation_know_the_version() -> None:
-    """The newest entry is of the version that the package has and of the day that is cited."""
-    newest = re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)[0]
+    """The newest entry but what is not released is of the version that the package has and of the day that is cited."""
+    entries = re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    newest = next(entry for entry in entries if entry != "## Unreleased")
     cited = dict(
         re.findall(r"(?m)^(version|date-released): (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     )

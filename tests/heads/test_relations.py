@@ -197,8 +197,8 @@ def test_a_draw_without_a_choice_has_no_value() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(n_deals=0), "n_deals=0: expected one deal"),
-        (dict(n_folds=1), "n_folds=1: expected two at least, one to choose on"),
+        (dict(n_deals=0), "n_deals=0: expected a whole number, 1"),
+        (dict(n_folds=1), "n_folds=1: expected a whole number, 2"),
     ],
 )
 def test_no_deal_and_one_fold_are_refused(change: dict[str, int], message: str) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import spans
 from tl_ffblock.page import PageBlock, PageRun, PageText
+from tl_ffblock.results.intervals import UNKNOWN
 from tl_ffblock.results.page_blocks import BETWEEN_TOKENS, ChannelMaps, token_maps_block
 from tl_ffblock.results.tokens import shortened
 
@@ -114,7 +115,7 @@ def _refuse_other_run(maps: MapsOfText, further: PageBlocks) -> None:
 def _refuse_other_model(what: str, mine: Mapping[str, str], theirs: Mapping[str, str]) -> None:
     """Refuse what is of a model of another name, or of other weights where both are known."""
     for name in ("model", "fingerprint"):
-        if mine[name] and theirs[name] and mine[name] != theirs[name]:
+        if mine[name] != theirs[name] and mine[name] not in UNKNOWN and theirs[name] not in UNKNOWN:
             weights = " (its weights, by their fingerprint)" * (name == "fingerprint")
             raise InputError(
                 f"beside: the {what} of {theirs[name]}, these maps are of {mine[name]}{weights}: make both of the same model."

@@ -6,7 +6,7 @@ are paired; it is the percentile interval, as `scipy.stats.bootstrap(..., method
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ class MeanInterval:
     """How many prompts have the cell."""
 
 
+@runtime_checkable
 class Identified(Protocol):
     """A result that says of which quantity, model and rules it is."""
 
@@ -44,6 +45,8 @@ class Identified(Protocol):
 
 MADE_HOW = ("fingerprint", "rules", "method", "value_bias", "precision")
 """Entries of a result's provenance that are part of its identity."""
+UNKNOWN = ("", "model")
+"""What a result says that does not know its fingerprint, or whose model was not named."""
 
 
 def refuse_mixed(results: Sequence[Identified], verb: str) -> None:
@@ -61,7 +64,7 @@ def refuse_mixed(results: Sequence[Identified], verb: str) -> None:
     known: dict[str, tuple[int, str]] = {}
     for number, result in enumerate(results):
         for name, value in result.identity.items():
-            if not value:
+            if value in UNKNOWN:
                 continue
             first, expected = known.setdefault(name, (number, value))
             if value == expected:

@@ -59,7 +59,6 @@ def test_an_older_page_is_found(scripts: tuple[str, ...]) -> None:
     assert outdated(PageView(now.html)._repr_html_()) == "the picture for notebooks that are not trusted"
 
 
-@pytest.mark.xfail(strict=True, reason="the stored notebooks are executed anew at the end of this change")
 def test_stored_pages_are_those_of_this_version() -> None:
     """Script and frame of every page that a notebook stores are what this version writes."""
     found = {

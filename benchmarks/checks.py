@@ -99,7 +99,7 @@ CHECKS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "norms of a column": {"tl_ffblock.map_tables.errors_of_column": lambda *args: {}},
         "mask of the run": {"tl_ffblock.bridge.runs.check_once": _nothing},
-        "NaN and infinity": {"tl_ffblock.bridge.runs._refuse_nan": _nothing},
+        "NaN and infinity": {"tl_ffblock.bridge.runs.refuse_nan": _nothing},
     },
     "attribution": {
         "linear forms": {

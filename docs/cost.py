@@ -206,9 +206,11 @@ def checks() -> str:
         rows.append((MODELS[row["model"]].split(":")[0], str(row["n"]), row["made"], *figures, f"{more:.1f}"))
     headings = ("GFLOP", "of checks", "operations of torch", "of checks", "GFLOP more of a first call")
     most, (low, *_, high) = max(part["flops"] for part in parts), sorted(part["calls"] for part in parts)
+    least_read, *_, most_read = sorted(row["fingerprint_over_call"] for row in results["rows"])
     sentence = (
         f"Checks take at most {most:.2%} of the floating-point operations of a call. Counted in operations that torch dispatches, whatever "
-        f"their size, they are {low:.0%} to {high:.0%}: sums and comparisons of few numbers. A model's first call also compares it with "
+        f"their size, they are {low:.0%} to {high:.0%}: sums and comparisons of few numbers. The fingerprint of the weights, which is no "
+        f"operation of torch, reads every weight once: {least_read:.1%} to {most_read:.1%} of the CPU seconds of these calls. A model's first call also compares it with "
         f"Hugging Face's, checks every layer's identities and, for maps, multiplies weights once; torch {results['torch']}, {results['date']}."
     )
     return f"{table(('model', 'tokens', 'call', *headings), rows)}\n\n{sentence}"

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from tests import tiny
 from tests.conftest import callbacks_of
+from tests.numbers import numbers
 
 N = 7
 CLOSE = {"rtol": 2e-5, "atol": 2e-6}
@@ -191,35 +191,9 @@ def test_every_public_function_of_a_model_is_listed(ffb: ModuleType) -> None:
     assert found - set(RUNS) - set(ELSEWHERE) == set()
 
 
-def numbers(result: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every number that a result holds, by where it stands, but for measured errors and times."""
-    if any(word in path for word in ("certificate", "completeness", "error", "seconds", "per_second", "times_forward")):
-        return
-    if isinstance(result, Tensor):
-        yield path, result.detach().double()
-    elif isinstance(result, np.ndarray) and result.dtype.kind in "fiub":
-        yield path, torch.from_numpy(np.ascontiguousarray(result)).double()
-    elif isinstance(result, float | int):
-        yield path, torch.tensor(float(result))
-    elif hasattr(result, "to_numpy"):  # a table
-        for column in result.select_dtypes("number"):
-            yield f"{path}.{column}", torch.tensor(result[column].to_numpy(dtype=float))
-    elif isinstance(result, Mapping):
-        for name, value in result.items():
-            yield from numbers(value, f"{path}.{name}")
-    elif dataclasses.is_dataclass(result):
-        for field in dataclasses.fields(result):
-            yield from numbers(getattr(result, field.name), f"{path}.{field.name}")
-    elif isinstance(result, list | tuple):
-        for place, value in enumerate(result):
-            yield from numbers(value, f"{path}.{place}")
-    elif hasattr(result, "parts"):  # a Decomposition
-        yield from ((f"{path}.{scope}", result.parts(scope).double()) for scope in result.scopes)
-
-
 def assert_same(first: Any, second: Any, **tolerance: float) -> None:
     """The same numbers in the same places, at least one of them not zero."""
-    mine, theirs = dict(numbers(first)), dict(numbers(second))
+    mine, theirs = ({path: table.double() for path, table in numbers(result)} for result in (first, second))
     assert mine.keys() == theirs.keys()
     assert any(bool(table.nan_to_num().any()) for table in mine.values())
     for name, table in mine.items():
@@ -296,7 +270,7 @@ def test_a_choice_is_a_slice_of_everything(made: Any, name: str, family: str) ->
             torch.as_tensor(table).double()
             for table in ([*cut(everything)] if isinstance(cut(everything), list) else [cut(everything)])
         ]
-        found = [table for _, table in numbers(chosen)]
+        found = [table.double() for _, table in numbers(chosen)]
         for table in expected:
             assert any(
                 table.shape == other.shape and torch.allclose(table, other, equal_nan=True, **CLOSE) for other in found

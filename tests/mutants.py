@@ -157,6 +157,20 @@ MUTANTS = (
     Mutant("batches: a table of two batches", "layer_tables.py", "tables[key][rows] = table[rows, index]", "tables[key][rows] = table[rows, 0]", ("tests/unit/test_batching.py",)),
     Mutant("caches: products of changed weights", "layer/fast/products.py", "bool((first == second).all())", "True", ("tests/unit/test_roads.py", "-k", "product")),
     Mutant("caches: keys and values of another start", "bridge/resume.py", "self._prefix[0] != start or", "", ("tests/interventions/test_resume.py",)),
+    # Which model, tokens and hooks a result is of.
+    Mutant("identity: means of two models", "results/intervals.py", "if value in UNKNOWN:", "if value in UNKNOWN or name == 'fingerprint':", ("tests/integration/test_identity.py",)),
+    Mutant("identity: means of two rules", "results/intervals.py", '("fingerprint", "rules", "method", "value_bias", "precision")', '("fingerprint", "method", "value_bias", "precision")', ("tests/integration/test_identity.py",)),
+    Mutant("identity: buffers alone are digested", "bridge/model.py", "(*module._parameters.values(), *module._buffers.values())", "(*module._buffers.values(),)", ("tests/integration/test_identity.py",)),
+    Mutant("identity: adapters are not digested", "bridge/model.py", "if adapted else digest", "if () else digest", ("tests/families/test_adapters.py", "-k", "gpt2 or base")),
+    Mutant("identity: caches of other tokens", "bridge/cached.py", "    if not same:", "    if False:", ("tests/integration/test_identity.py",)),
+    Mutant("identity: caches of changed weights", "bridge/cached.py", "return any(error <= rtol for error in errors)", "return any(error <= 0.05 for error in errors)", ("tests/integration/test_identity.py",)),
+    Mutant("identity: records of changed weights", "bridge/cached.py", "if records.model.fingerprint != model.fingerprint:", "if False:", ("tests/integration/test_identity.py",)),
+    Mutant("identity: edited runs without hooks", "interventions/kept_runs.py", "[*self._fwd_hooks, *hooks]", "[*hooks]", ("tests/integration/test_identity.py",)),
+    Mutant("identity: hooks that were added", "interventions/kept_runs.py", "if self.model.callbacks() != self._callbacks and", "if False and", ("tests/integration/test_identity.py",)),
+    Mutant("identity: donors of another kind", "interventions/kept_runs.py", "        if mine != theirs:", "        if False:", ("tests/integration/test_identity.py",)),
+    Mutant("identity: hooks in a batch of one", "interventions/kept_runs.py", "tokens, row = self._batch[0]\n        return", "tokens, row = self._batch[0][0][self._batch[0][1]][None], 0\n        return", ("tests/integration/test_identity.py",)),
+    Mutant("calls: unknown arguments", "signatures.py", "raise CallError(_in_words(function, signature, args, kwargs, str(error))) from None", "pass", ("tests/integration/test_calls.py",)),
+    Mutant("loading: missing tensors", "bridge/loading.py", "if not missing and not reshaped:", "if not reshaped:", ("tests/integration/test_loading.py",)),
 )  # fmt: skip
 """All faults, by area."""
 

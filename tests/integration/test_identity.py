@@ -419,3 +419,148 @@ def test_triggers_know_their_model(ffb: ModuleType) -> None:
     for call in calls:
         with pytest.raises(ffb.errors.InputError, match="fingerprint"):
             call()
+
+
+# --- what an attack found ----------------------------------------------------------------------------------------
+
+
+def test_what_computes_with_the_weights_is_part_of_the_model(ffb: ModuleType, model_of: Any) -> None:
+    """Another activation, eps, scale or window makes another model of the same weights; running it does not."""
+    from tl_ffblock.bridge.model import identify
+
+    assert identify(model_of("gpt2")).fingerprint != identify(model_of("gpt2_relu")).fingerprint
+    for family, name in (("llama", "scaling"), ("llama", "variance_epsilon"), ("gemma2", "attn_logit_softcapping")):
+        model = tiny.bridge(family)
+        before = identify(model).fingerprint
+        model(tiny.tokens(family, 40)[None])
+        assert identify(model).fingerprint == before
+        owner = next(m for m in model.original_model.modules() if isinstance(vars(m).get(name), int | float))
+        setattr(owner, name, getattr(owner, name) * 2)
+        assert identify(model).fingerprint != before, name
+    model = tiny.bridge("gemma2")
+    before = identify(model).fingerprint
+    model.original_model.config.final_logit_softcapping = 7.0
+    assert identify(model).fingerprint != before
+
+
+def test_rotary_frequencies_that_follow_the_text_are_no_weights(ffb: ModuleType) -> None:
+    """transformers' longrope has other frequencies after a long text: it is the same model."""
+    rope = dict(
+        rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[2.0, 3.0, 4.0, 5.0]
+    )
+    rope["original_max_position_embeddings"] = 8
+    model = tiny.bridge("phi3", rope_parameters=rope, original_max_position_embeddings=8)
+    short, long = tiny.tokens("phi3", 6), tiny.tokens("phi3", 20)
+    first, _, again = (ffb.contribution_maps(model, text) for text in (short, long, short))
+    assert ffb.average([first, again]).mean.isfinite().any()
+
+
+def test_kept_runs_notice_more_than_weights_and_hook_points(ffb: ModuleType) -> None:
+    """Training mode, a hook that acts on a later prompt alone, a callback of torch on a module."""
+    texts = torch.stack([tiny.tokens("gpt2", N, seed=seed) for seed in (0, 3)])
+    target, where = ffb.logit([7, 7]), {"layers": 1, "queries": -1, "keys": 2}
+
+    def made() -> tuple[Any, Any]:
+        model = tiny.bridge("gpt2")
+        return model, ffb.Contributions(model, texts)
+
+    def of_second(tensor: Tensor, hook: object) -> Tensor:
+        mine = (tensor[:, :1] - second).flatten(1).norm(dim=1) < 1e-4
+        return torch.where(mine[:, None, None], 2 * tensor, tensor)
+
+    model, run = made()
+    model.train()
+    with pytest.raises(ffb.errors.InputError, match="training mode"):
+        ffb.contribution_sweep(run, target, "AtbLnFf", **where)
+    model, run = made()
+    second = model.run_with_cache(texts)[1]["blocks.1.hook_in"][1:, :1]
+    model.add_hook("blocks.1.hook_in", of_second)
+    with pytest.raises(ffb.errors.InputError, match="hooks were added"):
+        ffb.contribution_sweep(run, target, "AtbLnFf", **where)
+    model, run = made()
+    model.blocks[1].mlp.register_forward_hook(lambda module, args, output: 1.3 * output)
+    with pytest.raises(ffb.errors.InputError, match="hooks were added"):
+        ffb.contribution_sweep(run, target, "AtbLnFf", **where)
+
+
+def test_layers_are_checked_again_under_callbacks_of_modules(ffb: ModuleType) -> None:
+    """A callback of torch that changes what a layer computes is found, whether a call was made before or not."""
+    model, text = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
+    ffb.attribute(model, text, ffb.logit(7))
+    model.blocks[1].mlp.register_forward_hook(lambda module, args, output: 1.3 * output)
+    with pytest.raises(ffb.errors.IdentityError, match="layer 1"):
+        ffb.attribute(model, text, ffb.logit(7))
+
+
+def test_donors_of_a_patch_setter_are_those_of_replace(ffb: ModuleType) -> None:
+    """Another model, another `value_bias`, another length."""
+    model, text = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
+    run = ffb.Contributions(model, text)
+    donors = [ffb.Contributions(model, text, value_bias="token"), ffb.Contributions(model, text[:5])]
+    parameter_of(model).data[0, 0] += 1e-3
+    for donor in (*donors, ffb.Contributions(model, text)):
+        with pytest.raises(ffb.errors.InputError, match="donor"):
+            run.patch_setter("AtbLnFf", donor)
+
+
+def test_a_difference_is_another_quantity(ffb: ModuleType, model_of: Any) -> None:
+    """A difference of attributions has no mean with attributions, nor estimates of one step with those of five."""
+    model, texts = model_of("gpt2"), [tiny.tokens("gpt2", N, seed=seed) for seed in (0, 3)]
+    one, two = (ffb.attribute(model, text, ffb.logit(7)) for text in texts)
+    for mean in (ffb.Attribution.mean, ffb.average, ffb.average_shares):
+        with pytest.raises(ffb.errors.InputError, match="differ in quantity"):
+            mean([one - two, one])
+    estimates = [ffb.attribution_patching(model, *texts, ffb.logit(7), steps=steps) for steps in (1, 3)]
+    with pytest.raises(ffb.errors.InputError, match="differ in steps"):
+        ffb.average_shares(estimates)
+
+
+def test_metrics_read_a_batch_and_change_nothing(ffb: ModuleType, model_of: Any) -> None:
+    """Logits of one run alone are refused; a metric that writes into its logits does not change the kept run."""
+    model, text = model_of("gpt2"), tiny.tokens("gpt2", N)
+    for metric in (ffb.logit(7), ffb.probability(7), ffb.rank(7)):
+        with pytest.raises(ffb.errors.InputError, match=r"\[batch pos d_vocab\].*logits\[None\]"):
+            metric(model(text[None])[0])
+
+    def centred(logits: Tensor) -> Tensor:
+        logits -= logits.mean(-1, keepdim=True)
+        return logits[:, -1, 7]
+
+    run, where = ffb.Contributions(model, text), {"layers": 0, "queries": -1}
+    before = ffb.contribution_sweep(run, ffb.logit(7), "AtbLnFf", **where).baselines
+    ffb.contribution_sweep(run, centred, "AtbLnFf", **where)
+    torch.testing.assert_close(
+        ffb.contribution_sweep(run, ffb.logit(7), "AtbLnFf", **where).baselines, before, rtol=0, atol=0
+    )
+
+
+def test_captured_queries_ascend(ffb: ModuleType, model_of: Any) -> None:
+    """Records hold rows by position: others would stand under the wrong labels."""
+    for queries in ([[5, 2]], [[2, 2]], [[-1]]):
+        with (
+            pytest.raises(ffb.errors.InputError, match="queries=.*ascending"),
+            ffb.capture(model_of("bert"), queries=torch.tensor(queries)),
+        ):
+            pass
+
+
+def test_an_average_of_maps_is_read_as_its_mean(ffb: ModuleType, model_of: Any) -> None:
+    """Measures of an average by position are those of the mean map; of one by name, which has holes, they are refused."""
+    maps = [ffb.contribution_maps(model_of("gpt2"), tiny.tokens("gpt2", N, seed=seed)) for seed in (0, 3)]
+    average, mean = ffb.average(maps), ffb.ContributionMaps.mean(maps)
+    for measure in (ffb.amplification, ffb.contextualization_change):
+        found, expected = (measure(each, "Atb", "AtbLnFf") for each in (average.token_maps(), mean))
+        torch.testing.assert_close(found.double(), expected.double(), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ffb.errors.InputError, match="NaN.*average by position"):
+        ffb.contextualization_change(ffb.average(maps, {"A": 1, "B": 3}).token_maps(), "Atb", "AtbLnFf")
+
+
+def test_records_serve_a_twin(ffb: ModuleType) -> None:
+    """Two bridges of one checkpoint are one model."""
+    text = tiny.tokens("gpt2", N)
+    first, second = tiny.bridge("gpt2"), tiny.bridge("gpt2")
+    with ffb.capture(first) as records:
+        first(text[None])
+    torch.testing.assert_close(
+        ffb.contribution_maps(second, text, cache=records)["Atb"], ffb.contribution_maps(first, text)["Atb"]
+    )

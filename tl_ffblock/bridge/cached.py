@@ -103,7 +103,7 @@ def _follows_from_weights(record: LayerRecord, rtol: float) -> bool:
 
 def refuse_other_run(model: Model, records: Records, settings: Settings) -> None:
     """Refuse records of another model, or of another arithmetic than a call asks for."""
-    if records.model.hooked is not model.hooked:
+    if records.model.hooked is not model.hooked and records.model.fingerprint != model.fingerprint:
         raise InputError(f"cache holds records of another model ({records.model.name}), not of this {model.name}.")
     if records.model.fingerprint != model.fingerprint:
         raise InputError(

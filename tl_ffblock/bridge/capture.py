@@ -40,7 +40,7 @@ def capture(
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder.
         layers: Layer numbers, negative ones from the end; None means all.
-        queries: Positions to keep as rows, [batch query]; None means all.
+        queries: Positions to keep as rows, [batch query], from 0 and ascending in every sequence; None means all.
         on_record: Called with each layer's record as soon as it is complete, in place of keeping it,
             so that long runs need the memory of one layer only.
         dtype: Arithmetic of the decomposition; None means float64 for float64 models, else float32.
@@ -63,6 +63,10 @@ def capture(
         raise InputError(f"on_record={brief(on_record)}: expected a function of a layer's record, or None.")
     if queries is not None and not (isinstance(queries, torch.Tensor) and queries.ndim == 2):
         raise InputError(f"queries={brief(queries)}: expected a tensor of positions [batch query], or None for all.")
+    if queries is not None and (bool((queries < 0).any()) or bool((queries.diff(dim=-1) <= 0).any())):
+        raise InputError(  # records hold rows in the order of the positions
+            f"queries={brief(queries.tolist())}: expected positions from 0 in ascending order, each once, of every sequence."
+        )
     if isinstance(extra, str) or not set(extra) <= set(get_args(ExtraSite)):
         raise InputError(
             f"extra={brief(extra)}: expected some of {', '.join(map(repr, get_args(ExtraSite)))}, as a list."

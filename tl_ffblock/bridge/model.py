@@ -8,6 +8,7 @@ holds for one fingerprint.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
@@ -20,7 +21,7 @@ from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
 from tl_ffblock.bridge.linears import refuse_unreadable, responses_of
 from tl_ffblock.bridge.protocols import HookedModel, HookPoint
 from tl_ffblock.bridge.refusals import active_dropout, refuse
-from tl_ffblock.bridge.taps import user_callbacks
+from tl_ffblock.bridge.taps import module_callbacks, user_callbacks
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.positions import layer_number, several
@@ -37,6 +38,8 @@ class Memory:
 
     fingerprint: str = ""
     """Of the weights that it was found out about."""
+    callbacks: frozenset[tuple[int, int]] = frozenset()
+    """Torch's callbacks on its modules then: one may change what a layer computes."""
     checked: set[int] = field(default_factory=set)
     """Layers whose identities held on a run of the user's."""
     probed: set[int] = field(default_factory=set)
@@ -96,12 +99,12 @@ class Model:
         return _dtype_of(self.hooked)
 
     def fingerprint_now(self) -> str:
-        """Of its weights as they are now."""
-        return weights_fingerprint(self.hooked)
+        """Of its weights as they are now; errors are those of `identify`, for a model in training mode among them."""
+        return identify(self.hooked).fingerprint
 
     def callbacks(self) -> frozenset[tuple[int, int]]:
-        """Which callbacks of users sit on its HookPoints: the same set as long as none is added or removed."""
-        return user_callbacks(self.hook_points.values())
+        """Which callbacks of users sit on its HookPoints and modules: the same set as long as none is added or removed."""
+        return user_callbacks(self.hook_points.values()) | module_callbacks(self.hooked.modules())
 
     @property
     def has_trained_head(self) -> bool:
@@ -192,9 +195,9 @@ def compare_once(model: HookedModel, name: str) -> str:
 
 
 def _memory_of(hooked: HookedModel, fingerprint: str) -> Memory:
-    memory = _memories.get(hooked)
-    if memory is None or memory.fingerprint != fingerprint:
-        memory = _memories[hooked] = Memory(fingerprint)
+    memory, callbacks = _memories.get(hooked), module_callbacks(hooked.modules())
+    if memory is None or (memory.fingerprint, memory.callbacks) != (fingerprint, callbacks):
+        memory = _memories[hooked] = Memory(fingerprint, callbacks)
     return memory
 
 
@@ -226,7 +229,8 @@ def weights_fingerprint(hooked: Any) -> str:
 
     Every parameter and buffer is read, since nothing else tells of an edit through `.data`: at the speed of memory, 20 ms
     for 135 million float32 numbers. Weights on accelerators are copied and digested once, and again when the norm of one of
-    them changes. A head that nobody trained is random at every loading and is left out.
+    them changes. A head that nobody trained is random at every loading and is left out. Kinds of modules and the numbers that
+    they compute with (an eps, a scale, a window, an activation) are part of it.
     """
     adapted = responses_of(hooked)
     digest = _parameters_digest(hooked)
@@ -235,13 +239,13 @@ def weights_fingerprint(hooked: Any) -> str:
 
 
 def _parameters_digest(hooked: Any) -> str:
-    tensors = list(_weights(hooked))
+    tensors, made_of = list(_weights(hooked)), " ".join(_settings_of_modules(hooked))
     if _on_cpu(tensors):
-        return _digest(tensors)
-    signature = _signature(tensors)
+        return _digest(tensors, made_of)
+    signature = (made_of, *_signature(tensors))
     known = _digested.get(hooked)
     if known is None or known.signature != signature:
-        known = _digested[hooked] = _Digested(signature, _digest(tensors))
+        known = _digested[hooked] = _Digested(signature, _digest(tensors, made_of))
     return known.digest
 
 
@@ -256,10 +260,37 @@ def _weights(hooked: Any) -> Iterator[Tensor]:
     for name, module in hooked.named_modules():
         if random_modules and name.startswith(random_modules):
             continue
-        for tensor in (*module._parameters.values(), *module._buffers.values()):
+        # Rotary frequencies that follow the length of the text (transformers' longrope, dynamic) are those of the last one.
+        follows = any(kind in str(vars(module).get("rope_type", "")) for kind in ("longrope", "dynamic"))
+        buffers = () if follows else module._buffers.values()
+        for tensor in (*module._parameters.values(), *buffers):
             if tensor is not None and id(tensor) not in known:
                 known.add(id(tensor))
                 yield tensor.detach()
+
+
+def _settings_of_modules(hooked: Any) -> Iterator[str]:
+    """The kind of each module that computes, with its numbers, switches and functions."""
+    for module in hooked.modules():
+        kind = type(module)
+        if kind.__module__.startswith("transformer_lens.model_bridge") or kind.__name__ == "HookPoint":
+            continue
+        yield kind.__qualname__
+        yield from _numbers_of(module)
+    config = getattr(getattr(hooked, "original_model", None), "config", None)
+    if config is not None:
+        yield from _numbers_of(config)
+
+
+def _numbers_of(owner: object) -> Iterator[str]:
+    """Numbers, switches and functions by name, but for those that running changes."""
+    for name, value in vars(owner).items():
+        if name.startswith("_") or name == "training" or "cached" in name:
+            continue
+        if isinstance(value, int | float):
+            yield f"{name}={value!r}"
+        elif isinstance(value, FunctionType | BuiltinFunctionType):
+            yield f"{name}={value.__qualname__}"
 
 
 def _digest(tensors: Sequence[Tensor], begin: str = "") -> str:

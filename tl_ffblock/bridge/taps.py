@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tl_ffblock.bridge.protocols import HookPoint
 from tl_ffblock.errors import InputError
@@ -96,6 +96,18 @@ def user_callbacks(hook_points: Iterable[HookPoint]) -> frozenset[tuple[int, int
     """Which callbacks of users sit on which of them: the same set as long as none is added or removed."""
     return frozenset(
         (id(point), handle.hook.id) for point in hook_points for handle in point.fwd_hooks if not _is_wiring(handle)
+    )
+
+
+def module_callbacks(modules: Iterable[nn.Module]) -> frozenset[tuple[int, int]]:
+    """Which callbacks of torch sit on modules other than HookPoints, but those that TransformerLens puts there and ours."""
+    return frozenset(
+        (id(module), number)
+        for module in modules
+        if type(module).__name__ != "HookPoint"
+        for table in (module._forward_hooks, module._forward_pre_hooks)
+        for number, callback in table.items()
+        if not str(getattr(callback, "__module__", "")).startswith(("transformer_lens.", "tl_ffblock."))
     )
 
 

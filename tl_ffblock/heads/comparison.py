@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
 from tl_ffblock.signatures import strict
@@ -48,6 +48,8 @@ class Share:
 @strict
 def mean_share(shares: Sequence[Share]) -> Share:
     """The mean of several shares, draw by draw, of those that have a value: all have to be drawn from the same documents."""
+    if not shares or not all(isinstance(share, Share) for share in shares):
+        raise InputError(f"shares={brief(shares)}: expected one Share or more, as share_of_hits gives it.")
     draws = np.stack([share.draws for share in shares])
     with np.errstate(invalid="ignore"):
         means = np.nansum(draws, axis=0) / np.isfinite(draws).sum(axis=0)

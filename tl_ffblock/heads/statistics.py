@@ -114,6 +114,10 @@ def by_query_kind(
     Raises:
         InputError: if a kind is not one truth value a token.
     """
+    if not isinstance(kinds, Mapping):
+        raise InputError(
+            f"kinds={brief(kinds)}: expected truth values of the tokens by name, as token_groups gives them."
+        )
     asked = list(maps.queries)
     return {name: _mean(rows[..., _checked(name, kind, len(maps.tokens))[asked]]) for name, kind in kinds.items()}
 

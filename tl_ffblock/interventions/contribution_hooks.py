@@ -149,14 +149,17 @@ class Contributions(KeptRuns):
             InputError: if the donor's run has another shape, or is of another model or `value_bias`, or none of the chosen
                 contributions exists in either run.
         """
+        self._refuse_unlike(donor)
+        refuse_absent(layer, chosen, self, donor)
+        return self._exchanging(donor, layer, scope, **chosen)
+
+    def _refuse_unlike(self, donor: "Contributions") -> None:
         self.refuse_other_donor(donor)
         if donor.shape != self.shape:
             raise InputError(
                 f"donor is a run of shape {donor.shape}, this one of {self.shape} [batch, pos]: the cells of one are not "
                 "those of the other. Use prompts of equally many tokens."
             )
-        refuse_absent(layer, chosen, self, donor)
-        return self._exchanging(donor, layer, scope, **chosen)
 
     def _exchanging(self, donor: "Contributions", layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
         return self._adding(donor.vector(layer, scope, **chosen) - self.vector(layer, scope, **chosen), layer, scope)
@@ -192,10 +195,12 @@ class Contributions(KeptRuns):
             axes: What each number of an index is, "layer" first: of "dest_pos" (or "pos"), "src_pos", "head".
 
         Raises:
-            InputError: for axes that are none of these.
+            InputError: for axes that are none of these, or a donor of another shape, model or `value_bias`.
         """
         names = index_axes(axes)
         self.activation_name(scope)
+        if donor is not None:
+            self._refuse_unlike(donor)
 
         def setter(activation: Tensor, index: Sequence[int], _: Tensor) -> Tensor:
             if len(index) != len(names) + 1:

@@ -102,11 +102,12 @@ class KeptRuns:
         """What the model made of prompts of equal length; errors are those of `shape`."""
         return self._of_all(self._logits)
 
-    def refuse_changed_model(self) -> None:
-        """Refuse to run the model again where it is no longer the one of these runs.
+    def refuse_changed_model(self, *others: "KeptRuns") -> None:
+        """Refuse to run the model again where it is no longer the one of these runs, and of others made with them.
 
         Raises:
-            InputError: if its weights changed since, or hooks were added to it or removed that change its logits.
+            InputError: if its weights changed since, hooks were added to it or removed that change its logits, or it is in
+                training mode.
         """
         now = self.model.fingerprint_now()
         if now != self.model.fingerprint:
@@ -114,7 +115,7 @@ class KeptRuns:
                 f"the weights of {self.model.name} changed after these Contributions were made (fingerprint "
                 f"{self.model.fingerprint}, now {now}): make them again."
             )
-        if self.model.callbacks() != self._callbacks and not self._has_logits(self._once_more()):
+        if self.model.callbacks() != self._callbacks and not all(runs._gives_the_same() for runs in (self, *others)):
             raise InputError(
                 f"hooks were added to {self.model.name} or removed after these Contributions were made: make them again, so that "
                 "the edited runs are compared with a run under the same hooks."
@@ -145,7 +146,11 @@ class KeptRuns:
 
     def _is_run_without_hooks(self) -> bool:
         """Whether hooks that sit on the model only read: without them every prompt's logits are the same."""
-        return all(run._has_logits(run._once_more(silent=True)) for run in map(self.prompt, range(len(self))))
+        return self._gives_the_same(silent=True)
+
+    def _gives_the_same(self, *, silent: bool = False) -> bool:
+        """Whether the model as it is now gives the logits that were kept of every prompt."""
+        return all(run._has_logits(run._once_more(silent=silent)) for run in map(self.prompt, range(len(self))))
 
     def logits_of_edit(self, name: str, vector: Float[Tensor, " d"], position: int) -> Float[Tensor, "pos d_vocab"]:
         """Logits of the first prompt's run once more, under its own hooks, with a vector added after them.

@@ -139,14 +139,14 @@ class Sampler:
                 )
                 edits.add({effect: self._edit(run, donor, effect, cell) for effect in self.effects})
         read = metric_of(run, self.metric, prompt.number)
-        clean = float(read(run.logits))
+        clean = float(read(run.logits.clone()))
         measured = measure_edits(
             run, edits.edits, self.metric, prompt=prompt.number, batch_size=self.plan.batch_size, advance=advance
         )
         return PromptSample(
             tokens=run.labels(),
             clean=clean,
-            corrupted=None if donor is None else float(read(donor.logits)),
+            corrupted=None if donor is None else float(read(donor.logits.clone())),
             cells=tuple(cells),
             predictions={name: [of_cell[name] for of_cell in predicted] for name in self._predictors(donor)},
             effects={effect: edits.changes(effect, measured.tolist(), clean) for effect in self.effects},

@@ -56,7 +56,7 @@ class SideBySide:
         Raises:
             InputError: if the model's weights or hooks are not those of the runs.
         """
-        runs[0].refuse_changed_model()
+        runs[0].refuse_changed_model(*runs[1:])
         self._runs = runs
         self._hooked = runs[0].is_hooked
         self._batch_size = batch_size
@@ -145,7 +145,7 @@ def metric_of(run: Contributions, metric: Metric | LogitFunction, number: int) -
 @strict
 def measure_unedited(contributions: Contributions, metric: Metric | LogitFunction, *, prompt: int = 0) -> float:
     """The metric of a run as it is; `prompt` is its number in the list of prompts that the metric has answers for."""
-    return float(metric_of(contributions, metric, prompt)(contributions.logits))
+    return float(metric_of(contributions, metric, prompt)(contributions.logits.clone()))
 
 
 @strict

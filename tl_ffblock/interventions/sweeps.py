@@ -213,7 +213,7 @@ def _read(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tuple[
     with Progress(f"{sweep.scope} sweep", total, "runs", shown=shown) as progress:
         if isinstance(metric, PlainMetric) and len(runs) > 1:
             _refuse_unequal(metric, sweep.runs.lengths)
-            baselines = metric(sweep.runs.logits).reshape(-1).float().cpu()
+            baselines = metric(sweep.runs.logits.clone()).reshape(-1).float().cpu()
             shared = [cell for cell in cells[0] if all(cell in of_prompt for of_prompt in cells)]
             enough = max(1, batch_size // len(runs))
             edits = zip(
@@ -224,7 +224,7 @@ def _read(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tuple[
             )
             return torch.stack([sweep.filled(shared, of_value) for of_value in measured.T]), baselines
         metrics = [metric_of(run, metric, number) for number, run in enumerate(runs)]
-        baselines = torch.tensor([float(read(run.logits)) for read, run in zip(metrics, runs, strict=True)])
+        baselines = torch.tensor([float(read(run.logits.clone())) for read, run in zip(metrics, runs, strict=True)])
         values: dict[int, Tensor] = {}
         for together in _equally_long(sweep.runs.lengths, batch_size):
             group = _Group(sweep, [(number, runs[number], cells[number]) for number in together])

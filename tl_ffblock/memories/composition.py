@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.signatures import strict
 
 ActiveRule: TypeAlias = Literal["positive", "mass"]
@@ -73,6 +73,11 @@ def outcomes(
     residual: Int[np.ndarray, "*lead"], feed_forward: Int[np.ndarray, "*lead"], output: Int[np.ndarray, "*lead"]
 ) -> Int[np.ndarray, "*lead"]:
     """For each case the number of its outcome in `OUTCOMES`, of three top tokens."""
+    shapes = [np.shape(tokens) for tokens in (residual, feed_forward, output)]
+    if len(set(shapes)) > 1:
+        raise InputError(
+            f"residual, feed_forward and output have shapes {brief(shapes)}: expected a top token each, of the same cases."
+        )
     of_residual, of_feed_forward = output == residual, output == feed_forward
     return np.select([of_residual & of_feed_forward, of_residual, of_feed_forward], [2, 0, 1], default=3)
 

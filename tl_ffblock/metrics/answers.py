@@ -258,6 +258,11 @@ def _bound(metric: AnswerMetric, model: Any) -> AnswerMetric:
 
 
 def _rows(logits: Float[Tensor, "batch pos d_vocab"], at: int) -> Float[Tensor, "batch d_vocab"]:
+    if logits.ndim != 3:
+        raise InputError(
+            f"logits have shape {tuple(logits.shape)}: expected [batch pos d_vocab], as the model gives them for a batch; of one "
+            "run give logits[None]."
+        )
     return logits[:, one_position(at, logits.shape[1], "at")]
 
 

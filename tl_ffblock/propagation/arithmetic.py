@@ -28,7 +28,8 @@ def difference(first: "Attribution", second: "Attribution") -> "Attribution":
         target = f"difference of {first.target}"
     else:
         target = " − ".join(f"({name})" if " − " in name else name for name in names)
-    return dataclasses.replace(_combined([first, second], (1.0, -1.0), "−", "subtract"), target=target)
+    combined = _combined([first, second], (1.0, -1.0), "−", "subtract")
+    return dataclasses.replace(combined, target=target, quantity=f"difference of {combined.quantity}")
 
 
 def mean(results: "Sequence[Attribution]") -> "Attribution":

@@ -176,7 +176,7 @@ class _Asked:
             derivatives = _mean_derivatives(runs[0], traced, target, self.steps, sums)
             change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
             shares = {key: (change[key] * derivatives[key]) for key in derivatives}
-        estimates = _estimates(runs, self.rules.name, ends, shares)
+        estimates = dataclasses.replace(_estimates(runs, self.rules.name, ends, shares), steps=self.steps)
         if sums is not None:
             edges = sums.labelled(estimates.labels, estimates.target)
             estimates = dataclasses.replace(estimates, edge_estimates=edges)

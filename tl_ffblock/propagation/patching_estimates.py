@@ -61,11 +61,14 @@ class PatchingEstimates:
     edge_estimates: EdgeEstimates | None = None
     """Where they were asked for."""
 
+    steps: int = 0
+    """Forward passes whose derivatives are averaged; 0 where it is not known."""
+
     @property
     def identity(self) -> Mapping[str, str]:
         """What must be the same of estimates of which there is a mean: quantity, model and weights, rules."""
         names = ("quantity", "model", "fingerprint", "rules")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {"steps": str(self.steps or "")}
 
     @property
     def edges(self) -> EdgeEstimates:
@@ -120,7 +123,7 @@ class PatchingEstimates:
         Raises:
             InputError: if the folder does not exist.
         """
-        words = ("labels", "target", "quantity", "rules", "clean", "corrupted", "model", "fingerprint")
+        words = ("labels", "target", "quantity", "rules", "clean", "corrupted", "model", "fingerprint", "steps")
         labels = {name: getattr(self, name) for name in words} | {"scopes": list(self.cells), "edges": None}
         tensors = {name: getattr(self, name) for name in _TABLES}
         tensors |= {f"{_NEURONS}{layer}": shares for layer, shares in self.neuron_shares.items()}

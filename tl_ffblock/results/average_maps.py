@@ -104,8 +104,10 @@ class AverageMaps:
     def token_maps(self) -> TokenMaps:
         """The means as maps whose tokens are the columns, for measures, figures and pages."""
         numbers = [len(self.keys) - 1] if self.by_position else [self.keys.index(query) for query in self.queries]
+        # Cells that no prompt of a causal model has are the zeros that they are in a single prompt's maps.
+        mean = self.mean.nan_to_num() if self.causal and self.whole else self.mean
         return TokenMaps(
-            values=self.mean,
+            values=mean,
             tokens=self.keys,
             layers=self.layers,
             channels=self.channels,

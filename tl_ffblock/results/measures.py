@@ -39,6 +39,11 @@ def contextualization_change(
     _refuse_all_but_norms(maps)
     if cells not in get_args(Cells):
         raise InputError(f'cells={cells!r}: expected "reachable" or "all".')
+    if isinstance(maps, TokenMaps) and bool(maps.values.isnan().any()):
+        raise InputError(
+            "contextualization_change: some cells of these maps are NaN, as in averages by name and in shares, so they have no ranking. "
+            "Use each prompt's maps, or an average by position."
+        )
     keep = maps.reachable() if cells == "reachable" else None
     changes = [rank_change(*pair, keep) for pair in zip(maps[before].cpu(), maps[after].cpu(), strict=True)]
     return torch.tensor(changes, dtype=torch.float64)

@@ -160,8 +160,8 @@ MUTANTS = (
     # Which model, tokens and hooks a result is of.
     Mutant("identity: means of two models", "results/intervals.py", "if value in UNKNOWN:", "if value in UNKNOWN or name == 'fingerprint':", ("tests/integration/test_identity.py",)),
     Mutant("identity: means of two rules", "results/intervals.py", '("fingerprint", "rules", "method", "value_bias", "precision")', '("fingerprint", "method", "value_bias", "precision")', ("tests/integration/test_identity.py",)),
-    Mutant("identity: buffers alone are digested", "bridge/model.py", "(*module._parameters.values(), *module._buffers.values())", "(*module._buffers.values(),)", ("tests/integration/test_identity.py",)),
-    Mutant("identity: adapters are not digested", "bridge/model.py", "if adapted else digest", "if () else digest", ("tests/families/test_adapters.py", "-k", "gpt2 or base")),
+    Mutant("identity: buffers alone are digested", "bridge/model.py", "(*module._parameters.values(), *buffers)", "(*buffers,)", ("tests/integration/test_identity.py",)),
+    Mutant("identity: adapters are not digested", "bridge/model.py", "if adapted else digest", "if () else digest", ("tests/families/test_adapters.py",)),
     Mutant("identity: caches of other tokens", "bridge/cached.py", "    if not same:", "    if False:", ("tests/integration/test_identity.py",)),
     Mutant("identity: caches of changed weights", "bridge/cached.py", "return any(error <= rtol for error in errors)", "return any(error <= 0.05 for error in errors)", ("tests/integration/test_identity.py",)),
     Mutant("identity: records of changed weights", "bridge/cached.py", "if records.model.fingerprint != model.fingerprint:", "if False:", ("tests/integration/test_identity.py",)),

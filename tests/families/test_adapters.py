@@ -204,6 +204,21 @@ def test_adapters_in_the_hugging_face_model_before_the_bridge_is_made(family: st
     assert ffb.bridge.model.identify(models[0]).memory.difference < 1e-5  # Hugging Face's runs them, too
 
 
+def test_a_scale_that_is_no_number_of_the_module_is_part_of_the_fingerprint() -> None:
+    """As peft's, which lies in a dictionary: what the adapter does is digested, and not what it is made of."""
+    from tl_ffblock.bridge.model import identify
+
+    model = tiny.bridge("gpt2")
+    plain = identify(model).fingerprint
+    adapters = adapt(model)
+    found = [plain]
+    for scale in (SCALE, 2 * SCALE):
+        for lora in adapters:
+            lora.scaling = torch.tensor(scale)  # type: ignore[assignment]
+        found.append(identify(model).fingerprint)
+    assert len(set(found)) == 3
+
+
 def test_an_adapter_that_is_switched_off_scaled_or_trained_is_another_model(ffb: ModuleType) -> None:
     model, base = bridge("llama"), bridge("llama")
     put = adapt(model)

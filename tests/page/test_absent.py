@@ -166,7 +166,7 @@ def test_the_overview_of_an_average_leaves_out_what_is_not_there(mean_of_three: 
     """NaN cells count neither in shares nor in sizes: by position and by name the same numbers as of the maps themselves."""
     mean = dataclasses.replace(mean_of_three, causal=causal).token_maps()
     scope = mean.channels[0]
-    cells = mean[scope].numpy()
+    cells = np.where(mean.reachable().numpy(), mean[scope].numpy(), np.nan)
     own = np.array([np.diag(layer) for layer in cells]) / np.nansum(cells, axis=2)
     np.testing.assert_allclose(tracks_of(mean).values[scope], 1 - own.mean(axis=1), rtol=1e-12)
     sizes = tracks_of(dataclasses.replace(mean, values=-mean.values, signed=True)).values[scope]

@@ -71,12 +71,13 @@ def test_both_directions_are_noticed(
 def test_a_later_run_is_checked_for_direction(ffb: ModuleType, bridge_of: Bridges) -> None:
     """Layers that were causal in one run may not be in the next: no cell of it is left out in silence."""
     model, tokens = bridge_of("llama"), tiny.tokens("llama", 6)
-    ffb.contribution_maps(model, tokens)
-    mask = torch.zeros(1, 1, 6, 6)
+    changed: dict[str, Tensor] = {}
     for block in model.blocks:
         block.attn.register_forward_pre_hook(
-            lambda module, args, kwargs: (args, {**kwargs, "attention_mask": mask}), with_kwargs=True
+            lambda module, args, kwargs: (args, {**kwargs, **changed}), with_kwargs=True
         )
+    ffb.contribution_maps(model, tokens)
+    changed["attention_mask"] = torch.zeros(1, 1, 6, 6)
     with pytest.raises(ffb.FFBlockError, match=r"layer 0: .* pattern is zero after the query \(in this run"):
         ffb.contribution_maps(model, tokens)
 

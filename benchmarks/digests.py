@@ -57,7 +57,9 @@ def calls(model: Any, ids: Tensor, causal: bool) -> dict[str, Callable[[], Any]]
         "triggers": lambda: ffb.memories.find_triggers(model, [ids, other], memories=["1:3"], k=2),
         "card": lambda: ffb.memories.memory_card(model, [ids, other], "1:3", k=2),
         "gradients": lambda: ffb.heads.attention_gradients(model, ids, target),
-        "summary": lambda: ffb.heads.summary(ffb.attention_maps(model, ids)),
+        "summary": lambda: ffb.heads.summary(
+            maps := ffb.attention_maps(model, ids), ffb.heads.token_groups(maps.tokens)
+        ),
     }
     if causal:
         made["continuation"] = lambda: ffb.attribute_continuation(model, ids.tolist(), generate=3)
@@ -67,6 +69,9 @@ def calls(model: Any, ids: Tensor, causal: bool) -> dict[str, Callable[[], Any]]
 def words(result: Any, folder: Path) -> Iterator[tuple[str, str]]:
     """What a result shows: its short form, the names of its columns, the data of its page."""
     yield "repr", re.sub(r"\d\.\d+(e[-−]\d+)", r"#\1", repr(result))
+    if hasattr(result, "select_dtypes"):  # a table is its columns
+        yield "columns", ", ".join(map(str, result.columns))
+        return
     if hasattr(result, "to_dataframe"):
         yield "columns", ", ".join(result.to_dataframe().columns)
     if hasattr(result, "to_html"):

@@ -227,7 +227,7 @@ def _has_trained_head(hooked: Any) -> bool:
 def weights_fingerprint(hooked: Any) -> str:
     """A digest of a model's weights as they are now: 16 hexadecimal digits, the same in every process.
 
-    Every parameter and buffer is read, since nothing else tells of an edit through `.data`: at the speed of memory, 20 ms
+    Every parameter and buffer is read, since nothing else tells of an edit through `.data`: at the speed of memory, 30 ms
     for 135 million float32 numbers. Weights on accelerators are copied and digested once, and again when the norm of one of
     them changes. A head that nobody trained is random at every loading and is left out. Kinds of modules and the numbers that
     they compute with (an eps, a scale, a window, an activation) are part of it.

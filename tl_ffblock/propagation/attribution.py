@@ -23,6 +23,7 @@ from tl_ffblock.propagation.positioned import PositionedShares
 from tl_ffblock.propagation.saving import read_fields, write_fields
 from tl_ffblock.propagation.shown import VANISHED, ShownAttribution, embeddings_in_words, shares_in_words, sums_in_words
 from tl_ffblock.propagation.tables import TabledShares, largest
+from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.scope_table import ScopeTable, same_fields
 from tl_ffblock.results.tokens import shortened, told_apart
 from tl_ffblock.signatures import strict
@@ -80,8 +81,7 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
     @property
     def identity(self) -> Mapping[str, str]:
         """What must be the same of results of which there is a mean: quantity, model and weights, rules."""
-        names = ("quantity", "model", "fingerprint", "rules")
-        return {name: getattr(self, name) for name in names}
+        return identity_of(self.quantity, self.model, {"fingerprint": self.fingerprint, "rules": self.rules})
 
     @property
     def entering(self) -> Float[Tensor, " pos"]:

@@ -15,6 +15,7 @@ from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.numerals import significant
 from tl_ffblock.propagation.edge_estimates import EdgeEstimates
+from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tensor_files import FileFormat
 from tl_ffblock.results.tokens import shortened
@@ -67,8 +68,8 @@ class PatchingEstimates:
     @property
     def identity(self) -> Mapping[str, str]:
         """What must be the same of estimates of which there is a mean: quantity, model and weights, rules."""
-        names = ("quantity", "model", "fingerprint", "rules")
-        return {name: getattr(self, name) for name in names} | {"steps": str(self.steps or "")}
+        made = {"fingerprint": self.fingerprint, "rules": self.rules}
+        return identity_of(self.quantity, self.model, made) | {"steps": str(self.steps or "")}
 
     @property
     def edges(self) -> EdgeEstimates:

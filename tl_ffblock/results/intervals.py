@@ -49,6 +49,11 @@ UNKNOWN = ("", "model")
 """What a result says that does not know its fingerprint, or whose model was not named."""
 
 
+def identity_of(quantity: str, model: str, made: Mapping[str, str]) -> dict[str, str]:
+    """What must be the same of results of which there is a mean: quantity, model and weights, how they were made."""
+    return {"quantity": quantity, "model": model} | {name: made.get(name, "") for name in MADE_HOW}
+
+
 def refuse_mixed(results: Sequence[Identified], verb: str) -> None:
     """Refuse a mean of unlike results: it is of one quantity, one model and one kind of rules.
 

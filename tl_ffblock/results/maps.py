@@ -24,7 +24,7 @@ from tl_ffblock.layer.positions import several, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
 from tl_ffblock.results.arithmetic import combined
-from tl_ffblock.results.intervals import MADE_HOW, refuse_mixed
+from tl_ffblock.results.intervals import identity_of, refuse_mixed
 from tl_ffblock.results.saving import LABELS, read_maps, write_maps
 from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
 from tl_ffblock.results.shown import ShownMaps
@@ -85,8 +85,7 @@ class ContributionMaps(ShownMaps):
     @property
     def identity(self) -> Mapping[str, str]:
         """What must be the same of results of which there is a mean: quantity, model and weights, how they were made."""
-        made = {name: self.provenance.get(name, "") for name in MADE_HOW}
-        return {"quantity": "difference of " * self.signed + "contributions", "model": self.model, **made}
+        return identity_of("difference of " * self.signed + "contributions", self.model, self.provenance)
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.page import PageData, PageView, SharesData, View, iframe, page, shares_page
 from tl_ffblock.results.files import write_atomically
-from tl_ffblock.results.intervals import MADE_HOW
+from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
 from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.position_page import position_page, refuse_choices
@@ -97,8 +97,7 @@ class TokenMaps:
     @property
     def identity(self) -> Mapping[str, str]:
         """What must be the same of maps of which there is a mean: quantity, model and weights, how they were made."""
-        made = {name: self.provenance.get(name, "") for name in MADE_HOW}
-        return {"quantity": self.kind, "model": self.model, **made}
+        return identity_of(self.kind, self.model, self.provenance)
 
     @property
     def by_position(self) -> bool:

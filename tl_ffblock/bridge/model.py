@@ -80,8 +80,13 @@ class Model:
     family: Family
     name: str
     n_layers: int
-    fingerprint: str
-    """Of its weights when it was identified; see `weights_fingerprint`."""
+    memory: Memory = field(repr=False, compare=False)
+    """What was found out about the hooked model with these weights so far."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its weights when it was identified; see `weights_fingerprint`."""
+        return self.memory.fingerprint
 
     @cached_property
     def hook_points(self) -> Mapping[str, HookPoint]:
@@ -113,11 +118,6 @@ class Model:
         Known of models that `load_model` loaded.
         """
         return _has_trained_head(self.hooked)
-
-    @cached_property
-    def memory(self) -> Memory:
-        """What was found out about the hooked model with these weights so far."""
-        return _memory_of(self.hooked, self.fingerprint)
 
 
 @dataclass(frozen=True)
@@ -176,22 +176,21 @@ def identify(model: Any) -> Model:
     return Model(model, api, family, name, int(cfg.n_layers), compare_once(model, name))
 
 
-def compare_once(model: HookedModel, name: str) -> str:
+def compare_once(model: HookedModel, name: str) -> Memory:
     """Compare a bridge with the Hugging Face model it wraps, unless that was done with these weights.
 
     Returns:
-        The fingerprint of the weights.
+        What is known of the model with these weights.
 
     Raises:
         UnsupportedModelError: if rounding does not explain the difference of their logits, or for adapters that are not linear
             or that the bridge does not run.
     """
-    fingerprint = weights_fingerprint(model)
-    memory = _memory_of(model, fingerprint)
+    memory = _memory_of(model, weights_fingerprint(model))
     if memory.difference is None:
         refuse_unreadable(model)
         memory.difference = difference_from_hugging_face(model, name)
-    return fingerprint
+    return memory
 
 
 def _memory_of(hooked: HookedModel, fingerprint: str) -> Memory:

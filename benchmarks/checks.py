@@ -108,9 +108,9 @@ CHECKS: dict[str, dict[str, dict[str, Any]]] = {
             "tl_ffblock.layer.local_forms.shared": lambda coefficients, pre, pre_linear: pre,
         },
         "sums at every layer": {
-            "tl_ffblock.propagation.attribution.Attribution.boundary_errors": lambda result, last: torch.zeros(1)
+            "tl_ffblock.attribution.attribution.Attribution.boundary_errors": lambda result, last: torch.zeros(1)
         },
-        "NaN and infinity": {"tl_ffblock.propagation.attribute.trace": _trace_without_nan},
+        "NaN and infinity": {"tl_ffblock.attribution.attribute.trace": _trace_without_nan},
     },
 }
 """By what is made: each check, and what stands in the place of its functions."""

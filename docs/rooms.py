@@ -11,7 +11,7 @@ ROOMS = {
     "flow": "flow/",
     "heads": "heads/",
     "memories": "memories/",
-    "propagation": "propagation/",
+    "attribution": "attribution/",
     "check": "check.py",
     "cell_neurons": "cell_neurons.py",
     "contributions": "contributions.py",

@@ -23,12 +23,12 @@ SHAPES = [
     "tests/integration/test_bad_input.py",
     "tests/interventions/test_patched.py",
     "tests/families/test_structure.py",
-    "tests/propagation/test_targets.py",
-    "tests/propagation/test_attribution_patching.py",
-    "tests/propagation/test_continuation.py",
-    "tests/propagation/test_edges.py",
-    "tests/propagation/test_graph.py",
-    "tests/propagation/test_hooks.py",
+    "tests/attribution/test_targets.py",
+    "tests/attribution/test_attribution_patching.py",
+    "tests/attribution/test_continuation.py",
+    "tests/attribution/test_edges.py",
+    "tests/attribution/test_graph.py",
+    "tests/attribution/test_hooks.py",
 ]
 """Tests that reach every family and both roads. Their laws are held once, in the step "shapes", with annotated types and shapes
 checked at every call, which doubles their time; those that touch models run without the check on the oldest TransformerLens."""

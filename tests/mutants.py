@@ -38,7 +38,7 @@ LOADED_ONCE = [
     "hypothesis",
 ]
 """What every run of tests imports: processes are forked after that, which is most of the time of a quick test."""
-SABOTAGE = "tests/propagation/test_sabotage.py"
+SABOTAGE = "tests/attribution/test_sabotage.py"
 COPIED = (
     "tl_ffblock",
     "tests",
@@ -75,20 +75,20 @@ def _sabotage(made: str) -> tuple[str, ...]:
 
 MUTANTS = (
     # Certificates and identities.
-    Mutant("certificate: layer sums", "propagation/certificate.py", "if self.complete and not error <= self.rtol:", "if self.complete and error < 0:", _sabotage("shares-layer.local_forms")),
-    Mutant("certificate: edges", "propagation/certificate.py", "if not self.edges <= self.rtol:", "if self.edges < 0:", _sabotage("edges-propagation")),
-    Mutant("certificate: linear forms", "propagation/certificate.py", "if not gap <= rtol:", "if gap < 0:", _sabotage("shares-bridge.slopes")),
-    Mutant("certificate: edge error is 0", "propagation/shares.py", "return float(relative(misses.max(), sizes.max()))", "return float(relative(misses.min() * 0, sizes.max()))", _sabotage("edges-propagation")),
+    Mutant("certificate: layer sums", "attribution/certificate.py", "if self.complete and not error <= self.rtol:", "if self.complete and error < 0:", _sabotage("shares-layer.local_forms")),
+    Mutant("certificate: edges", "attribution/certificate.py", "if not self.edges <= self.rtol:", "if self.edges < 0:", _sabotage("edges-attribution")),
+    Mutant("certificate: linear forms", "attribution/certificate.py", "if not gap <= rtol:", "if gap < 0:", _sabotage("shares-bridge.slopes")),
+    Mutant("certificate: edge error is 0", "attribution/shares.py", "return float(relative(misses.max(), sizes.max()))", "return float(relative(misses.min() * 0, sizes.max()))", _sabotage("edges-attribution")),
     Mutant("certificate: logits with rules", "bridge/traced.py", "if not known[rules] == 0:", "if known[rules] < 0:", _sabotage("differ_by")),
-    Mutant("certificate: continuation errors are 0", "propagation/continuation.py", "errors=relative((shares.sum(dim=1) + biases + edits - first_order).abs(), sizes),", "errors=torch.zeros_like(sizes),", _sabotage("continuation-layer")),
+    Mutant("certificate: continuation errors are 0", "attribution/continuation.py", "errors=relative((shares.sum(dim=1) + biases + edits - first_order).abs(), sizes),", "errors=torch.zeros_like(sizes),", _sabotage("continuation-layer")),
     Mutant("certificate: flow walk", "flow/graph.py", "derivative\", self.walk),", "derivative\", 0.0),", _sabotage("flow-layer")),
     Mutant("certificate: flow shares", "flow/graph.py", "miss its own\", self.shares),", "miss its own\", 0.0),", _sabotage("flow-flow")),
     Mutant("certificate: flow sums", "flow/graph.py", "misses it\", self.sums),", "misses it\", 0.0),", _sabotage("flow-flow")),
-    Mutant("certificate: named biases of a graph", "propagation/flows.py", "if not error <= self.rtol:", "if error < 0:", _sabotage("graph")),
-    Mutant("certificate: end of the adjoint", "propagation/signed_maps.py", "error = float(relative((walked - expected).norm(), expected.norm()))", "error = 0.0", _sabotage("signed_maps")),
-    Mutant("certificate: cells of signed maps", "propagation/signed_maps.py", "miss = (cells.sum(dim=0) - of_tokens).abs().max()", "miss = of_tokens.min() * 0", _sabotage("signed_maps")),
-    Mutant("certificate: senders of edges", "propagation/edges.py", "if plain and not self.streams <= rtol:", "if plain and self.streams < 0:", _sabotage("estimated_edges")),
-    Mutant("certificate: receivers of edges", "propagation/edges.py", "if not self.derivatives <= rtol:", "if self.derivatives < 0:", _sabotage("estimated_edges")),
+    Mutant("certificate: named biases of a graph", "attribution/flows.py", "if not error <= self.rtol:", "if error < 0:", _sabotage("graph")),
+    Mutant("certificate: end of the adjoint", "attribution/signed_maps.py", "error = float(relative((walked - expected).norm(), expected.norm()))", "error = 0.0", _sabotage("signed_maps")),
+    Mutant("certificate: cells of signed maps", "attribution/signed_maps.py", "miss = (cells.sum(dim=0) - of_tokens).abs().max()", "miss = of_tokens.min() * 0", _sabotage("signed_maps")),
+    Mutant("certificate: senders of edges", "attribution/edges.py", "if plain and not self.streams <= rtol:", "if plain and self.streams < 0:", _sabotage("estimated_edges")),
+    Mutant("certificate: receivers of edges", "attribution/edges.py", "if not self.derivatives <= rtol:", "if self.derivatives < 0:", _sabotage("estimated_edges")),
     Mutant("certificate: best query in place of the worst", "map_tables.py", "worst = int(errors.argmax())", "worst = int(errors.argmin())", _sabotage("vectors-layer.vectors.attend")),
     Mutant("certificate: rows of the last scope", "layer/fast/aggregate.py", "parts = replace(parts, tokens=self.rows.end_sum[:, None])", "parts = replace(parts)", _sabotage("maps-layer.fast.head_sums")),
     Mutant("certificate: norms of a column", "layer/fast/norms.py", "_over_largest(values[scope][..., key] - norms,", "_over_largest(norms - norms,", _sabotage("maps-layer.fast.pair_norms")),
@@ -105,8 +105,8 @@ MUTANTS = (
     # Refusals.
     Mutant("refusal: hidden tokens are seen", "bridge/removals.py", "if bool((pattern * hidden.to(pattern.device)).any()):", "if bool((pattern * hidden.to(pattern.device)).all()):", _sabotage("masking")),
     Mutant("refusal: other positions where tokens are hidden", "bridge/removals.py", "if not float((x - expected).abs().max()) <= _ROUNDING", "if float((x - expected).abs().max()) < -_ROUNDING", _sabotage("masking")),
-    Mutant("refusal: attributions of another value", "propagation/method_scores.py", "if not (same and abs(scores.value - target.value) <= target.rounding):", "if not same:", _sabotage("tested_shares")),
-    Mutant("refusal: attributions of another target", "propagation/method_scores.py", "or scores.target == target.words", "or True", _sabotage("tested_shares")),
+    Mutant("refusal: attributions of another value", "attribution/method_scores.py", "if not (same and abs(scores.value - target.value) <= target.rounding):", "if not same:", _sabotage("tested_shares")),
+    Mutant("refusal: attributions of another target", "attribution/method_scores.py", "or scores.target == target.words", "or True", _sabotage("tested_shares")),
     Mutant("refusal: changed files", "results/tensor_files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', _sabotage("file_that_was_changed")),
     Mutant("refusal: files of another version", "results/tensor_files.py", 'if metadata.get("version") != str(self.version):', 'if not metadata.get("version"):', _sabotage("file_that_was_changed")),
     Mutant("refusal: maps of unlike layers", "results/average.py", 'same = ("layers", "layered",', 'same = ("layered",', ("tests/integration/test_average.py",)),
@@ -119,20 +119,20 @@ MUTANTS = (
     Mutant("statistics: change without its sign", "results/ranks.py", "return 1 - spearman(before, after, cells)", "return 1 - abs(spearman(before, after, cells))", ("tests/unit/test_measures.py",)),
     Mutant("statistics: layers ranked together", "results/correlation.py", "cells = layer == name", "cells = layer >= name", ("tests/interventions/test_validation.py", "-k", "layer or spearman or scipy or correlation or rank")),
     Mutant("statistics: cells that do not exist are averaged", "results/average.py", 'values.masked_fill(~reached, float("nan"))', "values", ("tests/integration/test_average.py",)),
-    Mutant("statistics: layers of neurons", "propagation/average_shares.py", 'return {"layer": layers, "neuron"', 'return {"layer": tuple(range(len(layers))), "neuron"', ("tests/propagation/test_average_shares.py",)),
+    Mutant("statistics: layers of neurons", "attribution/average_shares.py", 'return {"layer": layers, "neuron"', 'return {"layer": tuple(range(len(layers))), "neuron"', ("tests/attribution/test_average_shares.py",)),
     # Layer algebra.
     Mutant("layer: constants of values stay with tokens", "layer/parts.py", "return record.head_values - constant, constant", "return record.head_values - 0 * constant, constant", ("tests/unit/test_parts.py", "tests/unit/test_worked_example.py")),
     Mutant("layer: residual of another token", "layer/parts.py", "tokens[torch.arange(len(x), device=x.device), queries] = x", "tokens[torch.arange(len(x), device=x.device), queries.flip(0)] = x", ("tests/unit/test_parts.py", "tests/unit/test_worked_example.py")),
     Mutant("layer: mean of a gate along the path", "layer/activations.py", "return self.gate(a) / (_POWERS[self.name] + 1)", "return self.gate(a) / _POWERS[self.name]", ("tests/unit/test_activations.py",)),
     Mutant("layer: activation at zero", "layer/activations.py", "return torch.where(small, self._mean_slope(s, 0), secant)", "return torch.where(small, self._mean_slope(s, 1), secant)", ("tests/unit/test_activations.py",)),
-    Mutant("layer: derivative of a norm's scale", "layer/norm_slopes.py", "v = v - n * (n * v).mean(dim=-1, keepdim=True)", "v = v - n * (n * v).sum(dim=-1, keepdim=True)", ("tests/propagation/test_edges.py", "-k", "gpt2")),
+    Mutant("layer: derivative of a norm's scale", "layer/norm_slopes.py", "v = v - n * (n * v).mean(dim=-1, keepdim=True)", "v = v - n * (n * v).sum(dim=-1, keepdim=True)", ("tests/attribution/test_edges.py", "-k", "gpt2")),
     Mutant("layer: heads of shared values", "layer/heads.py", "value_heads = [head // shared for head in chosen]", "value_heads = [head % len(attention.w_v) for head in chosen]", ("tests/families/test_heads.py", "-k", "llama")),
     Mutant("layer: Gram matrix without a weight", "layer/fast/part_norms.py", "squares.append(((alpha @ gram) * alpha).sum(dim=-1))", "squares.append((alpha @ gram).sum(dim=-1))", ("tests/unit/test_roads.py", "-k", "gram or groups or norms")),
     # Propagation.
-    Mutant("propagation: one backward pass too few", "propagation/continuation.py", "at, said = self.n_prompt - 1 + numbers,", "at, said = self.n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/propagation/test_continuation.py",)),
-    Mutant("propagation: weights of EAP-IG", "propagation/patching.py", "zip((nodes + 1) / 2, weights / 2, strict=True)", "zip((nodes + 1) / 2, weights, strict=True)", ("tests/propagation/test_attribution_patching.py", "tests/propagation/test_edges.py", "-k", "steps or integrat or between or nodes")),
-    Mutant("propagation: queries of signed maps", "propagation/beside.py", "result.maps[scope, layer][list(text.queries)]", "result.maps[scope, layer][: len(text.queries)]", ("tests/propagation/test_beside.py",)),
-    Mutant("propagation: patterns are not frozen", "bridge/slopes.py", '"path": Rules("path", norms=True, feed_forward=True, attention=True),', '"path": Rules("path", norms=True, feed_forward=True, attention=False),', ("tests/propagation/test_frozen_autograd.py",)),
+    Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = self.n_prompt - 1 + numbers,", "at, said = self.n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
+    Mutant("propagation: weights of EAP-IG", "attribution/patching.py", "zip((nodes + 1) / 2, weights / 2, strict=True)", "zip((nodes + 1) / 2, weights, strict=True)", ("tests/attribution/test_attribution_patching.py", "tests/attribution/test_edges.py", "-k", "steps or integrat or between or nodes")),
+    Mutant("propagation: queries of signed maps", "attribution/beside.py", "result.maps[scope, layer][list(text.queries)]", "result.maps[scope, layer][: len(text.queries)]", ("tests/attribution/test_beside.py",)),
+    Mutant("propagation: patterns are not frozen", "bridge/slopes.py", '"path": Rules("path", norms=True, feed_forward=True, attention=True),', '"path": Rules("path", norms=True, feed_forward=True, attention=False),', ("tests/attribution/test_frozen_autograd.py",)),
     Mutant("propagation: norm scales are not frozen", "bridge/slopes.py", "if not rules.norms:", "if not rules.norms or layer == 1:", _sabotage("right and shares-gpt2")),
     # Interventions and metrics.
     Mutant("interventions: the other row", "interventions/sampling.py", "row = (row + 1) % length", "row = reads", ("tests/interventions/test_validation.py", "-k", "second_row")),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tl_ffblock import memories as memories
     from tl_ffblock import metrics as metrics
     from tl_ffblock import page as page
-    from tl_ffblock import propagation as propagation
+    from tl_ffblock import attribution as attribution
     from tl_ffblock import results as results
     from tl_ffblock.attention import attention_maps, attention_scores
     from tl_ffblock.bridge.capture import capture
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
-    from tl_ffblock.propagation import (
+    from tl_ffblock.attribution import (
         Attribution,
         AverageShares,
         attribute,
@@ -66,9 +66,9 @@ if TYPE_CHECKING:
     from tl_ffblock.results.token_maps import TokenMaps
 
 _HOMES = {
-    "Attribution": "propagation",
+    "Attribution": "attribution",
     "AverageMaps": "results.average_maps",
-    "AverageShares": "propagation",
+    "AverageShares": "attribution",
     "ContributionMaps": "results.maps",
     "Contributions": "interventions",
     "Decomposition": "layer.vectors",
@@ -80,11 +80,11 @@ _HOMES = {
     "amplification": "results.measures",
     "attention_maps": "attention",
     "attention_scores": "attention",
-    "attribute": "propagation",
-    "attribute_continuation": "propagation",
-    "attribution_patching": "propagation",
+    "attribute": "attribution",
+    "attribute_continuation": "attribution",
+    "attribution_patching": "attribution",
     "average": "results.average",
-    "average_shares": "propagation",
+    "average_shares": "attribution",
     "capture": "bridge.capture",
     "causal_validation": "interventions",
     "contextualization_change": "results.measures",
@@ -92,8 +92,8 @@ _HOMES = {
     "contribution_sweep": "interventions",
     "decompose": "contributions",
     "difference": "interventions",
-    "direction": "propagation",
-    "faithfulness": "propagation",
+    "direction": "attribution",
+    "faithfulness": "attribution",
     "flow_graph": "flow",
     "kl_divergence": "metrics",
     "load_model": "bridge.loading",
@@ -122,7 +122,7 @@ _MODULES = {
     "memories": "memories",
     "metrics": "metrics",
     "page": "page",
-    "propagation": "propagation",
+    "attribution": "attribution",
     "results": "results",
     "scopes": "layer.scopes",
 }

@@ -30,7 +30,7 @@ from docs.results.faithfulness_rule import hidden_keys, path_and_hidden_keys
 from docs.results.faithfulness_sets import Example
 from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.propagation import Direction
+from tl_ffblock.attribution import Direction
 
 STEPS = 20
 

@@ -16,7 +16,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "models": ("Models", ("bridge",)),
     "maps": ("Maps", ("contributions", "attention", "results", "layer")),
     "neurons": ("Neurons of a cell", ("cell_neurons",)),
-    "attribution": ("To a logit", ("propagation",)),
+    "attribution": ("To a logit", ("attribution",)),
     "flow": ("Flow", ("flow",)),
     "metrics": ("Metrics", ("metrics",)),
     "interventions": ("Interventions", ("interventions",)),
@@ -71,7 +71,7 @@ def _page(page: str, names: Iterable[str]) -> str:
 
 
 def defined_at(name: str) -> str:
-    """Where a public name is defined: a function may have the name of its file, `propagation.attribute`, which says two things."""
+    """Where a public name is defined: a function may have the name of its file, `attribution.attribute`, which says two things."""
     module, _, last = name.rpartition(".")
     value = getattr(import_module(module), last)
     return f"{value.__module__}.{value.__qualname__}" if inspect.isclass(value) or inspect.isfunction(value) else name

@@ -1,13 +1,11 @@
-"""Files and functions that can be read in one go, and names that mean one thing."""
+"""Functions that can be read in one go."""
 
 import ast
 import io
 import tokenize
-from collections import Counter
 
 from tests.house.conftest import Source
 
-MOST_LINES_OF_A_FILE = 500
 MOST_CODE_LINES_OF_A_FUNCTION = 40
 _NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -17,12 +15,6 @@ def code_lines(source: Source) -> set[int]:
     tokens = tokenize.generate_tokens(io.StringIO(source.text).readline)
     lines = {line for token in tokens if token.type not in _NO_CODE for line in range(token.start[0], token.end[0] + 1)}
     return lines - source.docstrings()
-
-
-def test_files_are_short(sources: list[Source]) -> None:
-    """No file of the package has more than 500 lines; a file is as long as its idea."""
-    lengths = {source.path: len(source.text.splitlines()) for source in sources}
-    assert {path: length for path, length in lengths.items() if length > MOST_LINES_OF_A_FILE} == {}
 
 
 def test_functions_are_short(sources: list[Source]) -> None:
@@ -36,9 +28,3 @@ def test_functions_are_short(sources: list[Source]) -> None:
                 if length > MOST_CODE_LINES_OF_A_FUNCTION:
                     long[f"{source.path}:{node.name}"] = length
     assert long == {}
-
-
-def test_no_class_name_twice(sources: list[Source]) -> None:
-    """A class is known by its name alone, wherever it is met."""
-    names = Counter(node.name for source in sources for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef))
-    assert {name for name, times in names.items() if times > 1} == set()

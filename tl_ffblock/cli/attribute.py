@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tl_ffblock.propagation.attribution import Attribution
+    from tl_ffblock.attribution.attribution import Attribution
 
 DESCRIPTION = (
     "Run TEXT through a model and share the logit of a next token out among all tokens and biases, and say through which "
@@ -73,7 +73,7 @@ def command(options: argparse.Namespace) -> None:
     with working(f"loading {options.model}"):
         from tl_ffblock.bridge.loading import load_model
         from tl_ffblock.metrics import logit
-        from tl_ffblock.propagation import attribute
+        from tl_ffblock.attribution import attribute
 
         model = load_model(options.model, device=options.device)
     given: Any = text if tokens is None else tokens
@@ -102,7 +102,7 @@ def _write(result: "Attribution", kind: str, file: Path) -> None:
 def _print(out: "Console", result: "Attribution") -> None:
     from rich.text import Text
 
-    from tl_ffblock.propagation.shown import OVERLAP
+    from tl_ffblock.attribution.shown import OVERLAP
 
     title = f"{result.target} = {signed(result.value, 4)} of {result.model}, rules {result.rules}"
     out.print(Text(title, style="bold"))
@@ -134,7 +134,7 @@ def _sums(result: "Attribution") -> "Table":
     """What the target is the sum of, each row a summand; what is set back is among the tokens or the biases above it."""
     from rich.text import Text
 
-    from tl_ffblock.propagation.shown import embeddings_in_words, largest_first, sums_in_words
+    from tl_ffblock.attribution.shown import embeddings_in_words, largest_first, sums_in_words
 
     table = _shares_table("what it is the sum of", "summand")
     within = {"tokens": embeddings_in_words(result), "biases": dict(largest_first(result.biases.items(), MOST))}
@@ -148,7 +148,7 @@ def _sums(result: "Attribution") -> "Table":
 
 def _heads(result: "Attribution") -> "Table":
     """The heads that carry most: no summands beside the tokens, since what they carry is the tokens' and overlaps."""
-    from tl_ffblock.propagation.tables import largest
+    from tl_ffblock.attribution.tables import largest
 
     by_head = result.heads.sum(dim=-1)
     table = _shares_table(f"the {MOST} largest of {by_head.numel()} heads", "head")

@@ -88,7 +88,7 @@ def command(options: argparse.Namespace) -> None:
 
 def _routes(model: Any, text: str, target: Any, options: argparse.Namespace) -> None:
     from tl_ffblock.flow import routes
-    from tl_ffblock.propagation import attribute
+    from tl_ffblock.attribution import attribute
 
     result = attribute(model, text, target, of="graph")
     out = console()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tl_ffblock.memories.card import CardTrigger, MemoryCard
-    from tl_ffblock.propagation.attribution import Attribution
+    from tl_ffblock.attribution.attribution import Attribution
 
 DESCRIPTION = (
     "Search a corpus for the prefixes at which a feed-forward neuron's coefficient is largest, say which of their tokens "
@@ -111,7 +111,7 @@ def _attribution(model: Any, text: str, options: argparse.Namespace) -> "Attribu
     if target is None:
         return None
     from tl_ffblock.metrics import logit
-    from tl_ffblock.propagation import attribute
+    from tl_ffblock.attribution import attribute
 
     return attribute(model, text, logit(target, minus=minus), of="neurons")
 

@@ -24,8 +24,8 @@ from tl_ffblock.layer.adjoint import Adjoint, scopes_to_output
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT, Attend
-from tl_ffblock.propagation.attribute import AttributeOptions, open_attribution_run
-from tl_ffblock.propagation.certificate import relative
+from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run
+from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.signatures import spelled_out
 
 N_TOKENS = 5

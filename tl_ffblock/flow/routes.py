@@ -7,13 +7,13 @@ import numpy as np
 from tl_ffblock._version import __version__
 from tl_ffblock.errors import InputError
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, PageView, graph_page, iframe
-from tl_ffblock.propagation.graph import REST
+from tl_ffblock.attribution.graph import REST
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
-    from tl_ffblock.propagation import Attribution, AttributionGraph
+    from tl_ffblock.attribution import Attribution, AttributionGraph
 
 _MEANING = (
     "Routes of the target's share from the tokens through all layers: what flows into a node, and its own bias, flows out of "

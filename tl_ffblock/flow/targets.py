@@ -12,9 +12,9 @@ from tl_ffblock.bridge.slopes import RULES
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.metrics import logit
-from tl_ffblock.propagation import Attribution, Direction
-from tl_ffblock.propagation.shares import KEEPS, Shares
-from tl_ffblock.propagation.targets import Seeds, Target, seeds
+from tl_ffblock.attribution import Attribution, Direction
+from tl_ffblock.attribution.shares import KEEPS, Shares
+from tl_ffblock.attribution.targets import Seeds, Target, seeds
 
 FlowTargets: TypeAlias = str | SupportsIndex | Target | Sequence[str | SupportsIndex | Target] | None
 """A token, a metric, a direction, or several of them; None means the token that the model expects at the position."""

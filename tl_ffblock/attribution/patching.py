@@ -22,13 +22,13 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.progress import Progress
-from tl_ffblock.propagation.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_rules
-from tl_ffblock.propagation.certificate import refuse_forms
-from tl_ffblock.propagation.edges import KEEPS as OF_EDGES
-from tl_ffblock.propagation.edges import EdgeSums
-from tl_ffblock.propagation.patched_cells import estimated_cells
-from tl_ffblock.propagation.patching_estimates import PatchingEstimates
-from tl_ffblock.propagation.targets import ReadTarget, Target, bound_to_run, read_target, seeds
+from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_rules
+from tl_ffblock.attribution.certificate import refuse_forms
+from tl_ffblock.attribution.edges import KEEPS as OF_EDGES
+from tl_ffblock.attribution.edges import EdgeSums
+from tl_ffblock.attribution.patched_cells import estimated_cells
+from tl_ffblock.attribution.patching_estimates import PatchingEstimates
+from tl_ffblock.attribution.targets import ReadTarget, Target, bound_to_run, read_target, seeds
 from tl_ffblock.results.tokens import joined
 from tl_ffblock.signatures import spelled_out
 

@@ -196,7 +196,7 @@ def test_positions_sum_to_the_whole_and_pieces_of_them_too(
     )
     torch.testing.assert_close(by_position.values.sum(dim=-1), summed.values, rtol=1e-5, atol=1e-6)
     assert (by_position.possible == summed.possible).all()
-    monkeypatch.setattr(ffb.propagation.edges, "BUFFER_BYTES", 1)
+    monkeypatch.setattr(ffb.attribution.edges, "BUFFER_BYTES", 1)
     alone = ffb.attribution_patching(model, *pair("gemma2"), difference, edges="positions").edges
     torch.testing.assert_close(alone.values, by_position.values, rtol=1e-5, atol=1e-6)
 
@@ -240,7 +240,7 @@ def test_edges_are_a_table_a_graph_and_a_file(
     assert graph.edges[a, b, key]["estimate"] == pytest.approx(float(edges[a, f"{b}<{key}>" if key else b].sum()))
     shared = {(a, b) for a, b, key in graph.edges(keys=True) if key == "shared"}
     assert {end for start, end in shared if start == "a1.kv1"} == {"a1.h2", "a1.h3"}
-    loaded = ffb.propagation.EdgeEstimates.load(edges.save(tmp_path / "edges.safetensors"))
+    loaded = ffb.attribution.EdgeEstimates.load(edges.save(tmp_path / "edges.safetensors"))
     assert loaded.to_dataframe().equals(frame)
     assert repr(loaded) == repr(edges)
     with pytest.raises(ffb.errors.ScopeKeyError, match=r"no receiver 'a1\.h0<k>'"):

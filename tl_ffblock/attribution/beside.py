@@ -13,12 +13,12 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.numerals import scientific
 from tl_ffblock.page import LogitBlock, MapsBlock, PageBlock, PageChannel, PageText
-from tl_ffblock.propagation.shown import largest_edges, sums_in_words
+from tl_ffblock.attribution.shown import largest_edges, sums_in_words
 from tl_ffblock.results.page_blocks import FINE_TOKENS, size_track
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
-    from tl_ffblock.propagation.attribution import Attribution
+    from tl_ffblock.attribution.attribution import Attribution
 
 SIGNED_BYTES = 400_000
 """Room for signed maps on a page, before they are deflated; scopes beyond it are left out, but for the first."""

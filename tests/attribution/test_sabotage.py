@@ -253,8 +253,8 @@ SUMS = (
     Fault("bridge.readout._own_logits", every, "read-out", "misses its own logits", error="IdentityError"),
     Fault("bridge.removals._hide", lambda scores: scores * 0, "masking", "to tokens that were hidden", error="UnsupportedModelError"),
     Fault("bridge.removals.Removals._seen", entered, "masking", "numbers positions anew", error="UnsupportedModelError"),
-    Fault("propagation.faithfulness.in_words", lambda words: words + "?", "tested shares", "Expected attributions of the same target", error="InputError"),
-    Fault("propagation.faithfulness.Removals._run", every, "tested shares", "Expected attributions of the same target", error="InputError"),
+    Fault("attribution.faithfulness.in_words", lambda words: words + "?", "tested shares", "Expected attributions of the same target", error="InputError"),
+    Fault("attribution.faithfulness.Removals._run", every, "tested shares", "Expected attributions of the same target", error="InputError"),
 )  # fmt: skip
 """Neurons, coefficients, scores, the read-out, removals of tokens."""
 
@@ -273,10 +273,10 @@ SHARES = tuple(
         ("layer.local_forms._Added.backward", at(1), "shares", "shares at the input of layer 1 miss", "gpt2", None),
         ("bridge.traced.Traced._from_unembedding", at(1), "shares", "shares at the input of layer", "gpt2", None),
         ("bridge.traced.Traced._from_unembedding", at(2), "shares", "shares at the input of layer", "gptj", None),
-        ("propagation.shares.Shares._by_position", every, "shares", "shares at the embeddings miss", "gpt2", None),
-        ("propagation.shares.Shares._edges", every, "edges", "edges miss the shares of their heads", "gpt2", None),
+        ("attribution.shares.Shares._by_position", every, "shares", "shares at the embeddings miss", "gpt2", None),
+        ("attribution.shares.Shares._edges", every, "edges", "edges miss the shares of their heads", "gpt2", None),
         (
-            "propagation.sequence_shares.SequenceShares._attention",
+            "attribution.sequence_shares.SequenceShares._attention",
             at(2),
             "edges",
             "edges miss the shares",
@@ -298,8 +298,8 @@ SHARES = tuple(
 """Attributions to a target: linear forms, layer sums, edges, continuations, signed maps."""
 
 GRAPHS = (
-    Fault("propagation.sequence_shares.SequenceShares._attention", at(0), "graph", "each head brings"),
-    Fault("propagation.sequence_shares.SequenceShares._positions", at(0), "graph", "the feed-forward brings"),
+    Fault("attribution.sequence_shares.SequenceShares._attention", at(0), "graph", "each head brings"),
+    Fault("attribution.sequence_shares.SequenceShares._positions", at(0), "graph", "the feed-forward brings"),
     Fault("layer.records.Block.value_constant", every, "graph", "all heads together brings"),
     Fault("layer.norm_slopes.NormSlope.pull", every, "flow", "layers walked backward miss"),
     Fault("layer.adjoint.Adjoint.to_keys", every, "flow", "layers walked backward miss"),
@@ -309,9 +309,9 @@ GRAPHS = (
     Fault("flow.draft.Draft.share_of_edge", every, "flow", "shares of what enters a node miss"),
     Fault("flow.draft.Draft.share_of_rest", every, "flow", "shares of what enters a node miss"),
     Fault("flow.draft.Draft.share_of_node", every, "flow", "shares of what enters a node miss"),
-    Fault("propagation.edges.EdgeSums.change", every, "estimated edges", "the changes of all senders miss"),
-    Fault("propagation.edge_walk._LayerWalk._of_heads", every, "estimated edges", "the changes of all senders miss"),
-    Fault("propagation.edge_walk._LayerWalk._by_attention", every, "estimated edges", "derivatives by the inputs"),
+    Fault("attribution.edges.EdgeSums.change", every, "estimated edges", "the changes of all senders miss"),
+    Fault("attribution.edge_walk._LayerWalk._of_heads", every, "estimated edges", "the changes of all senders miss"),
+    Fault("attribution.edge_walk._LayerWalk._by_attention", every, "estimated edges", "derivatives by the inputs"),
     Fault("layer.norm_slopes.NormSlope.pull", every, "estimated edges", "derivatives by the inputs"),
 )
 """Graphs: conserved flows, vectors at a position, edges between heads and feed-forwards."""

@@ -201,7 +201,7 @@ def test_estimates_are_saved_whole(
     """Every tensor and word, cells and edges among them, to the bit; a changed file and another's are refused."""
     path = tmp_path / "estimates.safetensors"
     result = ffb.attribution_patching(model_of(family), *pair(family), difference, maps=True, edges=family == "llama")
-    again = ffb.propagation.PatchingEstimates.load(result.save(path))
+    again = ffb.attribution.PatchingEstimates.load(result.save(path))
     assert repr(again) == repr(result) and again.quantity == result.quantity
     for name in ("residual", "heads", "mlps"):
         assert torch.equal(getattr(again, name), getattr(result, name))
@@ -214,7 +214,7 @@ def test_estimates_are_saved_whole(
             type(result.edges).load(path)
     path.write_bytes(path.read_bytes()[:-4] + b"0000")
     with pytest.raises(ffb.errors.MapFileError, match="was changed"):
-        ffb.propagation.PatchingEstimates.load(path)
+        ffb.attribution.PatchingEstimates.load(path)
 
 
 @pytest.mark.wrong_types

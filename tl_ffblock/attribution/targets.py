@@ -15,7 +15,7 @@ from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number, one_position, whole_number
 from tl_ffblock.metrics import CleanRun, KLDivergence, LogitFunction, Metric, as_metric
-from tl_ffblock.propagation.spaces import warn_of_missing_spaces
+from tl_ffblock.attribution.spaces import warn_of_missing_spaces
 from tl_ffblock.signatures import strict
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests import tiny
-from tests.propagation.conftest import prompts
+from tests.attribution.conftest import prompts
 from tests.tolerances import BATCH_FLOAT32, BATCH_FLOAT64, CONSERVED_FLOAT32, CONSERVED_FLOAT64
 
 Models = Callable[..., Any]

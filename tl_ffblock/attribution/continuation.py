@@ -18,9 +18,9 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import CompletenessError, InputError, brief
 from tl_ffblock.layer.positions import one_position, several, whole_number
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.propagation.attribute import DEFAULTS, ForwardOptions, open_attribution_run, read_rules
-from tl_ffblock.propagation.certificate import refuse_forms, relative
-from tl_ffblock.propagation.shown import ShownContinuation, shares_in_words
+from tl_ffblock.attribution.attribute import DEFAULTS, ForwardOptions, open_attribution_run, read_rules
+from tl_ffblock.attribution.certificate import refuse_forms, relative
+from tl_ffblock.attribution.shown import ShownContinuation, shares_in_words
 from tl_ffblock.results.scope_table import same_fields
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import told_apart

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from tests import tiny
-from tests.propagation.conftest import prompts
+from tests.attribution.conftest import prompts
 from tl_ffblock.page import MapsBlock
 from tl_ffblock.results.page_data import page_data
 

@@ -25,10 +25,10 @@ from tl_ffblock.layer.adjoint import scopes_to_output
 from tl_ffblock.layer.norm_slopes import NormSlope
 from tl_ffblock.layer.records import Block
 from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, NormName, output_step
-from tl_ffblock.propagation.certificate import relative
+from tl_ffblock.attribution.certificate import relative
 
 if TYPE_CHECKING:
-    from tl_ffblock.propagation.edges import EdgeSums
+    from tl_ffblock.attribution.edges import EdgeSums
 
 _BEFORE_BRANCH: tuple[NormName, ...] = ("attn_norm", "ff_norm")
 _IN_BRANCH: tuple[NormName, ...] = ("attn_out_norm", "ff_out_norm")

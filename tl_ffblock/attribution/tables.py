@@ -15,7 +15,7 @@ from tl_ffblock.signatures import strict
 if TYPE_CHECKING:
     import pandas
 
-    from tl_ffblock.propagation.attribution import Attribution
+    from tl_ffblock.attribution.attribution import Attribution
 
 Table: TypeAlias = Literal["summands", "heads", "neurons", "edges"]
 """Tables of an attribution."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests import tiny
-from tests.propagation.conftest import prompts
+from tests.attribution.conftest import prompts
 
 Models = Callable[..., Any]
 CASES = [(family, "bridge", "path") for family in ("gpt2", "bert", "gemma2", "falcon", "mixtral", "gpt_oss")]

@@ -12,7 +12,7 @@ from tl_ffblock.results.intervals import refuse_mixed
 from tl_ffblock.results.tokens import joined
 
 if TYPE_CHECKING:
-    from tl_ffblock.propagation.attribution import Attribution
+    from tl_ffblock.attribution.attribution import Attribution
 
 _TENSORS = ("tokens", "positions", "token_types", "residual", "bias_shares")
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from tl_ffblock.errors import CompletenessError, InputError
 
 if TYPE_CHECKING:
-    from tl_ffblock.propagation.attribution import Attribution
+    from tl_ffblock.attribution.attribution import Attribution
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
-    from tl_ffblock.propagation.attribution import Attribution
+    from tl_ffblock.attribution.attribution import Attribution
 
 Reading: TypeAlias = Literal["residual", "heads", "edges"]
 _COLUMNS: dict[Reading, str] = {"residual": "flowing at", "heads": "written at", "edges": BETWEEN_TOKENS}

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, cast
 
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import PageView, SharesData, SharesMap, SharesRow, SharesTable, iframe, shares_page
-from tl_ffblock.propagation.tables import largest
+from tl_ffblock.attribution.tables import largest
 from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import told_apart
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
-    from tl_ffblock.propagation.attribution import Attribution
-    from tl_ffblock.propagation.continuation import ContinuationAttribution
+    from tl_ffblock.attribution.attribution import Attribution
+    from tl_ffblock.attribution.continuation import ContinuationAttribution
 
 MOST_ENTRIES = 20
 """Of a table."""

@@ -19,10 +19,10 @@ from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, tra
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import several
 from tl_ffblock.progress import Progress
-from tl_ffblock.propagation.attribution import Attribution
-from tl_ffblock.propagation.shares import KEEPS, PARTS, Part, Shares
-from tl_ffblock.propagation.signed_maps import PREFIX, signed_maps
-from tl_ffblock.propagation.targets import Target, for_prompts, seeds
+from tl_ffblock.attribution.attribution import Attribution
+from tl_ffblock.attribution.shares import KEEPS, PARTS, Part, Shares
+from tl_ffblock.attribution.signed_maps import PREFIX, signed_maps
+from tl_ffblock.attribution.targets import Target, for_prompts, seeds
 from tl_ffblock.signatures import spelled_out
 
 

@@ -16,7 +16,7 @@ from tl_ffblock.errors import CompletenessError
 from tl_ffblock.layer.adjoint import Adjoint, scopes_to_output
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT
-from tl_ffblock.propagation.certificate import relative
+from tl_ffblock.attribution.certificate import relative
 
 PREFIX = "maps."
 """Of a map's name among an attribution's parts."""

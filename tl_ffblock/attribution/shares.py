@@ -12,10 +12,10 @@ from torch import Tensor
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.tape import Kind
 from tl_ffblock.bridge.traced import Backward, Traced
-from tl_ffblock.propagation.attribution import Attribution
-from tl_ffblock.propagation.certificate import Certificate, relative
-from tl_ffblock.propagation.sequence_shares import SequenceShares
-from tl_ffblock.propagation.targets import Seeds
+from tl_ffblock.attribution.attribution import Attribution
+from tl_ffblock.attribution.certificate import Certificate, relative
+from tl_ffblock.attribution.sequence_shares import SequenceShares
+from tl_ffblock.attribution.targets import Seeds
 
 Part: TypeAlias = Literal["heads", "edges", "neurons", "maps", "graph"]
 PARTS: tuple[Part, ...] = get_args(Part)

@@ -20,18 +20,18 @@ average_shares.py  heads, neurons and biases on average over prompts, with inter
 saving.py       a result as a file
 """
 
-from tl_ffblock.propagation.attribute import attribute
-from tl_ffblock.propagation.attribution import Attribution
-from tl_ffblock.propagation.average_shares import AverageShares, average_shares
-from tl_ffblock.propagation.certificate import Certificate
-from tl_ffblock.propagation.continuation import ContinuationAttribution, attribute_continuation
-from tl_ffblock.propagation.edge_estimates import EdgeEstimates
-from tl_ffblock.propagation.faithfulness import faithfulness
-from tl_ffblock.propagation.faithfulness_result import Faithfulness
-from tl_ffblock.propagation.graph import AttributionGraph
-from tl_ffblock.propagation.patching import attribution_patching
-from tl_ffblock.propagation.patching_estimates import PatchingEstimates
-from tl_ffblock.propagation.targets import Direction, direction
+from tl_ffblock.attribution.attribute import attribute
+from tl_ffblock.attribution.attribution import Attribution
+from tl_ffblock.attribution.average_shares import AverageShares, average_shares
+from tl_ffblock.attribution.certificate import Certificate
+from tl_ffblock.attribution.continuation import ContinuationAttribution, attribute_continuation
+from tl_ffblock.attribution.edge_estimates import EdgeEstimates
+from tl_ffblock.attribution.faithfulness import faithfulness
+from tl_ffblock.attribution.faithfulness_result import Faithfulness
+from tl_ffblock.attribution.graph import AttributionGraph
+from tl_ffblock.attribution.patching import attribution_patching
+from tl_ffblock.attribution.patching_estimates import PatchingEstimates
+from tl_ffblock.attribution.targets import Direction, direction
 
 __all__ = [
     "Attribution",

@@ -16,6 +16,7 @@ from tl_ffblock._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tl_ffblock import attention as attention
+    from tl_ffblock import attribution as attribution
     from tl_ffblock import bridge as bridge
     from tl_ffblock import check as check
     from tl_ffblock import contributions as contributions
@@ -29,9 +30,18 @@ if TYPE_CHECKING:
     from tl_ffblock import memories as memories
     from tl_ffblock import metrics as metrics
     from tl_ffblock import page as page
-    from tl_ffblock import attribution as attribution
     from tl_ffblock import results as results
     from tl_ffblock.attention import attention_maps, attention_scores
+    from tl_ffblock.attribution import (
+        Attribution,
+        AverageShares,
+        attribute,
+        attribute_continuation,
+        attribution_patching,
+        average_shares,
+        direction,
+        faithfulness,
+    )
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.bridge.loading import load_model
     from tl_ffblock.cell_neurons import neurons
@@ -48,16 +58,6 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
-    from tl_ffblock.attribution import (
-        Attribution,
-        AverageShares,
-        attribute,
-        attribute_continuation,
-        attribution_patching,
-        average_shares,
-        direction,
-        faithfulness,
-    )
     from tl_ffblock.results.average import average
     from tl_ffblock.results.average_maps import AverageMaps
     from tl_ffblock.results.maps import ContributionMaps

@@ -28,9 +28,9 @@ import tl_ffblock as ffb
 from docs.results import faithfulness_lxt
 from docs.results.faithfulness_rule import hidden_keys, path_and_hidden_keys
 from docs.results.faithfulness_sets import Example
+from tl_ffblock.attribution import Direction
 from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.attribution import Direction
 
 STEPS = 20
 

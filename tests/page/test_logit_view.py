@@ -10,8 +10,8 @@ import torch
 
 from tests.page.node import needs_node, payload, run
 from tests.page.screen import Builder, Screen, Shower
-from tl_ffblock.errors import InputError
 from tl_ffblock.attribution import Attribution
+from tl_ffblock.errors import InputError
 from tl_ffblock.results.maps import ContributionMaps
 
 HOSTILE = ("<img src=x onerror=window.x=1>", "t1", "=1+1", "</script><script>window.x=1</script>")

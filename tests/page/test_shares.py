@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.page.screen import Screen, Shower
-from tl_ffblock.numerals import significant
 from tl_ffblock.attribution import Attribution, ContinuationAttribution
+from tl_ffblock.numerals import significant
 from tl_ffblock.results.tokens import visible
 
 pytestmark = pytest.mark.browser

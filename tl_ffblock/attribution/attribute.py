@@ -12,6 +12,10 @@ from typing import Any, TypedDict, Unpack, get_args, overload
 from jaxtyping import Integer, Shaped
 from torch import Tensor
 
+from tl_ffblock.attribution.attribution import Attribution
+from tl_ffblock.attribution.shares import KEEPS, PARTS, Part, Shares
+from tl_ffblock.attribution.signed_maps import PREFIX, signed_maps
+from tl_ffblock.attribution.targets import Target, for_prompts, seeds
 from tl_ffblock.bridge.checkpoints import layers_run_twice
 from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.slopes import RULES, RuleName, Rules
@@ -19,10 +23,6 @@ from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, tra
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import several
 from tl_ffblock.progress import Progress
-from tl_ffblock.attribution.attribution import Attribution
-from tl_ffblock.attribution.shares import KEEPS, PARTS, Part, Shares
-from tl_ffblock.attribution.signed_maps import PREFIX, signed_maps
-from tl_ffblock.attribution.targets import Target, for_prompts, seeds
 from tl_ffblock.signatures import spelled_out
 
 

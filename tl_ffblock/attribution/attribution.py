@@ -10,10 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, ScopeKeyError
-from tl_ffblock.layer.positions import layer_number
-from tl_ffblock.layer.settings import TOLERANCE
-from tl_ffblock.numerals import significant
 from tl_ffblock.attribution.arithmetic import difference, mean
 from tl_ffblock.attribution.beside import BesideMaps
 from tl_ffblock.attribution.certificate import Certificate, relative
@@ -23,6 +19,10 @@ from tl_ffblock.attribution.positioned import PositionedShares
 from tl_ffblock.attribution.saving import read_fields, write_fields
 from tl_ffblock.attribution.shown import VANISHED, ShownAttribution, embeddings_in_words, shares_in_words, sums_in_words
 from tl_ffblock.attribution.tables import TabledShares, largest
+from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.settings import TOLERANCE
+from tl_ffblock.numerals import significant
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.scope_table import ScopeTable, same_fields
 from tl_ffblock.results.tokens import shortened, told_apart

@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import whole_number
-from tl_ffblock.numerals import significant
 from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.patching_estimates import PatchingEstimates
 from tl_ffblock.attribution.tables import largest, table_of
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.numerals import significant
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
 from tl_ffblock.signatures import strict
 

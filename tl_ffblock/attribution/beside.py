@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.attribution.shown import largest_edges, sums_in_words
 from tl_ffblock.errors import InputError
 from tl_ffblock.numerals import scientific
 from tl_ffblock.page import LogitBlock, MapsBlock, PageBlock, PageChannel, PageText
-from tl_ffblock.attribution.shown import largest_edges, sums_in_words
 from tl_ffblock.results.page_blocks import FINE_TOKENS, size_track
 from tl_ffblock.signatures import strict
 

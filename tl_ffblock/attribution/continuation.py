@@ -11,6 +11,9 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
+from tl_ffblock.attribution.attribute import DEFAULTS, ForwardOptions, open_attribution_run, read_rules
+from tl_ffblock.attribution.certificate import refuse_forms, relative
+from tl_ffblock.attribution.shown import ShownContinuation, shares_in_words
 from tl_ffblock.bridge.generation import continued, tokens_of
 from tl_ffblock.bridge.runs import Ids, Run
 from tl_ffblock.bridge.slopes import RuleName
@@ -18,9 +21,6 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import CompletenessError, InputError, brief
 from tl_ffblock.layer.positions import one_position, several, whole_number
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.attribution.attribute import DEFAULTS, ForwardOptions, open_attribution_run, read_rules
-from tl_ffblock.attribution.certificate import refuse_forms, relative
-from tl_ffblock.attribution.shown import ShownContinuation, shares_in_words
 from tl_ffblock.results.scope_table import same_fields
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import told_apart

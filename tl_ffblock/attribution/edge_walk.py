@@ -17,6 +17,7 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.bridge.query_keys import read_query_keys
 from tl_ffblock.bridge.sites import norm_module
 from tl_ffblock.bridge.traced import Traced
@@ -25,7 +26,6 @@ from tl_ffblock.layer.adjoint import scopes_to_output
 from tl_ffblock.layer.norm_slopes import NormSlope
 from tl_ffblock.layer.records import Block
 from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, NormName, output_step
-from tl_ffblock.attribution.certificate import relative
 
 if TYPE_CHECKING:
     from tl_ffblock.attribution.edges import EdgeSums

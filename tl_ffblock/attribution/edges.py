@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.attribution.edge_estimates import REST, TARGET, EdgeEstimates, EdgeTable
+from tl_ffblock.attribution.edge_walk import Derivatives, EdgeWalk
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import CompletenessError, UnsupportedModelError
-from tl_ffblock.attribution.edge_estimates import REST, TARGET, EdgeEstimates, EdgeTable
-from tl_ffblock.attribution.edge_walk import Derivatives, EdgeWalk
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "q", "k", "v", "ff_in", "norms"})
 """What a run has to keep for its edges."""

@@ -19,6 +19,11 @@ from jaxtyping import Bool, Float, Int
 from scipy.stats import rankdata
 from torch import Tensor
 
+from tl_ffblock.attribution.attribute import open_attribution_run
+from tl_ffblock.attribution.faithfulness_result import Faithfulness, Measure
+from tl_ffblock.attribution.method_scores import LEAVE_ONE_OUT, RANDOM, RECENCY, CleanTarget, Results, read_results
+from tl_ffblock.attribution.shown import VANISHED
+from tl_ffblock.attribution.targets import Direction, Target, answers_of, for_prompts, in_words, name_of_direction
 from tl_ffblock.bridge.facts import refuse_untrained_head
 from tl_ffblock.bridge.removals import RemovalName, Removals
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
@@ -29,11 +34,6 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import Positions, layer_number, one_per_prompt, one_position, positions, whole_number
 from tl_ffblock.metrics import CleanRun, Metric, as_metric, run_by_run
 from tl_ffblock.progress import Progress
-from tl_ffblock.attribution.attribute import open_attribution_run
-from tl_ffblock.attribution.faithfulness_result import Faithfulness, Measure
-from tl_ffblock.attribution.method_scores import LEAVE_ONE_OUT, RANDOM, RECENCY, CleanTarget, Results, read_results
-from tl_ffblock.attribution.shown import VANISHED
-from tl_ffblock.attribution.targets import Direction, Target, answers_of, for_prompts, in_words, name_of_direction
 from tl_ffblock.results.ranks import spearman
 from tl_ffblock.signatures import strict
 

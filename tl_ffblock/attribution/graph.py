@@ -16,9 +16,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.attribution.flows import Flows, LayerFlows
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.numerals import significant
-from tl_ffblock.attribution.flows import Flows, LayerFlows
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import strict
 

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.attribution.attribution import Attribution
 
 Scores: TypeAlias = Attribution | Shaped[Tensor, " pos"]
 """What a method says of a prompt's tokens."""

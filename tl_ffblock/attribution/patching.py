@@ -13,6 +13,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_rules
+from tl_ffblock.attribution.certificate import refuse_forms
+from tl_ffblock.attribution.edges import KEEPS as OF_EDGES
+from tl_ffblock.attribution.edges import EdgeSums
+from tl_ffblock.attribution.patched_cells import estimated_cells
+from tl_ffblock.attribution.patching_estimates import PatchingEstimates
+from tl_ffblock.attribution.targets import ReadTarget, Target, bound_to_run, read_target, seeds
 from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.inputs import is_single
 from tl_ffblock.bridge.model import identify
@@ -22,13 +29,6 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.progress import Progress
-from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_rules
-from tl_ffblock.attribution.certificate import refuse_forms
-from tl_ffblock.attribution.edges import KEEPS as OF_EDGES
-from tl_ffblock.attribution.edges import EdgeSums
-from tl_ffblock.attribution.patched_cells import estimated_cells
-from tl_ffblock.attribution.patching_estimates import PatchingEstimates
-from tl_ffblock.attribution.targets import ReadTarget, Target, bound_to_run, read_target, seeds
 from tl_ffblock.results.tokens import joined
 from tl_ffblock.signatures import spelled_out
 

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.attribution.edge_estimates import EdgeEstimates
 from tl_ffblock.bridge.slopes import RuleName
 from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.numerals import significant
-from tl_ffblock.attribution.edge_estimates import EdgeEstimates
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tensor_files import FileFormat

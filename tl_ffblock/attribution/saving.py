@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from tl_ffblock.errors import MapFileError
 from tl_ffblock.attribution.certificate import Certificate
+from tl_ffblock.errors import MapFileError
 from tl_ffblock.results.tensor_files import FileFormat
 
 FORMAT = FileFormat("tl_ffblock.Attribution", 1, "attribution")

@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.runs import Run
-from tl_ffblock.bridge.tape import Kind
-from tl_ffblock.bridge.traced import Backward, Traced
 from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.certificate import Certificate, relative
 from tl_ffblock.attribution.sequence_shares import SequenceShares
 from tl_ffblock.attribution.targets import Seeds
+from tl_ffblock.bridge.runs import Run
+from tl_ffblock.bridge.tape import Kind
+from tl_ffblock.bridge.traced import Backward, Traced
 
 Part: TypeAlias = Literal["heads", "edges", "neurons", "maps", "graph"]
 PARTS: tuple[Part, ...] = get_args(Part)

@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.errors import CompletenessError
 from tl_ffblock.layer.adjoint import Adjoint, scopes_to_output
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT
-from tl_ffblock.attribution.certificate import relative
 
 PREFIX = "maps."
 """Of a map's name among an attribution's parts."""

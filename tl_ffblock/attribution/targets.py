@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.attribution.spaces import warn_of_missing_spaces
 from tl_ffblock.bridge.facts import refuse_untrained_head
 from tl_ffblock.bridge.inputs import quoted
 from tl_ffblock.bridge.model import Model
@@ -15,7 +16,6 @@ from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number, one_position, whole_number
 from tl_ffblock.metrics import CleanRun, KLDivergence, LogitFunction, Metric, as_metric
-from tl_ffblock.attribution.spaces import warn_of_missing_spaces
 from tl_ffblock.signatures import strict
 
 

@@ -71,9 +71,9 @@ def command(options: argparse.Namespace) -> None:
     check_writable(files.values())
     check_tables(options.csv)
     with working(f"loading {options.model}"):
+        from tl_ffblock.attribution import attribute
         from tl_ffblock.bridge.loading import load_model
         from tl_ffblock.metrics import logit
-        from tl_ffblock.attribution import attribute
 
         model = load_model(options.model, device=options.device)
     given: Any = text if tokens is None else tokens

@@ -87,8 +87,8 @@ def command(options: argparse.Namespace) -> None:
 
 
 def _routes(model: Any, text: str, target: Any, options: argparse.Namespace) -> None:
-    from tl_ffblock.flow import routes
     from tl_ffblock.attribution import attribute
+    from tl_ffblock.flow import routes
 
     result = attribute(model, text, target, of="graph")
     out = console()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tl_ffblock.page import View
     from tl_ffblock.attribution import Attribution
+    from tl_ffblock.page import View
     from tl_ffblock.results.maps import ContributionMaps
 
 DESCRIPTION = (
@@ -143,8 +143,8 @@ def command(options: argparse.Namespace) -> None:
 
 
 def _attribution(model: Any, given: Any, asked: _Logit) -> "Attribution":
-    from tl_ffblock.metrics import logit
     from tl_ffblock.attribution import attribute
+    from tl_ffblock.metrics import logit
 
     target = logit(asked.target, minus=asked.minus, at=asked.at)
     result: Attribution = attribute(model, given, target, of=("heads", "edges", "maps"))

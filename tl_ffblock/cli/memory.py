@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from tl_ffblock.memories.card import CardTrigger, MemoryCard
     from tl_ffblock.attribution.attribution import Attribution
+    from tl_ffblock.memories.card import CardTrigger, MemoryCard
 
 DESCRIPTION = (
     "Search a corpus for the prefixes at which a feed-forward neuron's coefficient is largest, say which of their tokens "
@@ -110,8 +110,8 @@ def _attribution(model: Any, text: str, options: argparse.Namespace) -> "Attribu
     target, minus = read_target(options)
     if target is None:
         return None
-    from tl_ffblock.metrics import logit
     from tl_ffblock.attribution import attribute
+    from tl_ffblock.metrics import logit
 
     return attribute(model, text, logit(target, minus=minus), of="neurons")
 

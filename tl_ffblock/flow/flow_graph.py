@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run
+from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.query_keys import read_query_keys
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
@@ -24,8 +26,6 @@ from tl_ffblock.layer.adjoint import Adjoint, scopes_to_output
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT, Attend
-from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run
-from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.signatures import spelled_out
 
 N_TOKENS = 5

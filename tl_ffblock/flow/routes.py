@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tl_ffblock._version import __version__
+from tl_ffblock.attribution.graph import REST
 from tl_ffblock.errors import InputError
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, PageView, graph_page, iframe
-from tl_ffblock.attribution.graph import REST
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict

@@ -7,14 +7,14 @@ from typing import Any, SupportsIndex, TypeAlias
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.attribution import Attribution, Direction
+from tl_ffblock.attribution.shares import KEEPS, Shares
+from tl_ffblock.attribution.targets import Seeds, Target, seeds
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.slopes import RULES
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.metrics import logit
-from tl_ffblock.attribution import Attribution, Direction
-from tl_ffblock.attribution.shares import KEEPS, Shares
-from tl_ffblock.attribution.targets import Seeds, Target, seeds
 
 FlowTargets: TypeAlias = str | SupportsIndex | Target | Sequence[str | SupportsIndex | Target] | None
 """A token, a metric, a direction, or several of them; None means the token that the model expects at the position."""

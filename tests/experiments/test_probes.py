@@ -12,7 +12,7 @@ from tests.corpora import TREEBANK
 from tl_ffblock.bridge.facts import token_vectors
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.random_weights import with_random_weights
-from tl_ffblock.corpus.texts.conllu import read_conllu
+from tl_ffblock.corpus.texts import read_conllu
 from tl_ffblock.experiments import Config, run_studies, study
 
 Runs = Callable[..., Config]

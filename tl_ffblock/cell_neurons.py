@@ -15,7 +15,7 @@ from torch import Tensor
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Texts, Tokens, open_run
 from tl_ffblock.errors import CompletenessError
-from tl_ffblock.layer.neuron_shares import RowNeurons, neuron_name, neurons_of_row
+from tl_ffblock.layer.neurons import RowNeurons, neuron_name, neurons_of_row
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import feed_step

@@ -1,6 +1,6 @@
 """`neurons`: which neurons of a feed-forward carry the contribution of one token to another.
 
-Opens a run, takes one layer's record, and asks the closed form (layer/neuron_shares.py) row by row. A row is refused where its parts
+Opens a run, takes one layer's record, and asks the closed form (layer/neurons.py) row by row. A row is refused where its parts
 do not sum to the model's tensor, or the neurons' shares not to what they share.
 """
 

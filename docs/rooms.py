@@ -5,6 +5,7 @@ import grimp
 PACKAGE = "tl_ffblock"
 ROOMS = {
     "cli": "cli/",
+    "views": "views/",
     "experiments": "experiments/",
     "corpus": "corpus/",
     "interventions": "interventions/",
@@ -19,13 +20,14 @@ ROOMS = {
     "map_tables": "map_tables.py",
     "layer_tables": "layer_tables.py",
     "metrics": "metrics/",
+    "result": "result.py",
     "results": "results/",
     "bridge": "bridge/",
     "page": "page/",
     "layer": "layer/",
 }
 """Rooms from the top, and how the picture writes them."""
-EVERYWHERE = ("errors", "_version", "numerals", "progress", "signatures")
+EVERYWHERE = ("files", "errors", "_version", "numerals", "progress", "signatures")
 """Modules that know no room and that every room may import: without arrows."""
 
 

@@ -28,7 +28,7 @@ from tests import tiny
 from tests.numbers import numbers
 
 FAMILIES = ("gpt2", "llama", "bert", "gemma2", "phi", "olmo2", "mixtral", "opt", "bloom", "gpt_oss")
-HOOKED = ("gpt2", "llama", "bert", "gemma2", "phi")
+HOOKED = ("gpt2", "llama_nobias", "bert", "gemma2", "phi")
 """Families as HookedTransformer, and "bert" as HookedEncoder."""
 N = 7
 ROUNDING = 1e-6

@@ -17,7 +17,7 @@ from tl_ffblock.layer.parts import CANCELLED
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, named_memories, row_of, select_memories
-from tl_ffblock.results.scope_table import ComparedByFields
+from tl_ffblock.result import Values
 from tl_ffblock.signatures import spelled_out, strict
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _Columns: TypeAlias = tuple[Tensor, ...]
 
 @strict
 @dataclass(frozen=True, eq=False)
-class CoefficientParts(ComparedByFields):
+class CoefficientParts(Values):
     """Coefficients of memories at one position, by source token.
 
     Law: `parts.sum(1) + bias + remainder = coefficient`; checked where they are made.

@@ -19,7 +19,7 @@ from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.best import BestPositions, Per
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
-from tl_ffblock.results.scope_table import ComparedByFields
+from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Trigger:
 
 @strict
 @dataclass(frozen=True, eq=False)
-class Triggers(ComparedByFields):
+class Triggers(Values):
     """The triggers of some memories over a corpus, best first."""
 
     memories: tuple[MemoryName, ...]

@@ -21,7 +21,7 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import CompletenessError, InputError, brief
 from tl_ffblock.layer.positions import one_position, several, whole_number
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.results.scope_table import same_fields
+from tl_ffblock.result import equal
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import told_apart
 from tl_ffblock.signatures import spelled_out, strict, whole
@@ -92,7 +92,7 @@ class ContinuationAttribution(ShownContinuation):
 
     def __eq__(self, other: object) -> bool:
         """Whether all labels and all numbers are the same; NaN equals NaN."""
-        return same_fields(self, other) if isinstance(other, ContinuationAttribution) else NotImplemented
+        return equal(self, other) if isinstance(other, ContinuationAttribution) else NotImplemented
 
     @cached_property
     def summands(self) -> "dict[str, Float[Tensor, ' target']]":

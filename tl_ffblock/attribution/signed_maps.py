@@ -42,23 +42,20 @@ def signed_maps(
         CompletenessError: if it does not, as with an edit of a user's hooks inside the layer, or if cells do not sum.
     """
     scopes = _scopes(run)
-    maps: dict[int, dict[str, list[Tensor]]] = {number: {scope: [] for scope in scopes} for number in derivatives}
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        for number, record in records.items():
-            of_stream = derivatives[number].to(record.resid_pre)
-            layer = LinearLayer(record, run.settings)
-            by = layer.vjp(of_stream[record.layer + 1])
-            for scope in scopes:
-                maps[number][scope].append(layer.vjp_cells(scope, by[scope]).cpu())
-            if of_stream[record.layer + 1].any():  # else the target reads the stream before
-                _refuse_other_end(run, record.layer, by[INPUT], of_stream[record.layer], rtol)
-                if not record.edited:  # an edit of values adds what is no token's
-                    of_tokens = (record.resid_pre * by[INPUT]).sum(dim=-1)
-                    _refuse_other_cells(run, record.layer, maps[number][scopes[-1]][-1], of_tokens.cpu(), rtol)
+    def measure(record: LayerRecord, number: int) -> dict[str, Float[Tensor, "query key"]]:
+        of_stream, layer = derivatives[number].to(record.resid_pre), LinearLayer(record, run.settings)
+        by = layer.vjp(of_stream[record.layer + 1])
+        cells = {scope: layer.vjp_cells(scope, by[scope]).cpu() for scope in scopes}
+        if of_stream[record.layer + 1].any():  # else the target reads the stream before
+            _refuse_other_end(run, record.layer, by[INPUT], of_stream[record.layer], rtol)
+            if not record.edited:  # an edit of values adds what is no token's
+                of_tokens = (record.resid_pre * by[INPUT]).sum(dim=-1)
+                _refuse_other_cells(run, record.layer, cells[scopes[-1]], of_tokens.cpu(), rtol)
+        return cells
 
-    run.deliver(receive)
-    return {number: {scope: torch.stack(layers) for scope, layers in of.items()} for number, of in maps.items()}
+    by_layer = [list(layers.values()) for layers in run.by_layer(measure)]
+    return {number: {s: torch.stack([of[s] for of in by_layer[number]]) for s in scopes} for number in derivatives}
 
 
 def estimated_cells(
@@ -72,25 +69,19 @@ def estimated_cells(
         by_stream: By layer the target's derivative by the residual stream at its input; the number of layers is the end.
     """
     scopes = _scopes(clean)
-    derivatives: list[dict[str, Tensor]] = []
-    cells: dict[str, list[Tensor]] = {scope: [] for scope in scopes}
+    derivatives: dict[int, dict[str, Tensor]] = {}
 
-    def receive_clean(records: Mapping[int, LayerRecord]) -> None:
-        (record,) = records.values()
+    def of_clean(record: LayerRecord, _: int) -> dict[str, Tensor]:
         layer = LinearLayer(record, clean.settings)
-        derivatives.append(layer.vjp(by_stream[record.layer + 1].to(record.resid_pre)))
-        for scope in scopes:
-            cells[scope].append(-layer.vjp_cells(scope, derivatives[-1][scope]).cpu())
+        by = derivatives[record.layer] = layer.vjp(by_stream[record.layer + 1].to(record.resid_pre))
+        return {scope: layer.vjp_cells(scope, by[scope]).cpu() for scope in scopes}
 
-    def receive_corrupted(records: Mapping[int, LayerRecord]) -> None:
-        (record,) = records.values()
-        layer, by = LinearLayer(record, corrupted.settings), derivatives[record.layer]
-        for scope in scopes:
-            cells[scope][record.layer] += layer.vjp_cells(scope, by[scope]).cpu()
+    def of_corrupted(record: LayerRecord, _: int) -> dict[str, Tensor]:
+        layer, by = LinearLayer(record, corrupted.settings), derivatives.pop(record.layer)
+        return {scope: layer.vjp_cells(scope, by[scope]).cpu() for scope in scopes}
 
-    clean.deliver(receive_clean)
-    corrupted.deliver(receive_corrupted)
-    return {scope: torch.stack(layers) for scope, layers in cells.items()}
+    (before,), (after,) = clean.by_layer(of_clean), corrupted.by_layer(of_corrupted)
+    return {scope: torch.stack([after[n][scope] - before[n][scope] for n in clean.layers]) for scope in scopes}
 
 
 def _scopes(run: Run) -> list[str]:

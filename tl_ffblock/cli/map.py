@@ -182,7 +182,7 @@ def _read_logit(options: argparse.Namespace) -> _Logit | None:
 
 
 def _write(maps: "ContributionMaps", kind: str, file: Path, view: "View", beside: list["Attribution"]) -> None:
-    from tl_ffblock.results.files import write_atomically
+    from tl_ffblock.files import write_atomically
 
     if kind == "page":
         maps.to_html(file, view=view, beside=beside)

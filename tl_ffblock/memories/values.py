@@ -24,7 +24,7 @@ from tl_ffblock.layer.neurons import neuron_values
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
 from tl_ffblock.memories.triggers import Sign, Triggers
-from tl_ffblock.results.scope_table import ComparedByFields
+from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _CHUNK = 256
 
 @strict
 @dataclass(frozen=True, eq=False)
-class ValueTokens(ComparedByFields):
+class ValueTokens(Values):
     """The tokens that memories promote and demote."""
 
     memories: tuple[MemoryName, ...]

@@ -1,18 +1,15 @@
 """Tensors by scope and layer: the form in which a result holds its numbers."""
 
-import dataclasses
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, overload
 
-import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import ScopeKeyError
 from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.layer.scopes import missing_scope
+from tl_ffblock.result import identical
 
 TABLES = ("values", "bias", "remainder", "completeness")
 """The numbers of a result: one table by scope each."""
@@ -105,36 +102,3 @@ def cell_by_cell(tables: Sequence[Table], function: Callable[[Tensor, Tensor], T
     for table in tables[1:]:
         result = result.with_data({scope: function(rows, table[scope]) for scope, rows in result.items()})
     return result
-
-
-def same_fields(first: object, second: object) -> bool:
-    """Whether two results of a kind have the same labels and the same numbers in all their fields; NaN equals NaN."""
-    if isinstance(first, Tensor) and isinstance(second, Tensor):
-        return identical(first, second)
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-        same = first.dtype == second.dtype and first.shape == second.shape
-        return same and bool(((first == second) | ((first != first) & (second != second))).all())
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        return set(first) == set(second) and all(same_fields(first[name], second[name]) for name in first)
-    if dataclasses.is_dataclass(first) and type(first) is type(second):
-        names = [field.name for field in dataclasses.fields(first)]
-        return all(same_fields(getattr(first, name), getattr(second, name)) for name in names)
-    if isinstance(first, float) and isinstance(second, float) and math.isnan(first):
-        return math.isnan(second)
-    return bool(first == second)
-
-
-class ComparedByFields:
-    """A dataclass with tensors whose `==` answers: all labels and all numbers are the same; NaN equals NaN."""
-
-    def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if type(self) is type(other) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # as of any object that is compared by numbers
-
-
-def identical(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors have the same type, shape and numbers, wherever they lie; NaN equals NaN."""
-    if first.dtype != second.dtype or first.shape != second.shape:
-        return False
-    return bool(torch.allclose(first.cpu(), second.cpu(), rtol=0, atol=0, equal_nan=True))

@@ -5,7 +5,7 @@ do not sum to the model's tensor, or the neurons' shares not to what they share.
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
 import torch
@@ -107,15 +107,12 @@ def neurons(
     rows, columns = (
         chosen_positions(asked, name, lengths, positions)[1] for asked, name in ((query, "query"), (key, "key"))
     )
-    results: dict[int, NeuronShares] = {}
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        for number, record in records.items():
-            labels, at = run.sequences[number].labels, (rows[number], columns[number])
-            results[number] = _of_sequence(run.model, record, run.settings, at, labels, k)
+    def measure(record: LayerRecord, number: int) -> NeuronShares:
+        labels, at = run.sequences[number].labels, (rows[number], columns[number])
+        return _of_sequence(run.model, record, run.settings, at, labels, k)
 
-    run.deliver(receive)
-    return results[0] if run.single else [results[number] for number in range(len(run.sequences))]
+    return run.as_asked(result for layers in run.by_layer(measure) for result in layers.values())
 
 
 def _of_sequence(

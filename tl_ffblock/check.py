@@ -11,7 +11,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -198,12 +198,8 @@ def check_model(
 def _findings(run: Run) -> tuple[str | None, list[Finding]]:
     """Why nothing could be captured, if so, and every equation of every layer."""
     findings: list[Finding] = []
-
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        findings.extend(_of_layer(run.model, records[0], run.settings))
-
     try:
-        run.deliver(receive, check=False)
+        run.by_layer(lambda record, _: findings.extend(_of_layer(run.model, record, run.settings)), check=False)
     except (UnsupportedModelError, CaptureError) as error:
         return str(error), findings
     return None, findings

@@ -166,7 +166,7 @@ def attribute(
     for number, maps in signed_maps(run, by_stream, run.settings.rtol).items() if "maps" in parts else ():
         named = {PREFIX + scope: cells for scope, cells in maps.items()}
         results[number] = replace(results[number], parts={**results[number].parts, **named})
-    return results[0] if run.single else [results[number] for number in range(len(run.sequences))]
+    return run.as_asked(results[number] for number in range(len(run.sequences)))
 
 
 def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **options: Any) -> Run:

@@ -29,22 +29,16 @@ def estimated_cells(
     """
     scopes = [step.scope for step in scopes_to_output(clean.model.family.order) if not step.at_keys]
     slopes: dict[int, dict[str, Tensor]] = {}
-    cells: dict[str, list[Tensor]] = {scope: [] for scope in scopes}
 
-    def receive_clean(records: Mapping[int, LayerRecord]) -> None:
-        (record,) = records.values()
+    def of_clean(record: LayerRecord, _: int) -> dict[str, Tensor]:
         walk = Adjoint(record)
         by = walk.derivatives(by_stream[record.layer + 1].to(record.resid_pre))
         slopes[record.layer] = {scope: by[scope] for scope in scopes}
-        for scope in scopes:
-            cells[scope].append(-walk.carried(scope, by[scope]).cpu())
+        return {scope: walk.carried(scope, by[scope]).cpu() for scope in scopes}
 
-    def receive_corrupted(records: Mapping[int, LayerRecord]) -> None:
-        (record,) = records.values()
+    def of_corrupted(record: LayerRecord, _: int) -> dict[str, Tensor]:
         walk, by = Adjoint(record), slopes.pop(record.layer)
-        for scope in scopes:
-            cells[scope][record.layer] += walk.carried(scope, by[scope]).cpu()
+        return {scope: walk.carried(scope, by[scope]).cpu() for scope in scopes}
 
-    clean.deliver(receive_clean)
-    corrupted.deliver(receive_corrupted)
-    return {scope: torch.stack(layers) for scope, layers in cells.items()}
+    (before,), (after,) = clean.by_layer(of_clean), corrupted.by_layer(of_corrupted)
+    return {scope: torch.stack([after[n][scope] - before[n][scope] for n in clean.layers]) for scope in scopes}

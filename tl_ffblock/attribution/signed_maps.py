@@ -36,27 +36,22 @@ def signed_maps(
         CompletenessError: if it does not, as with an edit of a user's hooks inside the layer, or if cells do not sum.
     """
     scopes = [step.scope for step in scopes_to_output(run.model.family.order) if not step.at_keys]
-    maps: dict[int, dict[str, list[Tensor]]] = {number: {scope: [] for scope in scopes} for number in derivatives}
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        for number, record in records.items():
-            of_stream = derivatives[number].to(record.resid_pre)
-            if not of_stream[record.layer + 1].any():  # the target reads the stream before
-                n = len(record.resid_pre)
-                for scope in scopes:
-                    maps[number][scope].append(of_stream.new_zeros(n, n).cpu())
-                continue
-            walk = Adjoint(record)
-            by = walk.derivatives(of_stream[record.layer + 1])
-            _refuse_other_end(run, record.layer, by[INPUT], of_stream[record.layer], rtol)
-            for scope in scopes:
-                maps[number][scope].append(walk.carried(scope, by[scope]).cpu())
-            if not record.edited:  # an edit of values adds what no token brings
-                of_tokens = (record.resid_pre * by[INPUT]).sum(dim=-1)
-                _refuse_other_cells(run, record.layer, maps[number][scopes[-1]][-1], of_tokens.cpu(), rtol)
+    def measure(record: LayerRecord, number: int) -> dict[str, Float[Tensor, "query key"]]:
+        of_stream, n = derivatives[number].to(record.resid_pre), len(record.resid_pre)
+        if not of_stream[record.layer + 1].any():  # the target reads the stream before
+            return {scope: of_stream.new_zeros(n, n).cpu() for scope in scopes}
+        walk = Adjoint(record)
+        by = walk.derivatives(of_stream[record.layer + 1])
+        _refuse_other_end(run, record.layer, by[INPUT], of_stream[record.layer], rtol)
+        cells = {scope: walk.carried(scope, by[scope]).cpu() for scope in scopes}
+        if not record.edited:  # an edit of values adds what no token brings
+            of_tokens = (record.resid_pre * by[INPUT]).sum(dim=-1)
+            _refuse_other_cells(run, record.layer, cells[scopes[-1]], of_tokens.cpu(), rtol)
+        return cells
 
-    run.deliver(receive)
-    return {number: {scope: torch.stack(layers) for scope, layers in of.items()} for number, of in maps.items()}
+    by_layer = [list(layers.values()) for layers in run.by_layer(measure)]
+    return {number: {s: torch.stack([of[s] for of in by_layer[number]]) for s in scopes} for number in derivatives}
 
 
 def _refuse_other_cells(

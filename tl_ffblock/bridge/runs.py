@@ -15,7 +15,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, SupportsIndex, TypeAlias, TypedDict, Unpack, runtime_checkable
+from typing import Any, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar, Unpack, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int, Integer, Shaped
@@ -38,6 +38,7 @@ from tl_ffblock.layer.positions import Positions, positions
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
 
+T = TypeVar("T")
 Texts: TypeAlias = list[str] | tuple[str, ...]
 Ids: TypeAlias = Sequence[SupportsIndex]
 Tokens: TypeAlias = Integer[Tensor, "*batch pos"]
@@ -127,6 +128,27 @@ class Run:
             self._deliver_batch(batch, receiver, check=check)
         if check:
             hold_end(self.model, self.settings.dtype, self.layers)
+
+    def by_layer(self, measure: Callable[[LayerRecord, int], T], *, check: bool = True) -> list[dict[int, T]]:
+        """What is measured of every record: of each sequence by layer.
+
+        Args:
+            measure: Gets a record of one layer of one sequence, and the sequence's number; the record is forgotten afterwards.
+            check: As in `deliver`, whose errors it raises.
+        """
+        measured: list[dict[int, T]] = [{} for _ in self.sequences]
+
+        def receive(records: Mapping[int, LayerRecord]) -> None:
+            for number, record in records.items():
+                measured[number][record.layer] = measure(record, number)
+
+        self.deliver(receive, check=check)
+        return measured
+
+    def as_asked(self, results: Iterable[T]) -> T | list[T]:
+        """One result where the input was one sequence, otherwise the list of all."""
+        listed = list(results)
+        return listed[0] if self.single else listed
 
     @property
     def is_hooked(self) -> bool:
@@ -269,14 +291,7 @@ def open_run(
 
 def kept_records(run: Run) -> tuple[dict[int, LayerRecord], ...]:
     """Run it and keep everything: for each sequence its records by layer."""
-    kept: tuple[dict[int, LayerRecord], ...] = tuple({} for _ in run.sequences)
-
-    def keep(records: Mapping[int, LayerRecord]) -> None:
-        for number, record in records.items():
-            kept[number][record.layer] = record
-
-    run.deliver(keep)
-    return kept
+    return tuple(run.by_layer(lambda record, _: record))
 
 
 def _refuse_other_kinds(model: Model, fwd_hooks: Hooks, cache: object) -> None:

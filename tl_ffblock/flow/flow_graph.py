@@ -1,6 +1,6 @@
 """`ffb.flow_graph`: a model, a text and a target become the graph of what flows through one position."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, SupportsIndex, Unpack
 
@@ -95,20 +95,18 @@ def flow_graph(
 
 def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -> tuple[Draft, float]:
     """All layers, and how far their backward walk is from the propagated derivative."""
-    walks, output, eps = [0.0], [-1], eps_of(run.model, run.settings)
+    output, eps = [-1], eps_of(run.model, run.settings)
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        record = records[0]
+    def draw(record: LayerRecord, _: int) -> float:
         by, by_read, error = _derivatives(record, shared, draft.position)
-        walks.append(error)
         weights = read_query_keys(run.model, record.layer, record.resid_pre.dtype)
         if output[0] < 0:
             x = record.resid_pre[draft.position]
             output[0] = draft.add(DraftNode("input", record.layer, "layer input", x, by[INPUT]))
         output[0] = draw_layer(LayerPlace(draft, record, weights, by, by_read, pruning, eps), output[0])
+        return error
 
-    run.deliver(receive)
-    return draft, max(walks)
+    return draft, max(run.by_layer(draw)[0].values(), default=0.0)
 
 
 def _derivatives(

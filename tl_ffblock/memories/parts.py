@@ -120,9 +120,8 @@ def token_parts(
     (sequence,) = run.sequences
     at = one_position(query, len(sequence.tokens), "query")
     run = replace(run, sequences=(replace(sequence, queries=(at,)),))
-    by_layer: list[_Columns] = []
-    run.deliver(lambda records: by_layer.append(_columns(run, records[0], cells)))
-    columns = [torch.cat(of_layers, dim=1)[0] for of_layers in zip(*by_layer, strict=True)]
+    (by_layer,) = run.by_layer(lambda record, _: _columns(run, record, cells))
+    columns = [torch.cat(of_layers, dim=1)[0] for of_layers in zip(*by_layer.values(), strict=True)]
     return _certified(run, cells, at, [cells.in_order(column) for column in columns])
 
 

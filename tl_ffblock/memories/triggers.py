@@ -267,12 +267,7 @@ class _Reader:
         run = open_run(self._model, texts, layers=self._cells.layers)
         for number, sequence in enumerate(run.sequences):
             self.tokens[first + number] = sequence.tokens.numpy().astype(np.int32)
-
-        def receive(records: Mapping[int, LayerRecord]) -> None:
-            for number, record in records.items():
-                self._offer(first + number, record)
-
-        run.deliver(receive)
+        run.by_layer(lambda record, number: self._offer(first + number, record))
 
     def _offer(self, number: int, record: LayerRecord) -> None:
         rows = self._rows[record.layer]

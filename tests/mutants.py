@@ -139,8 +139,8 @@ MUTANTS = (
     Mutant("interventions: rows that reach no metric", "interventions/sampling.py", "return row % reads if reads > 0 else None", "return row", ("tests/interventions/test_validation.py", "-k", "second_row")),
     Mutant("interventions: a removal adds", "interventions/edits.py", "point.onto(-part, contributions", "point.onto(part, contributions", ("tests/interventions/test_edits.py",)),
     Mutant("interventions: knock-out without growth of the others", "interventions/edits.py", "cut = (z - alpha * value[key]) / (1 - alpha)", "cut = z - alpha * value[key]", ("tests/interventions/test_edits.py",)),
-    Mutant("metrics: a tie raises the rank", "metrics/answers.py", "(rows > best).sum(dim=-1)", "(rows >= best).sum(dim=-1)", ("tests/unit/test_metrics.py",)),
-    Mutant("metrics: divergence the other way round", "metrics/comparisons.py", "return (clean.exp() * (clean - edited)).sum(dim=-1)", "return (edited.exp() * (edited - clean)).sum(dim=-1)", ("tests/unit/test_metrics.py",)),
+    Mutant("metrics: a tie raises the rank", "metrics.py", "(rows > best).sum(dim=-1)", "(rows >= best).sum(dim=-1)", ("tests/unit/test_metrics.py",)),
+    Mutant("metrics: divergence the other way round", "metrics.py", "return (clean.exp() * (clean - edited)).sum(dim=-1)", "return (edited.exp() * (edited - clean)).sum(dim=-1)", ("tests/unit/test_metrics.py",)),
     # Flow and memories.
     Mutant("flow: an end is shown twice", "flow/pruning.py", "order[max(top, len(order) - counts[1]) :]", "order[max(0, len(order) - counts[1]) :]", ("tests/flow/test_pruning.py",)),
     Mutant("flow: smallest heads are shown", "flow/pruning.py", "return sizes.topk(min(count, len(sizes))).indices", "return (-sizes).topk(min(count, len(sizes))).indices", ("tests/flow/test_pruning.py",)),

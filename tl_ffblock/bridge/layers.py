@@ -15,6 +15,7 @@ absent biases are zero.
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -235,7 +236,11 @@ class BoundLayer:
         match operation:
             case Attend() | Feed():
                 branch = "attn" if isinstance(operation, Attend) else "mlp"
-                norms = [s.operation.norm for s in self.program if isinstance(s.operation, Normalise) and s.operation.of == scope]
+                norms = [
+                    s.operation.norm
+                    for s in self.program
+                    if isinstance(s.operation, Normalise) and s.operation.of == scope
+                ]
                 if norms and not on_bridge:
                     gain = self.norm_modules[norms[0]]
                     return {f"whole.{scope}": f"{gain}.{BEFORE_GAIN}", f"scale.{scope}": f"{gain}.hook_scale"}
@@ -374,7 +379,11 @@ class BoundLayer:
         if self.api != "TransformerBridge":
             return recognise(block.mlp.act_fn, f"{where}, act_fn={self.hooked.cfg.act_fn!r}")
         original = getattr(block, "original_component", None)
-        for owner in (getattr(block.mlp, "original_component", None), getattr(original, "intermediate", None), original):
+        for owner in (
+            getattr(block.mlp, "original_component", None),
+            getattr(original, "intermediate", None),
+            original,
+        ):
             for attribute in _ACTIVATIONS:
                 function = getattr(owner, attribute, None)
                 if callable(function):
@@ -468,10 +477,9 @@ class BoundLayer:
             UnsupportedModelError: if they are not where this family has them.
         """
         attn = self.block.attn
-        try:
-            weights = matrix(attn, "W_Q"), matrix(attn, "W_K")
-        except AttributeError:
-            weights = ()
+        weights: list[Tensor] = []
+        with suppress(AttributeError):
+            weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
         if not weights or any(weight.ndim != 3 for weight in weights):
             raise UnsupportedModelError(
                 f"{self.where}: its attention has no W_Q and W_K [head d_model d_head], so its queries and keys cannot be drawn."

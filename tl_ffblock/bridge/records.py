@@ -24,7 +24,7 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.taps import HookPoint, Tap, Watch
 from tl_ffblock.errors import CaptureError, FFBlockError, ScopeKeyError, UnsupportedModelError
 from tl_ffblock.layer.records import Block, LayerRecord
-from tl_ffblock.layer.scopes import INPUT, Add, Normalise
+from tl_ffblock.layer.scopes import INPUT, STEPS, Add, Normalise
 
 RecordHandler: TypeAlias = Callable[[LayerRecord], None]
 _OPTIONAL = ("pre", "pre_linear", "post", "query", "key")
@@ -255,10 +255,8 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
 def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows: Tensor | None) -> dict[str, Tensor]:
     """The model's own tensor at the end of every step."""
     whole: dict[str, Tensor] = {}
-    for step in layer.program:
+    for step in STEPS[layer.order]:
         scope, operation = step.scope, step.operation
-        if step.at_keys:
-            continue
         if f"whole.{scope}" not in tensors:
             # x + attention of a parallel block is no tensor of the model
             assert operation == Add("Attn", INPUT), scope

@@ -12,10 +12,9 @@ from torch import Tensor
 from tl_ffblock.bridge.query_keys import score_scale
 from tl_ffblock.bridge.runs import DEFAULTS, Layers, Run, RunOptions, Texts, Tokens, open_run
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedModelError
-from tl_ffblock.layer.heads import AskedHeads, head_names, head_numbers
+from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, scored_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.layer.scores import ScoredHeads, scored_heads
 from tl_ffblock.results.attention_scores import AttentionScores
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import spelled_out

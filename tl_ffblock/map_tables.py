@@ -12,9 +12,8 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.weights import is_processed
 from tl_ffblock.errors import CompletenessError
-from tl_ffblock.layer.fast.buffers import Buffers
+from tl_ffblock.layer.fast.buffers import Buffers, Stack, stacks
 from tl_ffblock.layer.fast.norms import LayerNorms, errors_of_cell, errors_of_column, norms_of_stack
-from tl_ffblock.layer.fast.stacks import Stack, stacks
 from tl_ffblock.layer.heads import AskedHeads, channel_names, head_norms, head_numbers, refuse_captum
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import select_scopes

@@ -161,7 +161,7 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
         held = {name.removeprefix("maps."): cells for name, cells in self.parts.items() if name.startswith("maps.")}
         if not held:
             raise ScopeKeyError('no maps here: ask with of=("maps", ...).')
-        return ScopeTable(held, range(self.n_layers))
+        return ScopeTable(held, tuple(range(self.n_layers)))
 
     def graph(self, keep: float = 0.9) -> AttributionGraph:
         """The attribution as a graph of tokens, heads, feed-forwards and the residual stream, in which flows are conserved.

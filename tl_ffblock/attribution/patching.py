@@ -17,8 +17,8 @@ from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_at
 from tl_ffblock.attribution.certificate import refuse_forms
 from tl_ffblock.attribution.edges import KEEPS as OF_EDGES
 from tl_ffblock.attribution.edges import EdgeSums
-from tl_ffblock.attribution.patched_cells import estimated_cells
 from tl_ffblock.attribution.patching_estimates import PatchingEstimates
+from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import ReadTarget, Target, bound_to_run, read_target, seeds
 from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.inputs import is_single

@@ -91,7 +91,7 @@ class PatchingEstimates:
         """
         if not self.cells:
             raise ScopeKeyError("no maps here: ask with maps=True.")
-        return ScopeTable(self.cells, range(len(self.heads)))
+        return ScopeTable(self.cells, tuple(range(len(self.heads))))
 
     def neurons(self, layer: int) -> Float[Tensor, "pos d_mlp"]:
         """Each neuron's output.

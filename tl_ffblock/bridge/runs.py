@@ -33,9 +33,8 @@ from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions, settings_of
 from tl_ffblock.bridge.taps import is_listened_to
 from tl_ffblock.errors import InputError, brief, did_you_mean
-from tl_ffblock.layer.batches import BatchRecords
 from tl_ffblock.layer.positions import Positions, positions
-from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.records import BatchRecords, LayerRecord
 from tl_ffblock.layer.settings import Settings
 
 T = TypeVar("T")

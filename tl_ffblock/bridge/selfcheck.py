@@ -9,13 +9,14 @@ else misses one of them.
 from collections.abc import Iterator
 
 import torch
-from einops import einsum
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import FFBlockError, IdentityError, InputError, UnsupportedModelError
-from tl_ffblock.layer.records import Experts, FeedForward, LayerRecord
-from tl_ffblock.layer.scopes import PROGRAMS, Add, Attend, Feed, Normalise
+from tl_ffblock.layer.linear import LinearLayer
+from tl_ffblock.layer.records import FeedForward, LayerRecord
+from tl_ffblock.layer.scopes import STEPS, Add, Attend, Feed, Normalise, Step
+from tl_ffblock.layer.settings import Settings
 
 _ROWS = 16
 _CAUSAL = "pattern is zero after the query"
@@ -86,51 +87,42 @@ def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
     # HookedTransformer has W_V once for every head, where its HookPoint shows the key-value heads.
     value = record.value.repeat_interleave(expected.shape[1] // record.value.shape[1], dim=1)
     gap = (expected - value).flatten(1).norm(dim=-1)
-    # Held against the largest: the values of an attention sink are the small rest of large summands.
+    # By the largest: the values of an attention sink are what remains of large terms.
     name = "layer input W_V + b_V = value" if before is None else "norm(layer input) W_V + b_V = value"
     yield name, float(gap.max() / value.flatten(1).norm(dim=-1).max())
-    for step in PROGRAMS[record.block.order]:
-        if step.at_keys:
-            continue  # held by the values' identity
-        whole = record.whole[step.scope]
-        match step.operation:
-            case Attend():
-                name = "sum over heads and keys of pattern x value W_O + b_O = attention output"
-                z = einsum(record.pattern, record.head_values, "head query key, key head e -> query head e")
-                yield name, _error(einsum(z, attention.w_o, "query head e, head e d -> query d") + attention.b_o, whole)
-            case Add(left, right):
-                yield f"{left} + {right} = {step.scope}", _error(record.tensor(left) + record.tensor(right), whole)
-            case Normalise(of, norm):
-                yield f"{norm}({of}) = {step.scope}", _error(record.block.norm(norm)(record.tensor(of)), whole)
-            case Feed(of):
-                ff, x = record.block.feed_forward, record.tensor(of)
-                assert ff is not None, "an order without feed-forward has no such step"
-                yield from (
-                    _dense(record, ff, x, whole) if isinstance(ff, FeedForward) else _experts(record, ff, x, whole)
-                )
+    layer = LinearLayer(record, Settings())
+    for step in STEPS[record.block.order]:
+        if isinstance(step.operation, Feed):
+            yield from _inside_feed_forward(record, record.tensor(step.operation.of))
+        yield _identity(record, step), _error(layer.value(step.operation), record.whole[step.scope])
 
 
-def _dense(record: LayerRecord, ff: FeedForward, x: Tensor, whole: Tensor) -> Iterator[tuple[str, float]]:
-    pre, pre_linear = ff.pre_activations(x)
+def _identity(record: LayerRecord, step: Step) -> str:
+    match step.operation:
+        case Attend():
+            return "sum over heads and keys of pattern x value W_O + b_O = attention output"
+        case Add(left, right):
+            return f"{left} + {right} = {step.scope}"
+        case Normalise(of, norm):
+            return f"{norm}({of}) = {step.scope}"
+        case Feed():
+            dense = isinstance(record.block.feed_forward, FeedForward)
+            made = "post W_out + b_out" if dense else "sum over experts of router weight x expert output"
+            return f"{made} = feed-forward output"
+
+
+def _inside_feed_forward(record: LayerRecord, x: Tensor) -> Iterator[tuple[str, float]]:
+    """What a dense feed-forward shows of its inside; experts show nothing."""
+    ff = record.block.feed_forward
+    if not isinstance(ff, FeedForward):
+        return
     assert record.pre is not None and record.post is not None
-    yield (
-        f"feed-forward input {'W_in + b_in' if ff.w_gate is None else 'W_gate + b_gate'} = pre",
-        _error(pre, record.pre),
-    )
-    if pre_linear is not None:
-        assert record.pre_linear is not None
-        yield "feed-forward input W_in + b_in = pre_linear", _error(pre_linear, record.pre_linear)
+    weights = ("W_in + b_in = pre",) if ff.w_gate is None else ("W_gate + b_gate = pre", "W_in + b_in = pre_linear")
+    pairs = zip(weights, ff.pre_activations(x), (record.pre, record.pre_linear), strict=False)
+    for name, expected, shown in pairs:
+        assert expected is not None and shown is not None
+        yield f"feed-forward input {name}", _error(expected, shown)
     yield f"{ff.activation.name}(pre) = post", _error(ff.activation.output(record.pre, record.pre_linear), record.post)
-    yield "post W_out + b_out = feed-forward output", _error(record.post @ ff.w_out + ff.b_out, whole)
-
-
-def _experts(record: LayerRecord, ff: Experts, x: Tensor, whole: Tensor) -> Iterator[tuple[str, float]]:
-    assert record.routing is not None
-    total = torch.zeros_like(whole)
-    for expert, weight in zip(ff.experts, record.routing.T, strict=True):
-        post = expert.activation.output(*expert.pre_activations(x))
-        total += weight[:, None] * (post @ expert.w_out + expert.b_out)
-    yield "sum over experts of router weight x expert output = feed-forward output", _error(total, whole)
 
 
 def _error(found: Tensor, expected: Tensor) -> float:

@@ -22,7 +22,7 @@ from tl_ffblock.flow.place import LayerPlace
 from tl_ffblock.flow.pruning import Pruning
 from tl_ffblock.flow.reading import Readings, read_vectors
 from tl_ffblock.flow.targets import FlowTargets, Propagated, propagated
-from tl_ffblock.layer.adjoint import Adjoint, scopes_to_output
+from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT, Attend
@@ -98,7 +98,7 @@ def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -
     output, eps = [-1], eps_of(run.model, run.settings)
 
     def draw(record: LayerRecord, _: int) -> float:
-        by, by_read, error = _derivatives(record, shared, draft.position)
+        by, by_read, error = _derivatives(LinearLayer(record, run.settings), shared, draft.position)
         weights = read_query_keys(run.model, record.layer, record.resid_pre.dtype)
         if output[0] < 0:
             x = record.resid_pre[draft.position]
@@ -110,20 +110,19 @@ def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -
 
 
 def _derivatives(
-    record: LayerRecord, shared: list[Propagated], position: int
+    layer: LinearLayer, shared: list[Propagated], position: int
 ) -> tuple[dict[str, Float[Tensor, "target d"]], Float[Tensor, "target d"], float]:
-    """Every target's derivatives at a position by scope, by what attention reads, and the error of the walk."""
-    x, steps = record.resid_pre, scopes_to_output(record.block.order)
-    (attend,) = (step.scope for step in steps if isinstance(step.operation, Attend))
-    names = [INPUT, *(step.scope for step in steps)]
+    """Every target's derivatives at a position by scope, by what attention reads, and the error of the vjp."""
+    x, number = layer.record.resid_pre, layer.record.layer
+    (attend,) = (step.scope for step in layer.steps if isinstance(step.operation, Attend))
+    names = [INPUT, *(step.scope for step in layer.steps)]
     found: dict[str, list[Tensor]] = {name: [] for name in names}
     reads, error = [], 0.0
     for each in shared:
-        of_stream, walk = each.by_stream.to(x), Adjoint(record)
-        by = walk.derivatives(of_stream[record.layer + 1])
-        expected = of_stream[record.layer]
+        of_stream = each.by_stream.to(x)
+        by, expected = layer.vjp(of_stream[number + 1]), of_stream[number]
         error = max(error, float(relative((by[INPUT] - expected).norm(), expected.norm())))
-        reads.append(walk.to_keys(by[attend])[position])
+        reads.append(layer.vjp_attention(by[attend])[position])
         for name in names:
             found[name].append(by[name][position] if name in by else torch.zeros_like(x[0]))
     none = x.new_zeros(0, x.shape[-1])

@@ -26,11 +26,12 @@ from tl_ffblock.bridge.runs import Hooks, Layers, Run, Texts, Tokens, kept_recor
 from tl_ffblock.bridge.sites import BEFORE_GAIN, ff_input_name, patching_name, site_names
 from tl_ffblock.errors import InputError, LayerError, UnsupportedModelError, brief
 from tl_ffblock.layer.heads import head_numbers, of_heads
+from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.positions import Positions, layer_number, one_position, positions, several, spans
 from tl_ffblock.layer.records import Block, LayerRecord
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Normalise, NormName, select_scopes
 from tl_ffblock.layer.settings import ValueBias
-from tl_ffblock.layer.vectors import Decomposition, LayerWalk, decompose_record, walk
+from tl_ffblock.layer.vectors import Decomposition, decompose_record
 from tl_ffblock.map_tables import certify
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out, strict, whole
@@ -319,7 +320,7 @@ class Contributions:
         rows = sorted(set(queries))
         record = self.record(layer).rows(torch.tensor(rows))
         through = record if head is None else of_heads(record, head_numbers(head, len(record.pattern), "head"))
-        parts = next(parts for name, parts in walk(LayerWalk(through, self._settings)) if name == scope)
+        parts = LinearLayer(through, self._settings).parts([scope])[scope]
         if head is None:
             certify(self.model, record, {scope: parts.error(record.whole[scope])}, self._settings)
         return parts.tokens[[rows.index(query) for query in queries], keys]

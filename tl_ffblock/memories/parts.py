@@ -12,8 +12,8 @@ from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Run, open_run
 from tl_ffblock.bridge.settings import eps_of
 from tl_ffblock.errors import CompletenessError, InputError
+from tl_ffblock.layer.linear import CANCELLED
 from tl_ffblock.layer.neurons import coefficient_parts, coefficient_rounding, coefficients
-from tl_ffblock.layer.parts import CANCELLED
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, named_memories, row_of, select_memories

@@ -1,18 +1,19 @@
-"""Memory that outlives a layer, and how much is worked on at a time.
+"""Memory that outlives a layer, how much is worked on at a time, and which sequences together.
 
-The fast road writes its few large matrices to the same buffers, layer after layer: memory fresh from
+The optimised implementation writes its few large matrices to the same buffers, layer after layer: memory fresh from
 the system costs a page fault every 4 kB, together a twentieth of a map's time.
 """
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from tl_ffblock.layer.records import FeedForward, LayerRecord
+from tl_ffblock.layer.records import BatchRecords, FeedForward, LayerRecord
+from tl_ffblock.layer.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Buffers:
         return self._view(full_key, shape, like)
 
     def filled_by(
-        self, owner: object, key: Hashable, *shape: int, like: Tensor, fill: Callable[[Tensor], None]
+        self, owner: object, key: Hashable, *shape: int, like: Tensor, fill: Callable[[Tensor], object]
     ) -> Tensor:
         """The same memory as `fill` left it for this owner; it is filled again once anybody else had the key.
 
@@ -101,3 +102,57 @@ class Buffers:
             self._memory[key] = like.new_empty(size)
             self._owner.pop(key, None)
         return self._memory[key][:size].view(shape)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Sequences of one layer, equally long and with the same queries, as one record (`LayerRecord.below_each_other`)."""
+
+    numbers: tuple[int, ...]
+    """Which sequences they are, the first above."""
+    record: LayerRecord
+
+    @property
+    def n_sequences(self) -> int:
+        """How many sequences."""
+        return len(self.numbers)
+
+
+def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Settings) -> Iterator[Stack]:
+    """A layer's records in stacks that fit the budget.
+
+    Edited records stay alone, and those of a mixture of experts, whose queries are served by different experts.
+
+    Args:
+        records: By number of the sequence; of a batch they are not cut apart first where that can be helped.
+        buffers: Their budget says how much is worked on at a time.
+        settings: Of the decomposition; captum takes sequences one by one.
+    """
+    if isinstance(records, BatchRecords) and records.whole and not _stays_alone(records.batch, settings):
+        for numbers in _fitting(records.numbers, records.batch, buffers, settings):
+            first = records.numbers.index(numbers[0])
+            yield Stack(numbers, records.batch.flattened(slice(first, first + len(numbers))))
+        return
+    by_form: dict[Hashable, list[int]] = {}
+    for number, record in records.items():
+        form = (id(record.block), len(record.resid_pre), *record.queries.tolist())
+        by_form.setdefault(number if _stays_alone(record, settings) else form, []).append(number)
+    for alike in by_form.values():
+        for numbers in _fitting(alike, records[alike[0]], buffers, settings):
+            yield Stack(numbers, LayerRecord.below_each_other([records[number] for number in numbers]))
+
+
+def _stays_alone(record: LayerRecord, settings: Settings) -> bool:
+    return record.edited or settings.method == "captum" or not isinstance(record.block.feed_forward, FeedForward)
+
+
+def _fitting(
+    numbers: Sequence[int], record: LayerRecord, buffers: Buffers, settings: Settings
+) -> Iterator[tuple[int, ...]]:
+    """As many at a time as the budget has room for, of sequences that are like the record's."""
+    device: torch.device = record.block.attention.w_o.device
+    at_once = 1
+    if not _stays_alone(record, settings):
+        at_once = buffers.budget(device).sequences(record, settings.chunk_bytes)
+    for start in range(0, len(numbers), at_once):
+        yield tuple(numbers[start : start + at_once])

@@ -26,11 +26,44 @@ from einops import einsum, rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.layer.fast.bias_factors import BiasFactors
 from tl_ffblock.layer.fast.buffers import Buffers
 from tl_ffblock.layer.fast.products import InputMatrix, linear_parts
+from tl_ffblock.layer.linear import value_constant
 from tl_ffblock.layer.records import LayerRecord, Norm
 from tl_ffblock.layer.scopes import NormName
+
+
+@dataclass(frozen=True, eq=False)
+class BiasFactors:
+    """The bias part of a linear scope as a product of two small matrices, `weights @ vectors`.
+
+    Every query has the same few constants in its bias part: each head's, times the row sum of its pattern; the output bias;
+    the shift of each norm passed; all divided by the scales of the norms after them (eq. 21, 28-34). So through the
+    feed-forward's input matrices go n_heads + 2 vectors, and not one per query.
+    """
+
+    weights: Float[Tensor, "query rank"]
+    vectors: Float[Tensor, "rank d_model"]
+
+    @classmethod
+    def of_attention(cls, record: LayerRecord, value_bias: str) -> "BiasFactors":
+        """`sum_h rowsum(alpha[h,i]) constant[h] W_O[h] + b_O`."""
+        attention, constant = record.block.attention, value_constant(record, value_bias)
+        written = einsum(constant, attention.w_o, "head e, head e d -> head d")
+        return cls(record.pattern.sum(dim=-1).T, written).plus(attention.b_o)
+
+    def plus(self, vector: Float[Tensor, " d_model"]) -> "BiasFactors":
+        """With a vector more, the same for every query."""
+        once = torch.ones_like(self.weights[:, :1])
+        return BiasFactors(torch.cat([self.weights, once], dim=1), torch.cat([self.vectors, vector[None]]))
+
+    def normalised(self, norm: Norm, scale: Float[Tensor, "query 1"]) -> "BiasFactors":
+        """Through a norm with the scale of the real run; its shift joins (eq. 30)."""
+        return BiasFactors(self.weights / scale, norm.linear(self.vectors)).plus(norm.shift)
+
+    def through(self, w: Float[Tensor, "d_model d_mlp"], b: Float[Tensor, " d_mlp"]) -> Float[Tensor, "query d_mlp"]:
+        """`bias W + b` of every query."""
+        return torch.addmm(b, self.weights, self.vectors @ w)
 
 
 @dataclass(frozen=True, eq=False)  # told apart by identity: two sums are never the same by chance
@@ -99,29 +132,27 @@ class KeyGroup:
         return self._bases[norms]
 
     def pre_activations(
-        self, buffer: tuple[InputMatrix, int], w: Float[Tensor, "d_model d_mlp"], norms: tuple[NormName, ...]
+        self,
+        buffer: tuple[InputMatrix, int],
+        w: Float[Tensor, "d_model d_mlp"],
+        norms: tuple[NormName, ...],
+        product: Float[Tensor, "head d_head d_mlp"] | None = None,
     ) -> Float[Tensor, "matrix head d_mlp"]:
-        """`B[h,j] W`, made once a group; matrices that are in use at a time need different buffers."""
+        """`B[h,j] W`, made once a group; by a head product (products.py) `v[h,j] A[h]`, the same.
 
-        def fill(memory: Tensor) -> None:
-            torch.mm(self.basis(norms).flatten(0, 1), w, out=memory.flatten(0, 1))
-
+        Matrices that are in use at a time need different buffers.
+        """
         n_keys, n_heads, _ = self._values.shape
-        return self._buffers.filled_by(self._owner, buffer, n_keys, n_heads, w.shape[1], like=w, fill=fill)
-
-    def pre_activations_by_product(
-        self, buffer: tuple[InputMatrix, int], product: Float[Tensor, "head d_head d_mlp"]
-    ) -> Float[Tensor, "matrix head d_mlp"]:
-        """The same, `v[h,j] A[h]`, by a head product (products.py)."""
-
-        def fill(memory: Tensor) -> None:
-            torch.bmm(self._values.transpose(0, 1), product, out=memory)
-
+        if product is None:
+            return self._buffers.filled_by(
+                self._owner, buffer, n_keys, n_heads, w.shape[1], like=w,
+                fill=lambda memory: torch.mm(self.basis(norms).flatten(0, 1), w, out=memory.flatten(0, 1)),
+            )  # fmt: skip
         # Every head has a matrix of its own, so heads come first here; as a view they come second again.
-        n_keys, n_heads, _ = self._values.shape
         heads_first = self._buffers.filled_by(
-            self._owner, buffer, n_heads, n_keys, product.shape[2], like=product, fill=fill
-        )
+            self._owner, buffer, n_heads, n_keys, product.shape[2], like=product,
+            fill=lambda memory: torch.bmm(self._values.transpose(0, 1), product, out=memory),
+        )  # fmt: skip
         return heads_first.transpose(0, 1)
 
 

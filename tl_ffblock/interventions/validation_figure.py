@@ -3,13 +3,13 @@
 import math
 from typing import TYPE_CHECKING
 
-from tl_ffblock.interventions.sampling import ATTENTION, KNOCKOUT, PLACEBO, VALUES, change_of
+from tl_ffblock.interventions.validation import ATTENTION, KNOCKOUT, PLACEBO, VALUES, change_of
 from tl_ffblock.results.figures import COLOURS, axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from tl_ffblock.interventions.validation_result import CausalValidation, CellChoice
+    from tl_ffblock.interventions.validation import CausalValidation, CellChoice
 
 OWN_MAP, OTHER_MAP = "map of what is edited", "other maps"
 COLOUR_OF = {OWN_MAP: COLOURS[5], OTHER_MAP: COLOURS[0], ATTENTION: COLOURS[1], PLACEBO: COLOURS[6]}

@@ -1,11 +1,10 @@
 """Clean, corrupted and patched in one call, and differences of runs: of maps and of vectors."""
 
 import dataclasses
-import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, Unpack, overload
 
+import pandas as pd
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -15,21 +14,19 @@ from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Layers, Tokens
 from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import InputError
-from tl_ffblock.files import write_atomically
 from tl_ffblock.interventions.pairs import PromptList, equally_long, refuse_unpaired
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.layer.vectors import Decomposition
-from tl_ffblock.page import page
+from tl_ffblock.result import Result
 from tl_ffblock.results.maps import SIDES, ContributionMaps
-from tl_ffblock.results.page_data import page_data
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out, strict
 
 
 @strict
-@dataclasses.dataclass(frozen=True)
-class PatchedMaps:
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class PatchedMaps(Result):
     """The maps of a clean run, a corrupted run, and the corrupted run with patches."""
 
     clean: ContributionMaps
@@ -51,30 +48,14 @@ class PatchedMaps:
         """`clean - patched`: what the patches left."""
         return _named(difference(self.clean, self.patched), "the clean run", "the patched run")
 
-    def to_html(
-        self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, scope: str | None = None
-    ) -> str:
-        """One self-contained page of the three runs, any two of them beside each other on one scale.
+    def to_dataframe(self) -> pd.DataFrame:
+        """The tables of the three runs in one, with the run's name ("clean", "corrupted", "patched") as the first column, "run"."""
+        frames = {name: getattr(self, name).to_dataframe() for name in ("clean", "corrupted", "patched")}
+        return pd.concat(frames, names=["run", None]).reset_index("run").reset_index(drop=True)
 
-        Args:
-            path: File to write, if any.
-            layer: Layer shown first; None means the last one, which every patch has reached.
-            scope: Scope shown first.
-
-        It opens at the patched run against the corrupted one.
-        """
-        runs = {"clean": self.clean, "corrupted": self.corrupted, "patched": self.patched}
-        layer = self.clean.layers[-1] if layer is None else layer
-        html = page(page_data(runs, layer=layer, scope=scope, compare=("patched", "corrupted")), circuitsvis=True)
-        if path is not None:
-            write_atomically(Path(path), html.encode("utf-8"))
-        return html
-
-    def __repr__(self) -> str:
-        return "\n".join(
-            f"{name}: {shortened(maps.tokens)}"
-            for name, maps in (("clean", self.clean), ("corrupted", self.corrupted), ("patched", self.patched))
-        )
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        texts = {name: shortened(getattr(self, name).tokens) for name in ("clean", "corrupted", "patched")}
+        return f"clean, corrupted and patched run of {self.clean.model}", texts
 
 
 def _named(maps: ContributionMaps, *sides: str) -> ContributionMaps:

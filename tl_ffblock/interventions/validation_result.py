@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.sampling import ATTENTION, KNOCKOUT, PLACEBO, SamplePlan, change_of
-from tl_ffblock.interventions.validation_figure import draw
-from tl_ffblock.results.correlation import Correlation, rank_correlation
-from tl_ffblock.results.intervals import bootstrap_weights, mean_interval
+from tl_ffblock.result import views
+from tl_ffblock.results.intervals import Correlation, bootstrap_weights, mean_interval, rank_correlation
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
@@ -180,7 +179,8 @@ class CausalValidation:
         Raises:
             ModuleNotFoundError: if matplotlib is not installed.
         """
-        return draw(self, cells)
+        figure: Figure = views().figure_of(self, cells=cells)
+        return figure
 
     def __add__(self, other: "CausalValidation") -> "CausalValidation":
         """Two samples of the same model, metric, scopes and sample sizes as one; prompts of the second come after.

@@ -107,9 +107,9 @@ MUTANTS = (
     Mutant("refusal: other positions where tokens are hidden", "bridge/edited.py", "if not float((x - expected).abs().max()) <= _ROUNDING", "if float((x - expected).abs().max()) < -_ROUNDING", _sabotage("masking")),
     Mutant("refusal: attributions of another value", "attribution/method_scores.py", "if not (same and abs(scores.value - target.value) <= target.rounding):", "if not same:", _sabotage("tested_shares")),
     Mutant("refusal: attributions of another target", "attribution/method_scores.py", "or scores.target == target.words", "or True", _sabotage("tested_shares")),
-    Mutant("refusal: changed files", "results/tensor_files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', _sabotage("file_that_was_changed")),
-    Mutant("refusal: files of another version", "results/tensor_files.py", 'if metadata.get("version") != str(self.version):', 'if not metadata.get("version"):', _sabotage("file_that_was_changed")),
-    Mutant("refusal: maps of unlike layers", "results/average.py", 'same = ("layers", "layered",', 'same = ("layered",', ("tests/integration/test_average.py",)),
+    Mutant("refusal: changed files", "files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', _sabotage("file_that_was_changed")),
+    Mutant("refusal: files of another version", "result.py", "if file.version != VERSION:", "if not file.version:", _sabotage("file_that_was_changed")),
+    Mutant("refusal: maps of unlike layers", "results/average.py", 'same = ("layers", "layered", "channels"', 'same = ("layered", "channels"', ("tests/integration/test_average.py",)),
     # Statistics.
     Mutant("statistics: ends of intervals", "results/intervals.py", "PERCENTILES = (2.5, 97.5)", "PERCENTILES = (5.0, 95.0)", ("tests/unit/test_intervals.py",)),
     Mutant("statistics: draws without one prompt", "results/intervals.py", ".integers(0, n_prompts, (", ".integers(0, max(1, n_prompts - 1), (", ("tests/unit/test_intervals.py",)),
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant("statistics: ranks not centred", "results/ranks.py", "ranks -= ranks.mean(axis=-1, keepdims=True)", "ranks -= ranks.min(axis=-1, keepdims=True)", ("tests/unit/test_ranks.py", "tests/unit/test_measures.py")),
     Mutant("statistics: own cells among the others", "results/ranks.py", "others[range(len(queries)), list(queries)] = False", "others[range(len(queries)), list(queries)] = True", ("tests/unit/test_ranks.py",)),
     Mutant("statistics: change without its sign", "results/ranks.py", "return 1 - spearman(before, after, cells)", "return 1 - abs(spearman(before, after, cells))", ("tests/unit/test_measures.py",)),
-    Mutant("statistics: layers ranked together", "results/correlation.py", "cells = layer == name", "cells = layer >= name", ("tests/interventions/test_validation.py", "-k", "layer or spearman or scipy or correlation or rank")),
+    Mutant("statistics: layers ranked together", "results/intervals.py", "cells = layer == name", "cells = layer >= name", ("tests/interventions/test_validation.py", "-k", "layer or spearman or scipy or correlation or rank")),
     Mutant("statistics: cells that do not exist are averaged", "results/average.py", 'values.masked_fill(~reached, float("nan"))', "values", ("tests/integration/test_average.py",)),
     Mutant("statistics: layers of neurons", "attribution/average_shares.py", 'return {"layer": layers, "neuron"', 'return {"layer": tuple(range(len(layers))), "neuron"', ("tests/attribution/test_average_shares.py",)),
     # Layer algebra.
@@ -131,7 +131,7 @@ MUTANTS = (
     # Propagation.
     Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = self.n_prompt - 1 + numbers,", "at, said = self.n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
     Mutant("propagation: weights of EAP-IG", "attribution/patching.py", "zip((nodes + 1) / 2, weights / 2, strict=True)", "zip((nodes + 1) / 2, weights, strict=True)", ("tests/attribution/test_attribution_patching.py", "tests/attribution/test_edges.py", "-k", "steps or integrat or between or nodes")),
-    Mutant("propagation: queries of signed maps", "attribution/beside.py", "result.maps[scope, layer][list(text.queries)]", "result.maps[scope, layer][: len(text.queries)]", ("tests/attribution/test_beside.py",)),
+    Mutant("propagation: queries of signed maps", "views/shares.py", "result.maps[scope, layer][list(text.queries)]", "result.maps[scope, layer][: len(text.queries)]", ("tests/attribution/test_beside.py",)),
     Mutant("propagation: patterns are not frozen", "bridge/linearised.py", '"path": Rules("path", norms=True, feed_forward=True, attention=True),', '"path": Rules("path", norms=True, feed_forward=True, attention=False),', ("tests/attribution/test_frozen_autograd.py",)),
     Mutant("propagation: norm scales are not frozen", "bridge/linearised.py", "if not self.rules.norms:", "if not self.rules.norms or layer == 1:", _sabotage("right and shares-gpt2")),
     # Interventions and metrics.
@@ -147,10 +147,10 @@ MUTANTS = (
     Mutant("memories: ties go to the later sequence", "memories/best.py", '(joined["position"], joined["sequence"], -joined', '(joined["position"], -joined["sequence"], -joined', ("tests/memories/test_triggers.py",)),
     Mutant("memories: special tokens in the mean", "memories/knock_out.py", ".double().cpu().numpy()[allowed]", ".double().cpu().numpy()", ("tests/memories/test_causes.py",)),
     # Page data.
-    Mutant("page: colours of a figure", "results/map_figure.py", "PERCENTILE = 99", "PERCENTILE = 60", ("tests/unit/test_maps.py", "-k", "figure")),
+    Mutant("page: colours of a figure", "views/figures.py", "PERCENTILE = 99", "PERCENTILE = 60", ("tests/unit/test_maps.py", "-k", "figure")),
     Mutant("page: differences are not folded", "page/numbers.py", "return np.where(wrapped < 0, -2 * wrapped - 1, 2 * wrapped)", "return np.where(wrapped < 0, -2 * wrapped, 2 * wrapped)", ("tests/page/test_payload.py",)),
     Mutant("page: stated precision", "page/numbers.py", "float(np.expm1(steps.max(initial=0.0) / 2))", "float(np.expm1(steps.max(initial=0.0) / 4))", ("tests/page/test_payload.py",)),
-    Mutant("page: opens at the smallest change", "results/page_data.py", "return maps.layers[int(sizes.argmax())]", "return maps.layers[int(sizes.argmin())]", ("tests/page/test_document.py", "tests/page/test_payload.py", "tests/page/test_token_maps.py")),
+    Mutant("page: opens at the smallest change", "views/maps.py", "first.layers[int(sizes.argmax())]", "first.layers[int(sizes.argmin())]", ("tests/page/test_document.py", "tests/page/test_payload.py", "tests/page/test_token_maps.py")),
     # Batches, padding, caches.
     Mutant("batches: lengthened tokens count", "bridge/inputs.py", "return torch.arange(self.lengths[index])", "return torch.arange(self.tokens.shape[1])", ("tests/unit/test_batching.py", "tests/integration/test_inputs.py", "-k", "length or batch or together")),
     Mutant("batches: rows in another order", "bridge/inputs.py", "enumerate(self.ascending)}", "enumerate(self.ascending[::-1])}", ("tests/integration/test_laws.py", "tests/integration/test_inputs.py", "-k", "queries or order or rows")),

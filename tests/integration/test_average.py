@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests import tiny
-from tl_ffblock.results.average_maps import AverageMaps
+from tl_ffblock.results.average import AverageMaps
 from tl_ffblock.results.intervals import mean_interval
 
 Models = Callable[..., Any]

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock.bridge import linears
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 
 FAMILIES = ("gpt2", "llama", "bert", "gemma2")
@@ -170,7 +172,7 @@ def test_adapters_give_what_the_merged_model_gives(family: str, call: str, when:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_each_linear_module_by_itself(family: str, ffb: ModuleType) -> None:
+def test_each_linear_module_by_itself(family: str) -> None:
     """Effective weights of one module are not another's: every role alone, in every layer."""
     for role in ("attn.q", "attn.k", "attn.v", "attn.o", "mlp.gate", "mlp.in", "mlp.out", "unembed"):
         model, expected = bridge(family), bridge(family)
@@ -182,7 +184,7 @@ def test_each_linear_module_by_itself(family: str, ffb: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_adapters_in_the_hugging_face_model_before_the_bridge_is_made(family: str, ffb: ModuleType) -> None:
+def test_adapters_in_the_hugging_face_model_before_the_bridge_is_made(family: str) -> None:
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
     models = []
@@ -206,8 +208,6 @@ def test_adapters_in_the_hugging_face_model_before_the_bridge_is_made(family: st
 
 def test_a_scale_that_is_no_number_of_the_module_is_part_of_the_fingerprint() -> None:
     """As peft's, which lies in a dictionary: what the adapter does is digested, and not what it is made of."""
-    from tl_ffblock.bridge.model import identify
-
     model = tiny.bridge("gpt2")
     plain = identify(model).fingerprint
     adapters = adapt(model)
@@ -219,7 +219,7 @@ def test_a_scale_that_is_no_number_of_the_module_is_part_of_the_fingerprint() ->
     assert len(set(found)) == 3
 
 
-def test_an_adapter_that_is_switched_off_scaled_or_trained_is_another_model(ffb: ModuleType) -> None:
+def test_an_adapter_that_is_switched_off_scaled_or_trained_is_another_model() -> None:
     model, base = bridge("llama"), bridge("llama")
     put = adapt(model)
     with_adapters = ffb.contribution_maps(model, A)
@@ -238,7 +238,7 @@ def test_an_adapter_that_is_switched_off_scaled_or_trained_is_another_model(ffb:
     assert not equal(with_adapters, ffb.contribution_maps(model, A))
 
 
-def test_results_of_a_fine_tuned_model_and_its_base_subtract(ffb: ModuleType) -> None:
+def test_results_of_a_fine_tuned_model_and_its_base_subtract() -> None:
     model, base = bridge("gpt2"), bridge("gpt2")
     adapt(model)
     tuned, before = ffb.contribution_maps(model, A), ffb.contribution_maps(base, A)
@@ -249,7 +249,7 @@ def test_results_of_a_fine_tuned_model_and_its_base_subtract(ffb: ModuleType) ->
     torch.testing.assert_close((tuned - before).tokens, tuned.tokens - before.tokens)
 
 
-def test_adapters_on_a_shared_expert(ffb: ModuleType) -> None:
+def test_adapters_on_a_shared_expert() -> None:
     models = [bridge("qwen2_moe"), bridge("qwen2_moe")]
     for model, merge in zip(models, (False, True), strict=True):
         for seed, block in enumerate(model.blocks):
@@ -263,7 +263,7 @@ def test_adapters_on_a_shared_expert(ffb: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, "gpt_neox", "phi3", "qwen2_moe"])
-def test_plain_linear_modules_are_not_called(family: str, ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_linear_modules_are_not_called(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.bridge(family)
     ffb.contribution_maps(model, A)
     assert linears.adapted_linears(model) == {}
@@ -278,7 +278,7 @@ def test_plain_linear_modules_are_not_called(family: str, ffb: ModuleType, monke
         ffb.bridge.weights.read_block(ffb.bridge.model.identify(model), layer, torch.float32)
 
 
-def test_what_an_adapter_acts_with_is_read_once(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_adapter_acts_with_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = bridge("gpt2")
     put = adapt(model, ("blocks.1.attn.o",))
     made: list[str] = []
@@ -307,7 +307,7 @@ def test_the_weight_of_a_half_precision_adapter_is_read_in_float32() -> None:
     torch.testing.assert_close(found.bias, base.bias.detach().float())
 
 
-def test_a_callback_that_only_reads_makes_no_adapter_and_one_that_adds_makes_one(ffb: ModuleType) -> None:
+def test_a_callback_that_only_reads_makes_no_adapter_and_one_that_adds_makes_one() -> None:
     model, expected = bridge("llama"), ffb.contribution_maps(bridge("llama"), A)
     inner = model.blocks[1].attn.o.original_component
     handle = inner.register_forward_hook(lambda *_: None)
@@ -321,7 +321,7 @@ def test_a_callback_that_only_reads_makes_no_adapter_and_one_that_adds_makes_one
     assert equal(CALLS["flow"](ffb, model), CALLS["flow"](ffb, merged_model))
 
 
-def test_identities_are_checked_again_when_an_adapter_came(ffb: ModuleType) -> None:
+def test_identities_are_checked_again_when_an_adapter_came() -> None:
     model = bridge("llama")
     ffb.contribution_maps(model, A)
     adapt(model, ("blocks.1.mlp.in",))
@@ -348,7 +348,7 @@ class Noisy(Lora):
 
 @pytest.mark.parametrize(("kind", "said"), [(Bent, "not a linear form"), (Noisy, "other numbers at every call")])
 @pytest.mark.parametrize("first", [True, False])
-def test_adapters_without_a_weight_are_refused(kind: type[Lora], said: str, first: bool, ffb: ModuleType) -> None:
+def test_adapters_without_a_weight_are_refused(kind: type[Lora], said: str, first: bool) -> None:
     model = bridge("llama")
     if not first:
         CALLS["value tokens"](ffb, model)
@@ -361,7 +361,7 @@ def test_adapters_without_a_weight_are_refused(kind: type[Lora], said: str, firs
         assert "blocks.1.mlp.out" in str(refused.value)
 
 
-def test_a_module_that_does_not_say_its_width_is_refused(ffb: ModuleType) -> None:
+def test_a_module_that_does_not_say_its_width_is_refused() -> None:
     model = bridge("llama")
     (lora,) = adapt(model, ("blocks.1.mlp.out",))
     del lora.in_features
@@ -369,14 +369,14 @@ def test_a_module_that_does_not_say_its_width_is_refused(ffb: ModuleType) -> Non
         ffb.contribution_maps(model, A)
 
 
-def test_a_module_without_parameters_is_refused(ffb: ModuleType) -> None:
+def test_a_module_without_parameters_is_refused() -> None:
     model = bridge("llama")
     model.blocks[1].mlp.out._modules["_original_component"] = nn.Identity()
     with pytest.raises(UnsupportedModelError, match=r"blocks\.1\.mlp\.out: a Identity without parameters"):
         ffb.contribution_maps(model, A)
 
 
-def test_an_adapter_of_nan_is_refused_as_any_weight_of_nan(ffb: ModuleType) -> None:
+def test_an_adapter_of_nan_is_refused_as_any_weight_of_nan() -> None:
     model, plain = bridge("llama"), bridge("llama")
     (lora,) = adapt(model, ("blocks.1.mlp.out",))
     lora.up.data[0, 0] = float("nan")
@@ -393,9 +393,7 @@ def test_an_adapter_of_nan_is_refused_as_any_weight_of_nan(ffb: ModuleType) -> N
 @pytest.mark.parametrize(
     ("family", "name"), [("gpt2", "attn.qkv"), ("gpt_neox", "attn.qkv"), ("phi3", "mlp.gate_up_proj")]
 )
-def test_an_adapter_that_the_bridge_does_not_run_is_refused(
-    family: str, name: str, first: bool, ffb: ModuleType
-) -> None:
+def test_an_adapter_that_the_bridge_does_not_run_is_refused(family: str, name: str, first: bool) -> None:
     """Fused projections: what runs are copies of their pieces, without the adapter."""
     model = bridge(family)
     expected = ffb.contribution_maps(model, A) if not first else ffb.contribution_maps(bridge(family), A)

@@ -1,14 +1,15 @@
 """Models on a GPU: every public call gives what the CPU gives, and results are kept on the CPU."""
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import bridge_of
 from tests.tolerances import COMPLETE_FLOAT32, GPU_FLOAT32_WITHIN, GPU_FLOAT64
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -25,7 +26,7 @@ ALONE = {
 
 
 @pytest.fixture
-def both(bridge_of: Callable[..., Any]) -> Both:
+def both() -> Both:
     """`both(family)`: the same model on the GPU and on the CPU."""
 
     def build(family: str) -> tuple[Any, Any]:
@@ -50,7 +51,7 @@ def same_maps(on_gpu: Any, on_cpu: Any, family: str) -> None:
         close(on_gpu.bias[scope], on_cpu.bias[scope], family)
 
 
-def test_maps_of_every_family(ffb: ModuleType, both: Both, every_family: str) -> None:
+def test_maps_of_every_family(both: Both, every_family: str) -> None:
     """A padded batch, or one sequence where the family cannot be padded."""
     tokens = torch.stack([tiny.tokens(every_family, 6), tiny.tokens(every_family, 6, seed=1)])
     mask = None if every_family in ALONE else torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
@@ -61,14 +62,14 @@ def test_maps_of_every_family(ffb: ModuleType, both: Both, every_family: str) ->
 
 
 @pytest.mark.parametrize("family", FORMS)
-def test_float32_is_complete(ffb: ModuleType, bridge_of: Callable[..., Any], family: str) -> None:
+def test_float32_is_complete(family: str) -> None:
     """As on the CPU."""
     maps = ffb.contribution_maps(bridge_of(family).to("cuda"), tiny.tokens(family, 6))
     assert maps.worst_completeness()[0] < COMPLETE_FLOAT32
 
 
 @pytest.mark.parametrize("family", FORMS)
-def test_vectors_heads_and_neurons(ffb: ModuleType, both: Both, family: str) -> None:
+def test_vectors_heads_and_neurons(both: Both, family: str) -> None:
     """Vectors at every scope, maps by head, attention patterns, neurons of the last row."""
     tokens = tiny.tokens(family, 6)
     models = both(family)
@@ -82,7 +83,7 @@ def test_vectors_heads_and_neurons(ffb: ModuleType, both: Both, family: str) -> 
 
 @pytest.mark.parametrize("rules", ["path", "patching", "gradient"])
 @pytest.mark.parametrize("family", FORMS)
-def test_attribution(ffb: ModuleType, both: Both, family: str, rules: str) -> None:
+def test_attribution(both: Both, family: str, rules: str) -> None:
     """Tokens, the residual stream and heads; with edges, neurons and signed maps asked for."""
     parts = ["heads", "edges", "neurons", *(["maps"] if rules == "path" else [])]
     target = ffb.logit(7, minus=11)
@@ -92,7 +93,7 @@ def test_attribution(ffb: ModuleType, both: Both, family: str, rules: str) -> No
 
 
 @pytest.mark.parametrize("family", FORMS)
-def test_interventions(ffb: ModuleType, both: Both, family: str) -> None:
+def test_interventions(both: Both, family: str) -> None:
     """A sweep over contributions, and maps of a run with hooks."""
     clean, corrupted = tiny.tokens(family, 6), tiny.tokens(family, 6, seed=1)
     models, metric = both(family), ffb.logit_difference(7, 11)

@@ -1,8 +1,7 @@
 """What is refused, and that the message says why: an FFBlockError that is a NotImplementedError."""
 
-from collections.abc import Callable
 from importlib.metadata import version
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +9,10 @@ import torch
 import transformers
 from torch import nn
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import bridge_of
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import UnsupportedModelError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
@@ -110,9 +112,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("architecture", "config", "entries", "reason"), REFUSED, ids=[r[0] for r in REFUSED])
-def test_refused_with_the_reason(
-    ffb: ModuleType, architecture: str, config: str, entries: dict[str, Any], reason: str
-) -> None:
+def test_refused_with_the_reason(architecture: str, config: str, entries: dict[str, Any], reason: str) -> None:
     """No number appears, and the message names what the block does."""
     try:
         model = boot(architecture, config, entries)
@@ -126,7 +126,7 @@ def test_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("family", ["cohere", "cohere2", "hunyuan", "gpt_oss"])
-def test_what_transformer_lens_3_runs_wrongly(ffb: ModuleType, family: str) -> None:
+def test_what_transformer_lens_3_runs_wrongly(family: str) -> None:
     """Its bridge of these is another model than Hugging Face's, or hides the router: refused, with the version that helps."""
     if not version("transformer-lens").startswith("3."):
         pytest.skip("TransformerLens 4 runs it rightly")
@@ -134,20 +134,20 @@ def test_what_transformer_lens_3_runs_wrongly(ffb: ModuleType, family: str) -> N
         ffb.contribution_maps(tiny.bridge(family), tiny.tokens(family, 5))
 
 
-def test_an_epsilon_that_does_not_run(ffb: ModuleType, bridge_of: Callable[..., Any]) -> None:
+def test_an_epsilon_that_does_not_run() -> None:
     """StarCoder2's bridge computes its norms with 1e-5, whatever the module says: too little for any tolerance to see."""
     with pytest.raises(NotImplementedError, match=r"layer 0: ln1 has an epsilon of 1\.1e-05, .* runs it with 1e-05"):
         ffb.contribution_maps(bridge_of("starcoder2", norm_epsilon=1.1e-5), tiny.tokens("starcoder2", 5))
     ffb.contribution_maps(bridge_of("starcoder2", norm_epsilon=1e-5), tiny.tokens("starcoder2", 5))
 
 
-def test_bidirectional_gemma_3(ffb: ModuleType, bridge_of: Callable[..., Any]) -> None:
+def test_bidirectional_gemma_3() -> None:
     """The option is named, not what it does to the pattern."""
     with pytest.raises(NotImplementedError, match="use_bidirectional_attention=True is not supported"):
         ffb.contribution_maps(bridge_of("gemma3", use_bidirectional_attention=True), tiny.tokens("gemma3", 5))
 
 
-def test_processed_gpt_oss(ffb: ModuleType) -> None:
+def test_processed_gpt_oss() -> None:
     """Its own weight processing makes another model of it (rows of the pattern do not sum to 1); without, it is fine."""
     model = tiny.bridge("gpt_oss")
     model.enable_compatibility_mode()
@@ -157,7 +157,7 @@ def test_processed_gpt_oss(ffb: ModuleType) -> None:
         ffb.contribution_maps(model, tiny.tokens("gpt_oss", 5))
 
 
-def test_quantised_weights(ffb: ModuleType) -> None:
+def test_quantised_weights() -> None:
     """Integers or 8-bit floats in place of a matrix."""
     model = tiny.bridge("llama_nobias")
     linear = model.blocks[1].mlp.original_component.down_proj
@@ -167,13 +167,13 @@ def test_quantised_weights(ffb: ModuleType) -> None:
         ffb.contribution_maps(model, tiny.tokens("llama_nobias", 5))
 
 
-def test_offloaded_weights(ffb: ModuleType) -> None:
+def test_offloaded_weights() -> None:
     """Weights that are on no device cannot be read."""
     with pytest.raises(NotImplementedError, match="weights on no device"):
         ffb.contribution_maps(tiny.bridge("gpt2").to("meta"), tiny.tokens("gpt2", 5))
 
 
-def test_remote_bridges(ffb: ModuleType) -> None:
+def test_remote_bridges() -> None:
     """Weights on a server."""
 
     class RemoteBridge:
@@ -192,7 +192,7 @@ def test_remote_bridges(ffb: ModuleType) -> None:
     ],
     ids=str,
 )
-def test_hooked_transformers_of_another_form(ffb: ModuleType, changes: dict[str, Any], reason: str) -> None:
+def test_hooked_transformers_of_another_form(changes: dict[str, Any], reason: str) -> None:
     """TransformerLens 3: SoLU (its softmax mixes neurons), with and without its norm."""
     try:
         from transformer_lens import HookedTransformer, HookedTransformerConfig
@@ -207,7 +207,7 @@ def test_hooked_transformers_of_another_form(ffb: ModuleType, changes: dict[str,
 
 
 @pytest.mark.parametrize("processed", [False, True])
-def test_hooked_gpt_oss(ffb: ModuleType, processed: bool) -> None:
+def test_hooked_gpt_oss(processed: bool) -> None:
     """TransformerLens 3: its experts are of another form there, processed or not."""
     try:
         model = tiny.hooked("gpt_oss", swiglu_limit=7.0)
@@ -221,19 +221,19 @@ def test_hooked_gpt_oss(ffb: ModuleType, processed: bool) -> None:
     assert "as a HookedTransformer is not supported" in str(refused.value)
 
 
-def test_the_error_is_both(ffb: ModuleType) -> None:
+def test_the_error_is_both() -> None:
     """One `except` of either kind catches every refusal."""
     assert issubclass(UnsupportedModelError, (ffb.FFBlockError,))
     assert issubclass(UnsupportedModelError, (NotImplementedError,))
 
 
-def test_bridges_of_transformer_lens_4_are_recognised_by_name_only(identify: Callable[[Any], Any]) -> None:
+def test_bridges_of_transformer_lens_4_are_recognised_by_name_only() -> None:
     """Nothing is imported to recognise a model: a class of that name and form is enough, another is no model."""
     with pytest.raises(ValueError, match="expected a TransformerLens model"):
         identify(nn.Linear(2, 2))
 
 
-def test_a_final_norm_without_a_hook_point_is_refused(ffb: ModuleType) -> None:
+def test_a_final_norm_without_a_hook_point_is_refused() -> None:
     """OPT with an embedding of another width: the bridge has no component for the norm, which would be left out of the last scope."""
     from tl_ffblock.check import check_model
 

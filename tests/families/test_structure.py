@@ -5,25 +5,24 @@ norms, gates, ...) before TransformerLens wraps it. A map of it would be wrong w
 """
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import bridge_of
 from tests.tolerances import COMPLETE_FLOAT32
+from tl_ffblock.bridge import families
+from tl_ffblock.bridge.model import identify
 
 Bridges = Callable[..., Any]
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "olmo2", "mixtral", "glm4", "phi3"])
 def test_known_forms_need_no_entry_in_the_table(
-    ffb: ModuleType,
-    bridge_of: Bridges,
-    families: ModuleType,
-    identify: Callable[[Any], Any],
     family: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -40,9 +39,7 @@ def test_known_forms_need_no_entry_in_the_table(
         assert torch.equal(maps[scope], expected[scope])
 
 
-def test_misread_norms(
-    ffb: ModuleType, bridge_of: Bridges, families: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_misread_norms(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Post-LN block has the norms of a Pre-LN block by name: the identities tell them apart."""
     model = bridge_of("bert")
     monkeypatch.setattr(families, "FAMILIES", ())
@@ -50,9 +47,7 @@ def test_misread_norms(
         ffb.contribution_maps(model, tiny.tokens("bert", 7))
 
 
-def test_both_directions_are_noticed(
-    ffb: ModuleType, bridge_of: Bridges, families: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_directions_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model taken for causal that looks ahead is refused, even if it was first seen on a single token."""
     model = bridge_of("llama")
     known = families.FAMILIES
@@ -68,7 +63,7 @@ def test_both_directions_are_noticed(
     monkeypatch.setattr(families, "FAMILIES", known)
 
 
-def test_a_later_run_is_checked_for_direction(ffb: ModuleType, bridge_of: Bridges) -> None:
+def test_a_later_run_is_checked_for_direction() -> None:
     """Layers that were causal in one run may not be in the next: no cell of it is left out in silence."""
     model, tokens = bridge_of("llama"), tiny.tokens("llama", 6)
     changed: dict[str, Tensor] = {}
@@ -172,8 +167,6 @@ def _wrap_tuple(module: nn.Module, change: Callable[[Tensor, Tensor], Tensor]) -
     ("listed", "only_last"), [(True, False), (False, True)], ids=["listed", "unlisted, last layer"]
 )
 def test_no_silent_wrong_number(
-    ffb: ModuleType,
-    families: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     attack: Callable[[nn.Module], None],
     only_last: bool,
@@ -202,7 +195,7 @@ def test_no_silent_wrong_number(
     assert (listed and runs_it) or isinstance(refused.value, NotImplementedError)
 
 
-def test_a_bias_that_a_forward_function_adds_is_a_bias(ffb: ModuleType) -> None:
+def test_a_bias_that_a_forward_function_adds_is_a_bias() -> None:
     """The module acts with it, whatever parameters it shows."""
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
@@ -238,9 +231,7 @@ MIXED = [
 
 
 @pytest.mark.parametrize(("family", "overrides"), MIXED, ids=[f"{f} {o}" for f, o in MIXED])
-def test_layers_may_differ_and_multipliers_outside_blocks_do_not_matter(
-    ffb: ModuleType, bridge_of: Bridges, family: str, overrides: dict[str, Any]
-) -> None:
+def test_layers_may_differ_and_multipliers_outside_blocks_do_not_matter(family: str, overrides: dict[str, Any]) -> None:
     """Dense layers among experts, router variants, the other order of the same family, logit and embedding scales."""
     model, tokens = bridge_of(family, **overrides), tiny.tokens(family, 7)
     with torch.no_grad():

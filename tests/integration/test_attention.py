@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock import TokenMaps, attention_maps, capture, contribution_maps
 from tl_ffblock.errors import InputError
 
@@ -15,7 +16,7 @@ Models = Callable[..., Any]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "gemma2", "phi"])
-def test_patterns_are_those_of_the_hugging_face_model(name: str, model_of: Models) -> None:
+def test_patterns_are_those_of_the_hugging_face_model(name: str) -> None:
     """Head by head what the wrapped model's own code returns as its attentions."""
     tokens = tiny.tokens(name, 7)
     with torch.no_grad():
@@ -27,7 +28,7 @@ def test_patterns_are_those_of_the_hugging_face_model(name: str, model_of: Model
             torch.testing.assert_close(maps[channel, layer], expected[layer][0, head], rtol=1e-4, atol=1e-5)
 
 
-def test_labels_are_those_of_contribution_maps(family: str, model_of: Models) -> None:
+def test_labels_are_those_of_contribution_maps(family: str) -> None:
     """Tokens, layers, queries, model and reach are the same, in the order asked for; rows are the asked ones of all."""
     model, tokens = model_of(family), tiny.tokens(family, 6)
     options: dict[str, Any] = dict(layers=[-1, 0], queries=[4, -6, 4])
@@ -40,7 +41,7 @@ def test_labels_are_those_of_contribution_maps(family: str, model_of: Models) ->
     assert not whole.values[..., ~whole.reachable()].any()
 
 
-def test_several_sequences_are_each_alone(model_of: Models) -> None:
+def test_several_sequences_are_each_alone() -> None:
     """A list or a padded batch gives one result a sequence, equal to that of the sequence alone."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
     batch = torch.stack([tokens, torch.cat([tokens[:3], torch.zeros(2, dtype=torch.long)])])
@@ -51,7 +52,7 @@ def test_several_sequences_are_each_alone(model_of: Models) -> None:
     assert len(second.tokens) == 3
 
 
-def test_edits_of_a_pattern_are_seen(model_of: Models) -> None:
+def test_edits_of_a_pattern_are_seen() -> None:
     """A hook's edit is in the map, as it was in the run; the records of a capture give the same map."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
 
@@ -68,7 +69,7 @@ def test_edits_of_a_pattern_are_seen(model_of: Models) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "gptj"])
-def test_value_weighted_attention_is_what_heads_write(name: str, model_of: Models) -> None:
+def test_value_weighted_attention_is_what_heads_write(name: str) -> None:
     """`alpha ||v W_O||`: each head's contribution at `Attn` where the value's bias stays with its token."""
     model, tokens = model_of(name, torch.float64), tiny.tokens(name, 6)
     maps = attention_maps(model, tokens, kind="value-weighted", queries=[5, 2])
@@ -79,7 +80,7 @@ def test_value_weighted_attention_is_what_heads_write(name: str, model_of: Model
 
 
 @pytest.mark.wrong_types
-def test_options_that_cannot_be_used_are_refused(model_of: Models) -> None:
+def test_options_that_cannot_be_used_are_refused() -> None:
     """Layers and queries that are not there, and options of a decomposition, which a pattern does not have."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
     with pytest.raises(InputError, match="no layer 9 in"):

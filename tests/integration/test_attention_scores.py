@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock import attention_maps, attention_scores
 from tl_ffblock.errors import InputError, UnsupportedModelError
 
@@ -14,7 +15,7 @@ Models = Callable[..., Any]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "qwen3", "phi", "bert"])
-def test_products_sum_to_the_models_own_scores(name: str, model_of: Models) -> None:
+def test_products_sum_to_the_models_own_scores(name: str) -> None:
     """Of plain, rotated, grouped and bidirectional attention: the sum over dimensions is what `hook_attn_scores` shows.
 
     A BERT bridge shows weights there: their logarithms are the scores, less one number a row.
@@ -49,9 +50,7 @@ def test_products_sum_to_the_models_own_scores(name: str, model_of: Models) -> N
         ("bert", {}, (8**-0.5,) * 3),
     ],
 )
-def test_the_scale_is_the_models_own(
-    name: str, overrides: dict[str, Any], scales: tuple[float, ...], model_of: Models
-) -> None:
+def test_the_scale_is_the_models_own(name: str, overrides: dict[str, Any], scales: tuple[float, ...]) -> None:
     """Of every layer, read from its attention module; and the scores are those that the model shows."""
     model, tokens = model_of(name, **overrides), tiny.tokens(name, 6)
     scores = attention_scores(model, tokens)
@@ -68,7 +67,7 @@ def test_the_scale_is_the_models_own(
     torch.testing.assert_close(summed, scores.score[-1, 2, 4, 3])
 
 
-def test_heads_and_rows_are_those_asked_for(model_of: Models) -> None:
+def test_heads_and_rows_are_those_asked_for() -> None:
     """Some heads and rows hold the numbers that all hold, under their own labels."""
     model, tokens = model_of("llama"), tiny.tokens("llama", 6)
     whole = attention_scores(model, tokens)
@@ -81,20 +80,20 @@ def test_heads_and_rows_are_those_asked_for(model_of: Models) -> None:
 
 
 @pytest.mark.parametrize("name", ["gemma2", "bloom", "gpt_oss"])
-def test_scores_that_are_no_scaled_products_are_refused(name: str, model_of: Models) -> None:
+def test_scores_that_are_no_scaled_products_are_refused(name: str) -> None:
     """Caps, position biases and sinks take part in the softmax: no number rather than a wrong one."""
     with pytest.raises(UnsupportedModelError, match="is not the pattern|shows no"):
         attention_scores(model_of(name), tiny.tokens(name, 6))
 
 
-def test_an_edited_pattern_has_no_scores(model_of: Models) -> None:
+def test_an_edited_pattern_has_no_scores() -> None:
     """Where a hook edits the pattern it is no softmax of the run's queries and keys."""
     hooks = [("blocks.0.attn.hook_pattern", lambda pattern, hook: pattern.flip(-1).tril())]
     with pytest.raises(UnsupportedModelError, match="a hook that edits the pattern"):
         attention_scores(model_of("gpt2"), tiny.tokens("gpt2", 5), fwd_hooks=hooks)
 
 
-def test_what_is_not_there_is_named(model_of: Models) -> None:
+def test_what_is_not_there_is_named() -> None:
     """Heads that do not exist, none at all, and pairs that are not held."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
     for heads, text in ((99, "heads=99"), (False, "heads=False")):

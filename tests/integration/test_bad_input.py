@@ -4,14 +4,15 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock import load_model
 from tl_ffblock.errors import ProcessedWeightsWarning
 
@@ -37,7 +38,7 @@ TOKENS = torch.tensor([7, 8, 9])
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t  "], ids=repr)
-def test_empty_texts(ffb: ModuleType, reader: Any, text: str) -> None:
+def test_empty_texts(reader: Any, text: str) -> None:
     """A text without a word, alone or among others."""
     for given in (text, ["the cat", text]):
         with pytest.raises(ValueError, match="input is an empty text; give at least one word"):
@@ -60,7 +61,7 @@ def test_empty_texts(ffb: ModuleType, reader: Any, text: str) -> None:
     ],
     ids=repr,
 )
-def test_things_that_are_neither_text_nor_tokens(ffb: ModuleType, model: Any, given: Any, message: str) -> None:
+def test_things_that_are_neither_text_nor_tokens(model: Any, given: Any, message: str) -> None:
     """The message says what came and what is expected."""
     with pytest.raises(
         ValueError, match=f"input is {message}.*expected a text, a list of texts, token ids, or a token tensor"
@@ -85,14 +86,14 @@ def test_things_that_are_neither_text_nor_tokens(ffb: ModuleType, model: Any, gi
     ],
     ids=str,
 )
-def test_token_tensors_that_cannot_be_run(ffb: ModuleType, model: Any, tokens: Tensor, message: str) -> None:
+def test_token_tensors_that_cannot_be_run(model: Any, tokens: Tensor, message: str) -> None:
     """Type, shape, length and ids are checked before the model runs."""
     for call in (ffb.contribution_maps, lambda *given: ffb.decompose(*given, layer=0)):
         with pytest.raises(ValueError, match=message):
             call(model, tokens)
 
 
-def test_as_many_tokens_as_the_context_holds(ffb: ModuleType, model_of: Models, family: str) -> None:
+def test_as_many_tokens_as_the_context_holds(family: str) -> None:
     """The limit itself is allowed, one more is not."""
     limit = tiny.N_CTX
     maps = ffb.contribution_maps(model_of(family), tiny.tokens(family, limit), layers=0)
@@ -101,13 +102,13 @@ def test_as_many_tokens_as_the_context_holds(ffb: ModuleType, model_of: Models, 
         ffb.contribution_maps(model_of(family), tiny.tokens(family, limit + 1))
 
 
-def test_too_long_a_text_is_not_cut(ffb: ModuleType, reader: Any) -> None:
+def test_too_long_a_text_is_not_cut(reader: Any) -> None:
     """A map of less than was asked for would be a wrong answer."""
     with pytest.raises(ValueError, match="reads at most 48: shorten or split it"):
         ffb.contribution_maps(reader, "the cat " * 40)
 
 
-def test_a_text_needs_a_tokenizer(ffb: ModuleType, model: Any) -> None:
+def test_a_text_needs_a_tokenizer(model: Any) -> None:
     """Without one, token ids are asked for."""
     with pytest.raises(ValueError, match="has no tokenizer: give token ids as a tensor"):
         ffb.contribution_maps(model, "the cat")
@@ -131,13 +132,13 @@ def test_a_text_needs_a_tokenizer(ffb: ModuleType, model: Any) -> None:
     ],
     ids=str,
 )
-def test_masks_that_do_not_fit(ffb: ModuleType, model: Any, mask: Any, message: str) -> None:
+def test_masks_that_do_not_fit(model: Any, mask: Any, message: str) -> None:
     """A mask is zeros and ones in the shape of the tokens, and leaves at least one."""
     with pytest.raises((ValueError, TypeError), match=message):
         ffb.contribution_maps(model, TOKENS, attention_mask=mask)
 
 
-def test_a_mask_with_a_text(ffb: ModuleType, reader: Any) -> None:
+def test_a_mask_with_a_text(reader: Any) -> None:
     """Texts are never padded."""
     with pytest.raises(ValueError, match="attention_mask goes with a token tensor"):
         ffb.contribution_maps(reader, "the cat", attention_mask=torch.ones(3))
@@ -170,14 +171,14 @@ def test_a_mask_with_a_text(ffb: ModuleType, reader: Any) -> None:
     ],
     ids=str,
 )
-def test_options_that_do_not_exist(ffb: ModuleType, model: Any, options: dict[str, Any], message: str) -> None:
+def test_options_that_do_not_exist(model: Any, options: dict[str, Any], message: str) -> None:
     """The option is named as the user wrote it, with what there is."""
     with pytest.raises(ffb.FFBlockError, match=message) as error:
         ffb.contribution_maps(model, TOKENS, **options)
     assert isinstance(error.value, ValueError)
 
 
-def test_scopes_of_the_other_order(ffb: ModuleType, model_of: Models) -> None:
+def test_scopes_of_the_other_order() -> None:
     """A Post-LN model has other scopes, and says which."""
     with pytest.raises(ValueError, match="A post_ln model has Attn, AttnRes, Atb, AtbFf, AtbFfRes, AtbFfResLn"):
         ffb.contribution_maps(model_of("bert"), TOKENS, scopes="AtbLnFf")
@@ -187,7 +188,7 @@ def test_scopes_of_the_other_order(ffb: ModuleType, model_of: Models) -> None:
 
 
 @pytest.mark.parametrize("given", [None, "gpt2", nn.Linear(2, 2)], ids=["None", "a name", "a torch module"])
-def test_things_that_are_no_transformer_lens_model(ffb: ModuleType, given: Any) -> None:
+def test_things_that_are_no_transformer_lens_model(given: Any) -> None:
     """Also a Hugging Face model must be wrapped first."""
     with pytest.raises(ValueError, match=f"model is a {type(given).__name__}; expected a TransformerLens model"):
         ffb.contribution_maps(given, TOKENS)
@@ -195,13 +196,13 @@ def test_things_that_are_no_transformer_lens_model(ffb: ModuleType, given: Any) 
         pass
 
 
-def test_a_hugging_face_model_must_be_wrapped(ffb: ModuleType) -> None:
+def test_a_hugging_face_model_must_be_wrapped() -> None:
     """The message shows how."""
     with pytest.raises(ValueError, match=r"GPT2LMHeadModel; expected a TransformerLens model: .*boot_transformers"):
         ffb.contribution_maps(tiny.hf_model("gpt2"), TOKENS)
 
 
-def test_training_mode(ffb: ModuleType) -> None:
+def test_training_mode() -> None:
     """Dropout would change every number."""
     model = tiny.bridge("gpt2")
     model.train()
@@ -209,7 +210,7 @@ def test_training_mode(ffb: ModuleType) -> None:
         ffb.contribution_maps(model, TOKENS)
 
 
-def test_training_mode_of_one_layer_gives_no_map(ffb: ModuleType) -> None:
+def test_training_mode_of_one_layer_gives_no_map() -> None:
     """Dropout inside one block is found, and named."""
     model = tiny.bridge("gpt2", resid_pdrop=0.5)
     model.blocks[1].train()
@@ -231,7 +232,7 @@ DROPPING = [
 
 
 @pytest.mark.parametrize(("family", "options"), DROPPING, ids=[f"{f} {o}" for f, o in DROPPING])
-def test_dropout_that_is_no_module(ffb: ModuleType, family: str, options: dict[str, float]) -> None:
+def test_dropout_that_is_no_module(family: str, options: dict[str, float]) -> None:
     """Functional dropout, dropped layers and a router's noise are found too."""
     with pytest.raises(ValueError, match=r"training mode: its dropout \(.*(drop|jitter)"):
         ffb.contribution_maps(tiny.bridge(family, **options).train(), TOKENS)
@@ -240,7 +241,7 @@ def test_dropout_that_is_no_module(ffb: ModuleType, family: str, options: dict[s
 @pytest.mark.parametrize(
     ("family", "options"), [("llama", {}), ("gpt2", {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0})]
 )
-def test_training_mode_without_dropout_is_fine(ffb: ModuleType, family: str, options: dict[str, float]) -> None:
+def test_training_mode_without_dropout_is_fine(family: str, options: dict[str, float]) -> None:
     """A model that was just trained is in training mode; where nothing drops the maps are those of eval mode."""
     model = tiny.bridge(family, **options)
     expected = ffb.contribution_maps(model, TOKENS)
@@ -252,7 +253,7 @@ def test_training_mode_without_dropout_is_fine(ffb: ModuleType, family: str, opt
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("place", ["embed.W_E", "blocks.1.attn.W_O", "blocks.1.mlp.W_out", "blocks.2.ln2.w"])
-def test_weights_that_are_not_numbers(ffb: ModuleType, place: str, value: float) -> None:
+def test_weights_that_are_not_numbers(place: str, value: float) -> None:
     """NaN and infinity are found in the model's own tensors and named, before anything is made of them."""
     model = tiny.bridge("gpt2")
     *path, name = place.split(".")
@@ -266,7 +267,7 @@ def test_weights_that_are_not_numbers(ffb: ModuleType, place: str, value: float)
 
 
 @pytest.mark.parametrize("heads", [False, True])
-def test_norms_that_overflow_give_no_map(ffb: ModuleType, heads: bool) -> None:
+def test_norms_that_overflow_give_no_map(heads: bool) -> None:
     """Tensors that float32 holds and whose norms it does not have an error of NaN at one scope alone: no map is made."""
     model = tiny.bridge("gpt2")
     with torch.no_grad():
@@ -276,7 +277,7 @@ def test_norms_that_overflow_give_no_map(ffb: ModuleType, heads: bool) -> None:
         ffb.contribution_maps(model, TOKENS, layers=0, heads=heads)
 
 
-def test_an_unsupported_architecture_is_refused_by_name(ffb: ModuleType) -> None:
+def test_an_unsupported_architecture_is_refused_by_name() -> None:
     """With the reason, before any number appears."""
     model = tiny.bridge("gpt2")
     model.cfg.architecture = "T5ForConditionalGeneration"
@@ -285,14 +286,14 @@ def test_an_unsupported_architecture_is_refused_by_name(ffb: ModuleType) -> None
         ffb.contribution_maps(model, TOKENS)
 
 
-def test_post_ln_opt_is_refused(ffb: ModuleType) -> None:
+def test_post_ln_opt_is_refused() -> None:
     """OPT-350m has another block form under the same architecture name."""
     model = tiny.bridge("opt", do_layer_norm_before=False)
     with pytest.raises(NotImplementedError, match=r"do_layer_norm_before=False.*Post-LN"):
         ffb.contribution_maps(model, TOKENS)
 
 
-def test_bert_as_decoder_is_refused(ffb: ModuleType) -> None:
+def test_bert_as_decoder_is_refused() -> None:
     """A causal BERT is another model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -301,7 +302,7 @@ def test_bert_as_decoder_is_refused(ffb: ModuleType) -> None:
         ffb.contribution_maps(model, TOKENS)
 
 
-def test_bert_in_chunks_gives_no_wrong_map(ffb: ModuleType) -> None:
+def test_bert_in_chunks_gives_no_wrong_map() -> None:
     """A feed-forward that runs a few positions at a time is either read whole or refused by the library."""
     tokens = tiny.tokens("bert", 6)
     expected = ffb.contribution_maps(tiny.bridge("bert"), tokens)
@@ -313,7 +314,7 @@ def test_bert_in_chunks_gives_no_wrong_map(ffb: ModuleType) -> None:
     torch.testing.assert_close(maps["AtbFf"], expected["AtbFf"])
 
 
-def test_attention_without_pattern_is_explained(ffb: ModuleType) -> None:
+def test_attention_without_pattern_is_explained() -> None:
     """As with sdpa in TransformerLens 3: no pattern, no map, but the way to get one."""
     model = tiny.bridge("bert")
 
@@ -329,7 +330,7 @@ def test_attention_without_pattern_is_explained(ffb: ModuleType) -> None:
         ffb.contribution_maps(model, TOKENS)
 
 
-def test_processed_weights_are_warned_about(ffb: ModuleType) -> None:
+def test_processed_weights_are_warned_about() -> None:
     """Folded and centred weights give maps of another model: a warning with the remedy, and a mark in the result."""
     model = tiny.bridge("gpt2")
     with warnings.catch_warnings():
@@ -341,7 +342,7 @@ def test_processed_weights_are_warned_about(ffb: ModuleType) -> None:
     assert maps.worst_completeness()[0] < 1e-4
 
 
-def test_compatibility_names_alone_are_no_processing(ffb: ModuleType) -> None:
+def test_compatibility_names_alone_are_no_processing() -> None:
     """`enable_compatibility_mode(no_processing=True)` renames hooks and leaves the weights: no warning, same maps."""
     tokens = tiny.tokens("gpt2", 5)
     expected = ffb.contribution_maps(tiny.bridge("gpt2"), tokens)
@@ -355,7 +356,7 @@ def test_compatibility_names_alone_are_no_processing(ffb: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("padding", [[0, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1]], ids=str)
-def test_padded_gpt_1(ffb: ModuleType, padding: list[int]) -> None:
+def test_padded_gpt_1(padding: list[int]) -> None:
     """Its bridge forgets with a mask that the model is causal: padding is refused, a mask of ones is none."""
     model, tokens, mask = tiny.bridge("openai_gpt"), tiny.tokens("openai_gpt", 4)[None], torch.tensor([padding])
     if all(padding):
@@ -375,7 +376,7 @@ def _add(output: Any) -> Any:
 @pytest.mark.parametrize("seen_before", [False, True], ids=["new model", "checked before"])
 @pytest.mark.parametrize("module", ["mlp", "attn", "ln2"])
 def test_a_module_that_adds_a_constant_gives_no_map(
-    ffb: ModuleType, module: str, seen_before: bool, monkeypatch: pytest.MonkeyPatch
+    module: str, seen_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A forward replaced outside the HookPoints contradicts the weights or Hugging Face's run, when first seen or later."""
     model, tokens = tiny.bridge("gpt2"), tiny.tokens("gpt2", 5)
@@ -393,7 +394,7 @@ def test_a_module_that_adds_a_constant_gives_no_map(
     assert isinstance(error.value, (RuntimeError, ArithmeticError))
 
 
-def test_another_activation_behind_the_weights_gives_no_map(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_activation_behind_the_weights_gives_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
     """The module's own activation is what is read; one that runs instead of it is noticed."""
     model, tokens = tiny.bridge("gpt2"), tiny.tokens("gpt2", 5)
     ffb.contribution_maps(model, tokens)
@@ -402,7 +403,7 @@ def test_another_activation_behind_the_weights_gives_no_map(ffb: ModuleType, mon
         ffb.contribution_maps(model, tokens)
 
 
-def test_an_activation_across_neurons_is_refused(ffb: ModuleType) -> None:
+def test_an_activation_across_neurons_is_refused() -> None:
     """SoLU and the like, by layer."""
     model = tiny.bridge("gpt2")
     model.blocks[1].mlp.original_component.act = nn.Softmax(dim=-1)
@@ -421,14 +422,14 @@ def test_an_activation_across_neurons_is_refused(ffb: ModuleType) -> None:
         ("no-such-model-at-all", "no-such-model-at-all.*could not be loaded|unknown|not"),
     ],
 )
-def test_unknown_model_names(ffb: ModuleType, name: str, message: str) -> None:
+def test_unknown_model_names(name: str, message: str) -> None:
     """One sentence that names what was asked for."""
     with pytest.raises(OSError, match=message) as error:
         ffb.load_model(name)
     assert isinstance(error.value, ffb.FFBlockError)
 
 
-def test_folders_that_hold_no_model(ffb: ModuleType, tmp_path: Path) -> None:
+def test_folders_that_hold_no_model(tmp_path: Path) -> None:
     """No config.json, then no safetensors."""
     with pytest.raises(OSError, match=r"has no config\.json"):
         ffb.load_model(str(tmp_path))
@@ -440,7 +441,7 @@ def test_folders_that_hold_no_model(ffb: ModuleType, tmp_path: Path) -> None:
 # --- files to write ---------------------------------------------------------------------------------------------
 
 
-def test_results_replace_no_pipe_device_or_folder(ffb: ModuleType, model: Any, tmp_path: Path) -> None:
+def test_results_replace_no_pipe_device_or_folder(model: Any, tmp_path: Path) -> None:
     """Whichever result writes: a regular file in their place would break what reads there."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

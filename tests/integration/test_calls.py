@@ -12,6 +12,7 @@ import torch
 
 import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock.errors import CallError, FFBlockError
 
 ROOMS = ("check", "experiments", "flow", "heads", "interventions", "memories", "metrics", "attribution")
@@ -91,7 +92,7 @@ def test_a_wrong_call_says_what_was_meant(call: Callable[[], Any], said: str) ->
     assert said in str(error.value)
 
 
-def test_a_method_is_named_by_the_class_of_the_result(model_of: Callable[..., Any]) -> None:
+def test_a_method_is_named_by_the_class_of_the_result() -> None:
     """Not by the class that it is inherited from, and without `self` among the arguments."""
     maps = ffb.contribution_maps(model_of("gpt2"), tiny.tokens("gpt2", 4))
     with pytest.raises(CallError, match="^ContributionMaps.to_circuitsvis needs `scope`, `layer`") as error:
@@ -108,7 +109,7 @@ def test_a_method_is_named_by_the_class_of_the_result(model_of: Callable[..., An
     "option",
     ["layers", "queries", "of", "checkpoint", "method", "value_bias", "precision", "cache", "chunk_bytes", "extra"],
 )
-def test_options_of_other_calls_are_refused_where_they_do_nothing(model_of: Callable[..., Any], option: str) -> None:
+def test_options_of_other_calls_are_refused_where_they_do_nothing(option: str) -> None:
     """Patching estimates and continuations have none of these."""
     model, prompt = model_of("gpt2"), tiny.tokens("gpt2", 4)
     for call in (
@@ -120,13 +121,13 @@ def test_options_of_other_calls_are_refused_where_they_do_nothing(model_of: Call
 
 
 @pytest.mark.parametrize("option", ["attention_mask", "token_type_ids"])
-def test_a_continuation_has_no_padding_and_no_segments(model_of: Callable[..., Any], option: str) -> None:
+def test_a_continuation_has_no_padding_and_no_segments(option: str) -> None:
     """The whole text is longer than what such a tensor would be of."""
     with pytest.raises(CallError, match=f"attribute_continuation has no argument `{option}`"):
         ffb.attribute_continuation(model_of("gpt2"), [7, 8], [9], **{option: torch.ones(2)})
 
 
-def test_what_is_right_is_unchanged(model_of: Callable[..., Any]) -> None:
+def test_what_is_right_is_unchanged() -> None:
     """Real options of both still work, and signatures show them."""
     model, prompt = model_of("gpt2"), tiny.tokens("gpt2", 4)
     ffb.attribution_patching(model, prompt, prompt.flip(0), ffb.logit(7), steps=2, fwd_hooks=(), rtol=1e-3)

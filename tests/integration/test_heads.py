@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tests import tiny
+from tests.cases import model_of
 from tests.tolerances import BATCH_FLOAT64
 from tl_ffblock import ContributionMaps, contribution_maps, decompose
 from tl_ffblock.errors import InputError, ScopeKeyError
@@ -16,7 +17,7 @@ from tl_ffblock.errors import InputError, ScopeKeyError
 Models = Callable[..., Any]
 
 
-def test_some_heads_are_those_of_all(family: str, model_of: Models) -> None:
+def test_some_heads_are_those_of_all(family: str) -> None:
     """Heads from the end, in any order and repeated, come ascending; layers, scopes and rows as without heads."""
     model, tokens = model_of(family, torch.float64), tiny.tokens(family, 6)
     full = contribution_maps(model, tokens, heads=True)
@@ -38,9 +39,7 @@ def test_some_heads_are_those_of_all(family: str, model_of: Models) -> None:
 @pytest.mark.parametrize("queries", [None, -1])
 @pytest.mark.parametrize("second", [3, 5], ids=["padded", "equally long"])
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gpt_neox", "mixtral"])
-def test_heads_of_a_batch_are_those_of_each_sequence_alone(
-    model_of: Models, family: str, second: int, queries: int | None
-) -> None:
+def test_heads_of_a_batch_are_those_of_each_sequence_alone(family: str, second: int, queries: int | None) -> None:
     """A batch, padded or worked on together, gives every sequence its own heads and its own residual."""
     model, tokens = model_of(family, torch.float64), tiny.tokens(family, 5)
     flipped = torch.cat([tokens[:second].flip(0), torch.zeros(5 - second, dtype=torch.long)])
@@ -53,7 +52,7 @@ def test_heads_of_a_batch_are_those_of_each_sequence_alone(
             torch.testing.assert_close(maps.heads[scope], expected.heads[scope], **BATCH_FLOAT64)
 
 
-def test_heads_are_channels_of_token_maps(model_of: Models, tmp_path: Path) -> None:
+def test_heads_are_channels_of_token_maps(tmp_path: Path) -> None:
     """One scope's heads as maps that views and statistics read; saved, loaded and subtracted they stay themselves."""
     maps = contribution_maps(model_of("llama"), tiny.tokens("llama", 5), heads=True)
     by_head = maps.token_maps("AtbLnFf", heads=True)
@@ -78,7 +77,7 @@ def test_heads_are_channels_of_token_maps(model_of: Models, tmp_path: Path) -> N
         ({"heads": True, "method": "captum"}, r'heads with method="captum": .* Use method="exact"'),
     ],
 )
-def test_heads_that_cannot_be_given_are_refused(model_of: Models, options: dict[str, Any], text: str) -> None:
+def test_heads_that_cannot_be_given_are_refused(options: dict[str, Any], text: str) -> None:
     """Before the model runs, by both calls, with what there is."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
     ran: list[Tensor] = []
@@ -92,7 +91,7 @@ def test_heads_that_cannot_be_given_are_refused(model_of: Models, options: dict[
     assert not ran
 
 
-def test_maps_without_heads_say_so(model_of: Models) -> None:
+def test_maps_without_heads_say_so() -> None:
     """Asked for heads that nobody kept, a result names the call that keeps them."""
     maps = contribution_maps(model_of("gpt2"), tiny.tokens("gpt2", 3), layers=0)
     for read in (

@@ -8,7 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
+from tl_ffblock.bridge.model import identify
 
 N = 8
 SCOPES = {"gpt2": "AtbLnFf", "llama": "AtbLnFf", "bert": "AtbFf", "gemma2": "AtbLnFf"}
@@ -69,10 +72,8 @@ def edits() -> Iterator[tuple[str, Callable[[Any], None]]]:
 
 
 @pytest.mark.parametrize("edit", [edit for _, edit in edits()], ids=[name for name, _ in edits()])
-def test_every_change_of_weights_is_another_model(ffb: ModuleType, edit: Callable[[Any], None]) -> None:
+def test_every_change_of_weights_is_another_model(edit: Callable[[Any], None]) -> None:
     """Through `.data` or not, of one number or of all: the fingerprint is another, and the old one when it is undone."""
-    from tl_ffblock.bridge.model import identify
-
     model = tiny.bridge("gpt2")
     before = identify(model).fingerprint
     kept = parameter_of(model).detach().clone()
@@ -107,7 +108,7 @@ def test_weights_on_an_accelerator_are_digested_again_when_a_norm_changes(
     assert len(digests) == 2
 
 
-def test_a_call_reads_the_weights_once(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_reads_the_weights_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """One fingerprint per call, whatever the number of texts."""
     from tl_ffblock.bridge import model as module
 
@@ -134,7 +135,7 @@ def test_a_call_reads_the_weights_once(ffb: ModuleType, monkeypatch: pytest.Monk
         assert len(taken) == 1, name
 
 
-def test_what_was_checked_is_checked_again_of_other_weights(ffb: ModuleType) -> None:
+def test_what_was_checked_is_checked_again_of_other_weights() -> None:
     """A layer that stops being what its weights say is refused at the next call, though it was right at the first."""
     model, tokens = tiny.bridge("llama"), tiny.tokens("llama", N)
     ffb.contribution_maps(model, tokens)
@@ -147,7 +148,7 @@ def test_what_was_checked_is_checked_again_of_other_weights(ffb: ModuleType) -> 
 # --- caches and records ------------------------------------------------------------------------------------------
 
 
-def test_a_cache_says_which_tokens_it_is_of(ffb: ModuleType, model: Any, texts: tuple[Tensor, Tensor]) -> None:
+def test_a_cache_says_which_tokens_it_is_of(model: Any, texts: tuple[Tensor, Tensor]) -> None:
     """Records of `capture`, an ActivationCache, a plain dictionary with and without token ids: another text's are refused."""
     first, second = texts
     expected = ffb.contribution_maps(model, first)
@@ -169,7 +170,7 @@ def test_a_cache_says_which_tokens_it_is_of(ffb: ModuleType, model: Any, texts: 
                 call(model, first, cache=theirs)
 
 
-def test_a_cache_without_the_embedding_is_refused(ffb: ModuleType, model: Any, texts: tuple[Tensor, Tensor]) -> None:
+def test_a_cache_without_the_embedding_is_refused(model: Any, texts: tuple[Tensor, Tensor]) -> None:
     """A dictionary of later layers alone could be of any text."""
     cache = model.run_with_cache(texts[0][None])[1]
     later = {k: v for k, v in cache.cache_dict.items() if not k.startswith(("embed", "hook_embed", "blocks.0"))}
@@ -177,7 +178,7 @@ def test_a_cache_without_the_embedding_is_refused(ffb: ModuleType, model: Any, t
         ffb.contribution_maps(model, texts[0], cache=later, layers=1)
 
 
-def test_records_of_embeddings_have_no_tokens(ffb: ModuleType) -> None:
+def test_records_of_embeddings_have_no_tokens() -> None:
     """A forward pass that was given embeddings is taken as the caller says."""
     model, tokens = tiny.bridge("llama"), tiny.tokens("llama", N)
     embeddings = model.embed(tokens[None]).detach()
@@ -190,7 +191,7 @@ def test_records_of_embeddings_have_no_tokens(ffb: ModuleType) -> None:
     )
 
 
-def test_caches_of_changed_weights_are_refused(ffb: ModuleType, model: Any, texts: tuple[Tensor, Tensor]) -> None:
+def test_caches_of_changed_weights_are_refused(model: Any, texts: tuple[Tensor, Tensor]) -> None:
     """Three per cent more of every weight: neither records nor an ActivationCache of before are taken."""
     with ffb.capture(model) as records:
         model(texts[0][None])
@@ -218,9 +219,7 @@ def second_row_doubled(tensor: Tensor, hook: object) -> Tensor:
     return changed
 
 
-def test_a_sweep_of_a_hooked_run_keeps_its_hooks(
-    ffb: ModuleType, model: Any, family: str, texts: tuple[Tensor, Tensor]
-) -> None:
+def test_a_sweep_of_a_hooked_run_keeps_its_hooks(model: Any, family: str, texts: tuple[Tensor, Tensor]) -> None:
     """The effect is that of the edit under the hooks, and exchanging a run's contributions for its own does nothing."""
     first, scope, hooks = texts[0], SCOPES[family], [("blocks.0.hook_out", scaled)]
     run, target, where = (
@@ -240,7 +239,7 @@ def test_a_sweep_of_a_hooked_run_keeps_its_hooks(
 
 
 def test_hooks_of_a_sweep_see_the_batch_that_they_saw_before(
-    ffb: ModuleType, model: Any, family: str, texts: tuple[Tensor, Tensor]
+    model: Any, family: str, texts: tuple[Tensor, Tensor]
 ) -> None:
     """A hook on the second row of a batch acts on the second prompt's edited runs alone."""
     both, scope, hooks = torch.stack(texts), SCOPES[family], [("blocks.0.hook_out", second_row_doubled)]
@@ -252,9 +251,7 @@ def test_hooks_of_a_sweep_see_the_batch_that_they_saw_before(
     torch.testing.assert_close(sweep.effect_by_prompt.flatten(), edited - clean, rtol=1e-4, atol=1e-5)
 
 
-def test_kept_runs_of_a_changed_model_are_refused(
-    ffb: ModuleType, model: Any, texts: tuple[Tensor, Tensor], family: str
-) -> None:
+def test_kept_runs_of_a_changed_model_are_refused(model: Any, texts: tuple[Tensor, Tensor], family: str) -> None:
     """A hook that was added after the run, or a weight that changed, is no longer the model of the run."""
     run, scope = ffb.Contributions(model, texts[0]), SCOPES[family]
     model.add_hook("blocks.0.hook_out", scaled)
@@ -273,9 +270,7 @@ def test_kept_runs_of_a_changed_model_are_refused(
         ffb.contribution_sweep(run, ffb.logit(7), scope, layers=1, queries=-1, keys=2)
 
 
-def test_a_donor_is_of_the_same_model_and_kind(
-    ffb: ModuleType, model: Any, texts: tuple[Tensor, Tensor], family: str
-) -> None:
+def test_a_donor_is_of_the_same_model_and_kind(model: Any, texts: tuple[Tensor, Tensor], family: str) -> None:
     """Another `value_bias` or other weights make other contributions, which cannot stand in for these."""
     run, scope = ffb.Contributions(model, texts[0]), SCOPES[family]
     other_kind = ffb.Contributions(model, texts[1], value_bias="token")
@@ -311,7 +306,7 @@ def pairs_of_results(ffb: ModuleType, model: Any, text: Tensor) -> Iterator[tupl
     yield from zip(names, before, made(), strict=True)
 
 
-def test_a_mean_is_of_one_model(ffb: ModuleType) -> None:
+def test_a_mean_is_of_one_model() -> None:
     """Two checkpoints of one name differ in their weights: no mean takes both, and each alone has one."""
     model, text = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     for name, first, second in pairs_of_results(ffb, model, text):
@@ -332,7 +327,7 @@ def test_a_mean_is_of_one_model(ffb: ModuleType) -> None:
             assert (first[0] - second[0]).model  # a fine-tuned model and its base are two models whose results subtract
 
 
-def test_a_mean_is_of_one_quantity_and_one_kind_of_rules(ffb: ModuleType, model_of: Any) -> None:
+def test_a_mean_is_of_one_quantity_and_one_kind_of_rules() -> None:
     """Rules, targets, value biases, methods: results that differ in one are refused by name in every mean."""
     model, text = model_of("gpt2"), tiny.tokens("gpt2", N)
 
@@ -366,7 +361,7 @@ def test_a_mean_is_of_one_quantity_and_one_kind_of_rules(ffb: ModuleType, model_
                 mean(results)
 
 
-def test_the_fingerprint_is_saved(ffb: ModuleType, model_of: Any, tmp_path: Any) -> None:
+def test_the_fingerprint_is_saved(tmp_path: Any) -> None:
     """A saved result still knows its model; one of an older file that does not is compared by name."""
     import dataclasses
 
@@ -384,7 +379,7 @@ def test_the_fingerprint_is_saved(ffb: ModuleType, model_of: Any, tmp_path: Any)
     assert ffb.Attribution.mean([results[1], older]).value == pytest.approx(results[1].value)
 
 
-def test_what_stands_beside_maps_is_of_their_model(ffb: ModuleType, tmp_path: Any) -> None:
+def test_what_stands_beside_maps_is_of_their_model(tmp_path: Any) -> None:
     """A page of maps refuses attention and attributions of other weights."""
     model, text = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     others = [ffb.attention_maps(model, text), ffb.attribute(model, text, ffb.logit(7), of=("heads", "maps"))]
@@ -397,7 +392,7 @@ def test_what_stands_beside_maps_is_of_their_model(ffb: ModuleType, tmp_path: An
             ffb.contribution_maps(model, text).to_html(tmp_path / "page.html", beside=other)
 
 
-def test_triggers_know_their_model(ffb: ModuleType) -> None:
+def test_triggers_know_their_model() -> None:
     """Triggers, values and cards of other weights are refused by everything that runs the model on them."""
     memories, model = ffb.memories, tiny.bridge("gpt2")
     corpus = [tiny.tokens("gpt2", n) for n in (6, 7, 8)]
@@ -424,10 +419,8 @@ def test_triggers_know_their_model(ffb: ModuleType) -> None:
 # --- what an attack found ----------------------------------------------------------------------------------------
 
 
-def test_what_computes_with_the_weights_is_part_of_the_model(ffb: ModuleType, model_of: Any) -> None:
+def test_what_computes_with_the_weights_is_part_of_the_model() -> None:
     """Another activation, eps, scale or window makes another model of the same weights; running it does not."""
-    from tl_ffblock.bridge.model import identify
-
     assert identify(model_of("gpt2")).fingerprint != identify(model_of("gpt2_relu")).fingerprint
     for family, name in (("llama", "scaling"), ("llama", "variance_epsilon"), ("gemma2", "attn_logit_softcapping")):
         model = tiny.bridge(family)
@@ -443,7 +436,7 @@ def test_what_computes_with_the_weights_is_part_of_the_model(ffb: ModuleType, mo
     assert identify(model).fingerprint != before
 
 
-def test_rotary_frequencies_that_follow_the_text_are_no_weights(ffb: ModuleType) -> None:
+def test_rotary_frequencies_that_follow_the_text_are_no_weights() -> None:
     """transformers' longrope has other frequencies after a long text: it is the same model."""
     rope = dict(
         rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[2.0, 3.0, 4.0, 5.0]
@@ -455,7 +448,7 @@ def test_rotary_frequencies_that_follow_the_text_are_no_weights(ffb: ModuleType)
     assert ffb.average([first, again]).mean.isfinite().any()
 
 
-def test_kept_runs_notice_more_than_weights_and_hook_points(ffb: ModuleType) -> None:
+def test_kept_runs_notice_more_than_weights_and_hook_points() -> None:
     """Training mode, a hook that acts on a later prompt alone, a callback of torch on a module."""
     texts = torch.stack([tiny.tokens("gpt2", N, seed=seed) for seed in (0, 3)])
     target, where = ffb.logit([7, 7]), {"layers": 1, "queries": -1, "keys": 2}
@@ -483,7 +476,7 @@ def test_kept_runs_notice_more_than_weights_and_hook_points(ffb: ModuleType) -> 
         ffb.contribution_sweep(run, target, "AtbLnFf", **where)
 
 
-def test_layers_are_checked_again_under_callbacks_of_modules(ffb: ModuleType) -> None:
+def test_layers_are_checked_again_under_callbacks_of_modules() -> None:
     """A callback of torch that changes what a layer computes is found, whether a call was made before or not."""
     model, text = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     ffb.attribute(model, text, ffb.logit(7))
@@ -492,7 +485,7 @@ def test_layers_are_checked_again_under_callbacks_of_modules(ffb: ModuleType) ->
         ffb.attribute(model, text, ffb.logit(7))
 
 
-def test_donors_of_a_patch_setter_are_those_of_replace(ffb: ModuleType) -> None:
+def test_donors_of_a_patch_setter_are_those_of_replace() -> None:
     """Another model, another `value_bias`, another length."""
     model, text = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     run = ffb.Contributions(model, text)
@@ -503,7 +496,7 @@ def test_donors_of_a_patch_setter_are_those_of_replace(ffb: ModuleType) -> None:
             run.patch_setter("AtbLnFf", donor)
 
 
-def test_a_difference_is_another_quantity(ffb: ModuleType, model_of: Any) -> None:
+def test_a_difference_is_another_quantity() -> None:
     """A difference of attributions has no mean with attributions, nor estimates of one step with those of five."""
     model, texts = model_of("gpt2"), [tiny.tokens("gpt2", N, seed=seed) for seed in (0, 3)]
     one, two = (ffb.attribute(model, text, ffb.logit(7)) for text in texts)
@@ -515,7 +508,7 @@ def test_a_difference_is_another_quantity(ffb: ModuleType, model_of: Any) -> Non
         ffb.average_shares(estimates)
 
 
-def test_metrics_read_a_batch_and_change_nothing(ffb: ModuleType, model_of: Any) -> None:
+def test_metrics_read_a_batch_and_change_nothing() -> None:
     """Logits of one run alone are refused; a metric that writes into its logits does not change the kept run."""
     model, text = model_of("gpt2"), tiny.tokens("gpt2", N)
     for metric in (ffb.logit(7), ffb.probability(7), ffb.rank(7)):
@@ -534,7 +527,7 @@ def test_metrics_read_a_batch_and_change_nothing(ffb: ModuleType, model_of: Any)
     )
 
 
-def test_captured_queries_ascend(ffb: ModuleType, model_of: Any) -> None:
+def test_captured_queries_ascend() -> None:
     """Records hold rows by position: others would stand under the wrong labels."""
     for queries in ([[5, 2]], [[2, 2]], [[-1]]):
         with (
@@ -544,7 +537,7 @@ def test_captured_queries_ascend(ffb: ModuleType, model_of: Any) -> None:
             pass
 
 
-def test_an_average_of_maps_is_read_as_its_mean(ffb: ModuleType, model_of: Any) -> None:
+def test_an_average_of_maps_is_read_as_its_mean() -> None:
     """Measures of an average by position are those of the mean map; of one by name, which has holes, they are refused."""
     maps = [ffb.contribution_maps(model_of("gpt2"), tiny.tokens("gpt2", N, seed=seed)) for seed in (0, 3)]
     average, mean = ffb.average(maps), ffb.ContributionMaps.mean(maps)
@@ -555,7 +548,7 @@ def test_an_average_of_maps_is_read_as_its_mean(ffb: ModuleType, model_of: Any) 
         ffb.contextualization_change(ffb.average(maps, {"A": 1, "B": 3}).token_maps(), "Atb", "AtbLnFf")
 
 
-def test_records_serve_a_twin(ffb: ModuleType) -> None:
+def test_records_serve_a_twin() -> None:
     """Two bridges of one checkpoint are one model."""
     text = tiny.tokens("gpt2", N)
     first, second = tiny.bridge("gpt2"), tiny.bridge("gpt2")

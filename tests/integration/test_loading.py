@@ -4,7 +4,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tokenizers import pre_tokenizers
 
 import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock.bridge.conversion import announce, cache_folder, keep, kept, read_gguf
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.shipped import SHIPPED, Shipped, outline
@@ -253,9 +253,7 @@ def test_a_wheel_of_another_make_is_refused(wheel: Path) -> None:
         copy.unlink()
 
 
-def test_what_is_known_of_a_folder_before_loading_is_so(
-    any_family: str, model_of: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_what_is_known_of_a_folder_before_loading_is_so(any_family: str, tmp_path: Path) -> None:
     """The number of layers always; the order that the model has, where its architecture has only one."""
     config: Any = tiny.hf_model(any_family).config
     config.architectures = [tiny.FAMILIES[any_family].architecture]

@@ -1,13 +1,14 @@
 """`progress=False` wherever a call shows its progress."""
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock import progress
 
 CALLS: dict[str, Callable[..., Any]] = {
@@ -30,9 +31,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.wrong_types
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_shows_no_progress_where_it_is_told_to(
-    ffb: ModuleType, model_of: Callable[..., Any], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_shows_no_progress_where_it_is_told_to(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bar is told so by every such function; what is neither True nor False is refused."""
     told = []
 

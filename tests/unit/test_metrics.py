@@ -1,13 +1,13 @@
 """A metric is a function of logits: what it reads is what softmax, sorting and subtraction by hand give."""
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock.metrics import (
     CleanRun,
@@ -31,7 +31,7 @@ def logits() -> Tensor:
 
 
 @pytest.fixture(scope="module")
-def speaking(ffb: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def speaking(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A tiny model with a word-level tokenizer."""
     folder = tiny.save_local("gpt2", tmp_path_factory.mktemp("speaking"), ("the cat sat on the mat",))
     return ffb.load_model(str(folder))

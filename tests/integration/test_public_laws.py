@@ -7,6 +7,7 @@ layers or queries is a slice of everything; a cache of another text is refused.
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +19,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import callbacks_of, model_of
 from tests.numbers import numbers
+from tl_ffblock import progress
 from tl_ffblock.bridge.model import identify
 
 N = 7
@@ -216,6 +218,28 @@ def made() -> Callable[..., Any]:
     return lambda name, family, **options: RUNS[name].call(ffb, model_of(family), tiny.tokens(family, N), **options)
 
 
+SHOWING = (
+    "contribution_maps",
+    "attribute",
+    "attribution_patching",
+    "faithfulness",
+    "contribution_sweep",
+    "causal_validation",
+)
+SHOWN: dict[str, Callable[..., Any]] = {
+    "attribution_patching": lambda ffb, model, tokens, **o: ffb.attribution_patching(
+        model, torch.stack([tokens, tokens]), torch.stack([tokens.flip(0), tokens]), ffb.logit(7), **o
+    ),
+    "contribution_sweep": lambda ffb, model, tokens, **o: ffb.contribution_sweep(
+        ffb.Contributions(model, tokens), ffb.logit(7), "Attn", layers=0, queries=-1, **o
+    ),
+    "causal_validation": lambda ffb, model, tokens, **o: ffb.causal_validation(
+        model, [tokens], scope="Attn", layers=0, plan=ffb.interventions.SamplePlan(n_cells=2), **o
+    ),
+}
+"""How those are called that show the progress of what is longer than in `RUNS`."""
+
+
 @cases()
 def test_twice_is_the_same_and_the_model_stays_as_it_was(made: Any, name: str, family: str) -> None:
     """Same numbers, and afterwards the same weights, gradients, callbacks, mode and random numbers."""
@@ -292,3 +316,23 @@ def test_a_cache_of_another_text_is_refused(made: Any, family: str) -> None:
         for taken in (records, cache, dict(cache.cache_dict), strange, strange_cache):
             with pytest.raises(ffb.errors.FFBlockError, match="cache"):
                 made(name, family, cache=taken)
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("name", SHOWING)
+def test_a_call_shows_no_progress_where_it_is_told_to(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bar is told so by every such function; what is neither True nor False is refused."""
+    told = []
+
+    class Told(progress.Progress):
+        def __init__(self, *args: Any, shown: bool = True, **kwargs: Any) -> None:
+            told.append(shown)
+            super().__init__(*args, shown=shown, **kwargs)
+
+    monkeypatch.setattr(import_module(getattr(ffb, name).__module__), "Progress", Told)
+    call = SHOWN.get(name, RUNS[name].call)
+    for options in ({}, {"progress": False}):
+        call(ffb, model_of("gpt2"), tiny.tokens("gpt2", N), **options)
+    assert told == [True, False]
+    with pytest.raises(ffb.errors.InputError, match="progress='no'.*True or False"):
+        call(ffb, model_of("gpt2"), tiny.tokens("gpt2", N), progress="no")

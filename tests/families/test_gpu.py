@@ -9,13 +9,13 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import bridge_of
+from tests.cases import COVERING, bridge_of, wrapped
 from tests.tolerances import COMPLETE_FLOAT32, GPU_FLOAT32_WITHIN, GPU_FLOAT64
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 Both = Callable[[str], tuple[Any, Any]]
-FORMS = ("gpt2", "llama", "gemma2", "gpt_neox", "olmo2", "qwen2_moe", "bert")
+FORMS = [name for name in COVERING if name != "gpt_oss"]
 FLOAT64 = ("gpt2", "bert")
 """Families that are float64 throughout where their weights are."""
 ALONE = {
@@ -104,3 +104,16 @@ def test_interventions(both: Both, family: str) -> None:
     close(*(sweep.values for sweep in sweeps), family)
     runs = (ffb.patched_maps(model, clean, corrupted, fwd_hooks=[], layers=[1]) for model in models)
     same_maps(*(run.patched for run in runs), family)
+
+
+@pytest.mark.parametrize("family", FORMS)
+def test_layers_on_two_devices(family: str) -> None:
+    """Layers on the GPU and on the CPU: each is decomposed on its own device, the result is on the CPU."""
+    accelerate, hf = pytest.importorskip("accelerate"), tiny.hf_model(family)
+    inside = {name: "cuda:0" for name, _ in hf.named_children()}
+    model = wrapped(accelerate.dispatch_model(hf, inside, force_hooks=True), tiny.ALL_FAMILIES[family].architecture)
+    tokens = tiny.tokens(family, 6)
+    found, expected = ffb.contribution_maps(model, tokens), ffb.contribution_maps(tiny.bridge(family), tokens)
+    assert found[found.scopes[0]].device.type == "cpu"
+    for scope in expected.scopes:
+        torch.testing.assert_close(found[scope], expected[scope], rtol=1e-2, atol=1e-3)

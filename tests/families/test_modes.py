@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import COVERING, TL_3, Case, bridge_of, processed, wrapped
 from tests.tolerances import BATCH_FLOAT32, COMPLETE_FLOAT32
+from tl_ffblock.bridge import protocols
 from tl_ffblock.errors import ProcessedWeightsWarning
 
 
@@ -87,3 +89,14 @@ def test_device_map(tmp_path: Path) -> None:
         ffb.contribution_maps(model, tiny.tokens("llama", 6)),
         ffb.contribution_maps(tiny.bridge("llama"), tiny.tokens("llama", 6)),
     )
+
+
+@pytest.mark.parametrize(
+    "case", [Case(name, api) for name in ("gpt2", "bert") for api in ("bridge", "hooked")], ids=str
+)
+def test_every_class_has_what_is_needed_of_it(case: Case) -> None:
+    """TransformerBridge, HookedTransformer, HookedEncoder and each of their HookPoints; a module of torch has it not."""
+    model = case.model()
+    assert isinstance(model, protocols.HookedModel)
+    assert all(isinstance(point, protocols.HookPoint) for point in model.hook_dict.values())
+    assert not isinstance(nn.Linear(2, 2), protocols.HookedModel | protocols.HookPoint)

@@ -115,33 +115,33 @@ def test_its_table_has_every_cell(several: list[Any], tmp_path: Path) -> None:
 @pytest.mark.wrong_types
 def test_what_cannot_be_averaged_is_refused(several: list[Any]) -> None:
     """Errors name the prompt, the name and what to do."""
-    with pytest.raises(ValueError, match=r"the maps have 4, 5, 6 tokens\. Align them by name"):
-        ffb.average(several)
-    with pytest.raises(ValueError, match="expected one result or more"):
-        ffb.average([])
-    with pytest.raises(ValueError, match=r"positions\['name'\]=\[1, 2\]: 2 positions of 3 prompts"):
-        ffb.average(several, {"name": [1, 2]})
-    with pytest.raises(ValueError, match=r"positions\['name'\] of prompt 0=4: expected one position, from -4 to 3"):
-        ffb.average(several, {"name": [4, 4, 4]})
-    with pytest.raises(ValueError, match="expected positions by name"):
-        ffb.average(several, {})
     with pytest.raises(
         ValueError, match=r"positions\['END'\]='last': a text is not a position; expected a number such as -1"
     ):
         ffb.average(several, {"END": "last"})
-    with pytest.raises(ValueError, match="positions by name"):
-        ffb.average(several, [1, 2])
     last = [ffb.contribution_maps(model_of("gpt2"), torch.tensor([5, 6, 7]), queries=q) for q in (-1, 1)]
-    with pytest.raises(ValueError, match="position 2 .'END'. is no query of maps 1"):
-        ffb.average(last, {"END": -1})
-    with pytest.raises(ValueError, match="none of 'first' is a query of the maps"):
-        ffb.average(last, {"first": 0})
     layers = [ffb.contribution_maps(model_of("gpt2"), torch.tensor([5, 6, 7]), layers=n) for n in (0, 1)]
-    with pytest.raises(ValueError, match="different layers"):
-        ffb.average(layers)
     whole = ffb.average(several, PLACES)
-    with pytest.raises(ValueError, match="averages of 3 and of 2 prompts"):
-        whole - ffb.average(several[:2], {"first": 0, "name": [2, 1], "END": -1})
-    with pytest.raises(ValueError, match="different queries"):
-        whole - ffb.average(several, {"END": -1})
     assert isinstance(whole, AverageMaps)
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: ffb.average(several), r"the maps have 4, 5, 6 tokens\. Align them by name"),
+        (lambda: ffb.average([]), "expected one result or more"),
+        (lambda: ffb.average(several, {"name": [1, 2]}), r"positions\['name'\]=\[1, 2\]: 2 positions of 3 prompts"),
+        (
+            lambda: ffb.average(several, {"name": [4, 4, 4]}),
+            r"positions\['name'\] of prompt 0=4: expected one position, from -4 to 3",
+        ),
+        (lambda: ffb.average(several, {}), "expected positions by name"),
+        (lambda: ffb.average(several, [1, 2]), "positions by name"),
+        (lambda: ffb.average(last, {"END": -1}), "position 2 .'END'. is no query of maps 1"),
+        (lambda: ffb.average(last, {"first": 0}), "none of 'first' is a query of the maps"),
+        (lambda: ffb.average(layers), "different layers"),
+        (
+            lambda: whole - ffb.average(several[:2], {"first": 0, "name": [2, 1], "END": -1}),
+            "averages of 3 and of 2 prompts",
+        ),
+        (lambda: whole - ffb.average(several, {"END": -1}), "different queries"),
+    ]
+    for call, said in refused:
+        with pytest.raises(ValueError, match=said):
+            call()

@@ -15,7 +15,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.docs.printed import same_print
 from tl_ffblock.bridge import families
-from tl_ffblock.bridge.shipped import SHIPPED
+from tl_ffblock.bridge.loading import SHIPPED
 from tl_ffblock.cli.main import parser
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -281,7 +281,7 @@ def test_plain_linear_modules_are_not_called(family: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(Conv1D, "__call__", refuse, raising=False)
     identify(model)
     for layer in range(2):
-        ffb.bridge.weights.read_block(identify(model), layer, torch.float32)
+        identify(model).layers[layer].read(torch.float32)
 
 
 def test_what_an_adapter_acts_with_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

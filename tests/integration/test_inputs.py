@@ -13,7 +13,7 @@ from tests.cases import model_of
 from tests.integration.test_laws import same
 from tests.tolerances import BATCH_FLOAT32
 from tl_ffblock import load_model
-from tl_ffblock.bridge import batching
+from tl_ffblock.bridge import inputs
 
 # --- texts ------------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ def test_hooks_see_texts_of_a_list_one_by_one(reader: Any) -> None:
 def test_texts_run_in_as_many_batches_as_memory_has_room(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for one text at a time, or for none, changes no number; nor is one word too short."""
     expected = ffb.contribution_maps(reader, TEXTS)
-    monkeypatch.setattr(batching, "BATCH_BYTES", {"cpu": 1})
+    monkeypatch.setattr(inputs, "BATCH_BYTES", {"cpu": 1})
     for maps, other in zip(ffb.contribution_maps(reader, TEXTS), expected, strict=True):
         same(maps, other, BATCH_FLOAT32)
     assert "cat" in ffb.contribution_maps(reader, "cat").tokens

@@ -141,7 +141,7 @@ def test_any_function_of_logits_is_a_metric(logits: Tensor) -> None:
 def test_what_cannot_be_read_is_refused(logits: Tensor) -> None:
     """Errors say what was given and what to do."""
     refused: list[tuple[Callable[[], Any], str]] = [
-        (lambda: logit([1, 2], minus=[3]), "2 answers and 1 to subtract: expected one pair a prompt"),
+        (lambda: logit([1, 2], minus=[3]), "2 answers and 1 to subtract: expected one pair"),
         (lambda: logit([1, 2], minus=2), "prompt 1: the answer and what is subtracted are the same token"),
         (lambda: logit(" a")(logits), r"reads ' a'.*model=\.\.\."),
         (lambda: rank([1, 2])(logits), "answers for 2 prompts, the logits are of 3 runs"),

@@ -23,8 +23,9 @@ from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.settings import TOLERANCE
 from tl_ffblock.numerals import significant
+from tl_ffblock.result import equal
 from tl_ffblock.results.intervals import identity_of
-from tl_ffblock.results.scope_table import ScopeTable, same_fields
+from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tokens import shortened, told_apart
 from tl_ffblock.signatures import strict
 
@@ -160,7 +161,7 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
         held = {name.removeprefix("maps."): cells for name, cells in self.parts.items() if name.startswith("maps.")}
         if not held:
             raise ScopeKeyError('no maps here: ask with of=("maps", ...).')
-        return ScopeTable(held, range(self.n_layers))
+        return ScopeTable(held, tuple(range(self.n_layers)))
 
     def graph(self, keep: float = 0.9) -> AttributionGraph:
         """The attribution as a graph of tokens, heads, feed-forwards and the residual stream, in which flows are conserved.
@@ -245,7 +246,7 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
 
     def __eq__(self, other: object) -> bool:
         """Whether all labels and all numbers are the same; NaN equals NaN."""
-        return same_fields(self, other) if isinstance(other, Attribution) else NotImplemented
+        return equal(self, other) if isinstance(other, Attribution) else NotImplemented
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write one safetensors file with JSON metadata; a half-written file never appears under `path`.

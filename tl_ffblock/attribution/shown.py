@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from tl_ffblock.attribution.tables import largest
+from tl_ffblock.files import write_atomically
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import PageView, SharesData, SharesMap, SharesRow, SharesTable, iframe, shares_page
-from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import told_apart
 from tl_ffblock.signatures import strict

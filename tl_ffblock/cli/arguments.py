@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-from tl_ffblock.bridge.shipped import Outline
+from tl_ffblock.bridge.loading import Outline
 from tl_ffblock.errors import InputError
+from tl_ffblock.files import check_replaceable
 from tl_ffblock.layer.scopes import STEPS, select_scopes
-from tl_ffblock.results.files import check_replaceable
 
 MODEL_HELP = "minilm (default), smollm2, a folder in Hugging Face format, or a TransformerLens name"
 CAUSAL_MODEL = "smollm2"

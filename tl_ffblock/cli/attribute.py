@@ -87,7 +87,7 @@ def command(options: argparse.Namespace) -> None:
 
 
 def _write(result: "Attribution", kind: str, file: Path) -> None:
-    from tl_ffblock.results.files import write_atomically
+    from tl_ffblock.files import write_atomically
 
     if kind == "save":
         result.save(file)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tl_ffblock.bridge.shipped import DEFAULT, outline
+from tl_ffblock.bridge.loading import DEFAULT, outline
 from tl_ffblock.cli.arguments import (
     MODEL_HELP,
     add_device_to,
@@ -182,7 +182,7 @@ def _read_logit(options: argparse.Namespace) -> _Logit | None:
 
 
 def _write(maps: "ContributionMaps", kind: str, file: Path, view: "View", beside: list["Attribution"]) -> None:
-    from tl_ffblock.results.files import write_atomically
+    from tl_ffblock.files import write_atomically
 
     if kind == "page":
         maps.to_html(file, view=view, beside=beside)

@@ -118,7 +118,7 @@ def _attribution(model: Any, text: str, options: argparse.Namespace) -> "Attribu
 
 def _write(model: Any, card: "MemoryCard", text: str | None, kind: str, file: Path) -> None:
     from tl_ffblock.contributions import contribution_maps
-    from tl_ffblock.results.files import write_atomically
+    from tl_ffblock.files import write_atomically
 
     if kind == "json":
         write_atomically(file, json.dumps(card.to_dict(), ensure_ascii=True, indent=1).encode() + b"\n")

@@ -11,11 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import CompletenessError, InputError, MapFileError
+from tl_ffblock.files import write_atomically
 from tl_ffblock.flow.draft import NodeKind, Unit
 from tl_ffblock.flow.view import flow_page
 from tl_ffblock.numerals import scientific
 from tl_ffblock.page import PageView, graph_page, iframe
-from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import shortened, visible
 from tl_ffblock.signatures import strict

@@ -9,18 +9,18 @@ import torch
 from jaxtyping import Bool, Float, Int, Integer, Shaped
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import at_model
+from tl_ffblock.bridge.edited import TOLERANCE, logits_under
 from tl_ffblock.bridge.model import Model, identify, refuse_other_model
-from tl_ffblock.bridge.resume import TOLERANCE, logits_under
 from tl_ffblock.bridge.runs import Layers, MapOptions, Texts, Tokens, kept_records, open_run
 from tl_ffblock.errors import InputError, LayerError, brief
 from tl_ffblock.interventions.edit_points import number_of
 from tl_ffblock.interventions.hooks import Hook, adding_rows
 from tl_ffblock.layer.heads import head_numbers, of_heads
+from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.positions import one_position, several, spans
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import select_scopes
-from tl_ffblock.layer.vectors import Decomposition, LayerWalk, decompose_record, walk
+from tl_ffblock.layer.vectors import Decomposition, decompose_record
 from tl_ffblock.map_tables import certify
 from tl_ffblock.signatures import strict, whole
 
@@ -48,7 +48,7 @@ class KeptRuns:
         self.layers: tuple[int, ...] = first.layers
         self._settings = first.settings
         self._records = [records for run in runs for records in kept_records(run)]
-        self._tokens = [at_model(first.model, sequence.tokens) for run in runs for sequence in run.sequences]
+        self._tokens = [sequence.tokens.to(first.model.device) for run in runs for sequence in run.sequences]
         self._labels = [sequence.labels for run in runs for sequence in run.sequences]
         self._logits = [logits for run in runs for batch in run.logits for logits in batch]
         self._fwd_hooks = tuple(options.get("fwd_hooks", ()))
@@ -211,7 +211,7 @@ class KeptRuns:
         rows = sorted({query for query, _ in cells})
         record = self.record(layer).rows(torch.tensor(rows))
         through = record if head is None else of_heads(record, head_numbers(head, len(record.pattern), "head"))
-        parts = next(parts for name, parts in walk(LayerWalk(through, self._settings)) if name == scope)
+        parts = LinearLayer(through, self._settings).parts([scope])[scope]
         if head is None:
             certify(self.model, record, {scope: parts.error(record.whole[scope])}, self._settings)
         return parts.tokens[[rows.index(query) for query, _ in cells], [key for _, key in cells]]

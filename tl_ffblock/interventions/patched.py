@@ -9,18 +9,17 @@ from typing import Any, TypeAlias, Unpack, overload
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.cached import cache_of
+from tl_ffblock.bridge.capture import cache_of
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Layers, Tokens
-from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions
+from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import InputError
+from tl_ffblock.files import write_atomically
 from tl_ffblock.interventions.pairs import PromptList, equally_long, refuse_unpaired
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.layer.vectors import Decomposition
 from tl_ffblock.page import page
-from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.maps import SIDES, ContributionMaps
 from tl_ffblock.results.page_data import page_data
 from tl_ffblock.results.tokens import shortened

@@ -9,12 +9,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.files import write_atomically
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.numerals import scientific
 from tl_ffblock.page import BlockPayload, PageData, PageText, PageView, iframe, page
 from tl_ffblock.page.numbers import Packed, pack, worst_precision
-from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.token_maps import TokenMaps

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.files import write_atomically
 from tl_ffblock.layer.positions import spans
 from tl_ffblock.page import page, shares_page
-from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
 from tl_ffblock.results.page_blocks import BETWEEN_TOKENS, SHARES
 from tl_ffblock.results.page_data import token_maps_page

@@ -8,41 +8,44 @@ completeness error, so nothing of the layer's vector is out of sight.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import Any, Self
 
+import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
-from tl_ffblock.errors import CallError, InputError
+from tl_ffblock.errors import CallError, InputError, MapFileError
+from tl_ffblock.files import TensorFile
 from tl_ffblock.layer.positions import several, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
-from tl_ffblock.results.arithmetic import combined
-from tl_ffblock.results.intervals import identity_of, refuse_mixed
-from tl_ffblock.results.saving import LABELS, read_maps, write_maps
+from tl_ffblock.result import Result
+from tl_ffblock.results.arithmetic import Arithmetic, alike, combined, pairwise
+from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
 from tl_ffblock.results.shown import ShownMaps
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
 from tl_ffblock.results.tokens import BETWEEN_SIDES, shortened, sides_of, visible
 from tl_ffblock.signatures import real, strict
 
-if TYPE_CHECKING:
-    import pandas
-
-
+_COMBINED = Arithmetic(
+    same=("layers", "scopes", "queries", "order", "causal", "heads.channels"),
+    joined=("tokens", "model", "provenance"),
+    numbers=("values", "bias", "remainder", "heads"),
+    largest=("completeness", "signed"),
+)
+"""Sums, differences and means of maps; of several completeness errors the worst is kept."""
 SIDES = ("difference of", "minus")
 """Under which names a difference's provenance has what it is of."""
 
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class ContributionMaps(ShownMaps):
+class ContributionMaps(ShownMaps, Result):  # type: ignore[misc]
     """Contributions of every source token to every asked position, by scope and layer.
 
     `maps[scope]` is `Float[layer query key]`, `maps[scope, layer]` is `Float[query key]` with the
@@ -92,10 +95,6 @@ class ContributionMaps(ShownMaps):
         """The scopes present, in the order they follow each other in the layer."""
         return tuple(self.values)
 
-    @overload
-    def __getitem__(self, key: str) -> Float[Tensor, "layer query key"]: ...
-    @overload
-    def __getitem__(self, key: tuple[str, int]) -> Float[Tensor, "query key"]: ...
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
         return self.values[key]
 
@@ -105,12 +104,6 @@ class ContributionMaps(ShownMaps):
             "these are the maps of one sequence: iterate over maps.scopes or maps.layers, and index maps[scope, layer]. "
             "A list of results comes from a list of texts."
         )
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all labels and all numbers are the same; NaN equals NaN."""
-        if not isinstance(other, ContributionMaps):
-            return NotImplemented
-        return all(getattr(self, field.name) == getattr(other, field.name) for field in dataclasses.fields(self))
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -169,7 +162,7 @@ class ContributionMaps(ShownMaps):
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
-        return combined([self, other], torch.add, "|", "add")
+        return combined([self, other], pairwise(torch.add), "|", "add", _COMBINED)
 
     def __sub__(self, other: "ContributionMaps") -> "ContributionMaps":
         """Signed difference of two results; tokens that differ are labelled "first / second", and `sides` names both.
@@ -179,7 +172,7 @@ class ContributionMaps(ShownMaps):
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
-        difference = combined([self, other], torch.sub, BETWEEN_SIDES, "subtract")
+        difference = combined([self, other], pairwise(torch.sub), BETWEEN_SIDES, "subtract", _COMBINED)
         names = sides_of(self.tokens, other.tokens, (self.model, other.model))
         return dataclasses.replace(
             difference, signed=True, provenance={**difference.provenance, **dict(zip(SIDES, names, strict=True))}
@@ -218,14 +211,8 @@ class ContributionMaps(ShownMaps):
         Raises:
             InputError: if there is none, or they do not describe the same cells, or are of different models or kinds.
         """
-        given = list(results) if isinstance(results, Iterable) and not isinstance(results, ContributionMaps) else []
-        if not given or not all(isinstance(maps, ContributionMaps) for maps in given):
-            raise InputError(
-                f"mean: expected one result or more, as contribution_maps gives them for a list of texts; got "
-                f"a {type(results).__name__}."
-            )
-        refuse_mixed(given, "average")
-        return combined(given, torch.add, "|", "average") / len(given)
+        given = alike(results, ContributionMaps, "contribution_maps")
+        return combined(given, pairwise(torch.add), "|", "average", _COMBINED) / len(given)
 
     def _scaled(self, scale: Callable[[Tensor], Tensor], *, negative: bool) -> "ContributionMaps":
         turned = dict(zip(SIDES, reversed(self.sides), strict=False)) if negative else {}
@@ -233,13 +220,10 @@ class ContributionMaps(ShownMaps):
             self,
             provenance={**self.provenance, **turned},
             signed=self.signed or negative,
-            values=self.values.each(scale),
-            bias=self.bias.each(scale),
-            remainder=self.remainder.each(scale),
-            heads=self.heads.each(scale),
+            **{name: getattr(self, name).each(scale) for name in _COMBINED.numbers},
         )
 
-    def to_dataframe(self, *, heads: bool = False) -> "pandas.DataFrame":
+    def to_dataframe(self, *, heads: bool = False) -> pd.DataFrame:
         """Long form: one row per scope, layer, query and key, with both tokens and the value; with `heads` one per head too.
 
         Raises:
@@ -247,51 +231,45 @@ class ContributionMaps(ShownMaps):
         """
         if not heads:
             return self.token_maps().to_dataframe().rename(columns={"channel": "scope"})
-        import pandas as pd
-
         frames = {scope: self.token_maps(scope, heads=True).to_dataframe() for scope in self.scopes}
         joint = pd.concat(frames, names=["scope", None]).reset_index("scope")
         return joint.rename(columns={"channel": "head"}).reset_index(drop=True)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write one safetensors file with JSON metadata; a half-written file never appears under `path`.
+    @classmethod
+    def from_file(cls, file: TensorFile, path: Path) -> Self:
+        """A result from what a file holds, one of tl_ffblock 0.2.0 (version 1) included.
 
         Raises:
-            InputError: if the folder does not exist.
+            MapFileError: if the file is of another version, or something is missing from it.
         """
-        path = Path(path)
-        labels = {name: getattr(self, name) for name in LABELS} | {"provenance": dict(self.provenance)}
-        labels["heads"] = self.heads.channels
-        tables = {name: getattr(self, name) for name in (*TABLES, "heads")}
-        tensors = {f"{name}.{scope}": rows for name, table in tables.items() for scope, rows in table.items()}
-        write_maps(path, labels, tensors)
-        return path
+        if file.version != 1:
+            return super().from_file(file, path)
+        labels: dict[str, Any] = {
+            name: tuple(held) if isinstance(held, list) else held for name, held in file.labels.items()
+        }
+        try:
+            scopes, channels, layers = labels.pop("scopes"), labels.pop("heads", ()), labels["layers"]
+            names = (*TABLES, *("heads",) * bool(channels))
+            data: dict[str, Any] = {
+                name: {scope: file.tensors[f"{name}.{scope}"] for scope in scopes} for name in names
+            }
+            heads = HeadTable(data.pop("heads"), layers, channels) if channels else HeadTable()
+            return cls(**labels | {name: ScopeTable(held, layers) for name, held in data.items()}, heads=heads)
+        except (KeyError, TypeError) as error:
+            raise MapFileError(f"{path} lacks something of contribution maps: {error}.") from error
 
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> "ContributionMaps":
-        """Read a file that `save` wrote.
-
-        Raises:
-            MapFileError: if the file is not a saved result, was changed, or is of another version.
-            FileNotFoundError: if there is no such file.
-        """
-        return ContributionMaps(**read_maps(Path(path)))
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
-
-    def __repr__(self) -> str:
+    def summary(self) -> tuple[str, Mapping[str, object]]:
         error, scope, layer, query = self.worst_completeness()
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"
         dtype = str(next(iter(self.values.values())).dtype).removeprefix("torch.")
         kind = "difference of contribution maps" if self.signed else "contribution maps"
-        return "\n".join(
-            [
-                f"ContributionMaps: {kind} of {self.model} ({self.order}) · {len(self.tokens)} tokens{rows}"
-                f" · layer{'s' if len(self.layers) > 1 else ''} {spans(self.layers)} · {dtype}",
-                f"  tokens        {shortened(self.tokens)}",
-                f"  scopes        {', '.join(self.scopes)}",
-                f"  completeness  worst relative error {scientific(error)} ({scope}, layer {layer}, query {query}"
-                f" {visible(self.tokens[query])!r})",
-            ]
+        place = f"{scope}, layer {layer}, query {query} {visible(self.tokens[query])!r}"
+        return (
+            f"{kind} of {self.model} ({self.order}) · {len(self.tokens)} tokens{rows} · layer{'s' * (len(self.layers) > 1)} "
+            f"{spans(self.layers)} · {dtype}",
+            {
+                "tokens": shortened(self.tokens),
+                "scopes": ", ".join(self.scopes),
+                "completeness": f"worst relative error {scientific(error)} ({place})",
+            },
         )

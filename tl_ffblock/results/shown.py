@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.files import write_atomically
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.page import PageView, View, component_page, iframe, page
 from tl_ffblock.results.companions import Beside
-from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.map_figure import map_figure
 from tl_ffblock.results.page_blocks import steps_of
 from tl_ffblock.results.page_data import Result, page_data

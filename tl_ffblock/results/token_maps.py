@@ -16,11 +16,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, ScopeKeyError, brief
+from tl_ffblock.files import write_atomically
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.page import PageData, PageView, SharesData, View, iframe, page, shares_page
-from tl_ffblock.results.files import write_atomically
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
 from tl_ffblock.results.page_data import token_maps_page

@@ -17,8 +17,8 @@ from tl_ffblock.corpus.running.store import Store, StoredShard
 from tl_ffblock.corpus.running.worker import Worker
 from tl_ffblock.corpus.study import PageWriter, Tables
 from tl_ffblock.errors import FFBlockError
+from tl_ffblock.files import write_atomically
 from tl_ffblock.results.figures import STYLE, sign
-from tl_ffblock.results.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,7 +23,7 @@ from safetensors.numpy import save
 
 from tl_ffblock.corpus.running.fingerprint import changed_names, differences
 from tl_ffblock.errors import InputError
-from tl_ffblock.results.files import write_atomically
+from tl_ffblock.files import write_atomically
 
 DIGITS = 32
 """Hexadecimal digits of SHA-256 in a shard's name."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import CompletenessError
 from tl_ffblock.numerals import scientific
-from tl_ffblock.results.scope_table import same_fields
+from tl_ffblock.result import equal
 from tl_ffblock.signatures import strict
 
 
@@ -63,7 +63,7 @@ class Certificate:
 
     def __eq__(self, other: object) -> bool:
         """Whether all labels and all numbers are the same; NaN equals NaN."""
-        return same_fields(self, other) if isinstance(other, Certificate) else NotImplemented
+        return equal(self, other) if isinstance(other, Certificate) else NotImplemented
 
     def __repr__(self) -> str:
         logits = f"logits differ by {scientific(self.logits, 1)}" if self.logits else "logits unchanged"

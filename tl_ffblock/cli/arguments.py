@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.results.files import check_replaceable
+from tl_ffblock.files import check_replaceable
 
 Argument: TypeAlias = Mapping[str, Any]
 """What argparse is told of an argument."""
@@ -54,10 +54,11 @@ class Command:
         parser.set_defaults(command=self.run)
 
 
-def choices_of(file: str, alias: str) -> tuple[str, ...]:
-    """The words of a `Literal` of the library, read from the source of its file, since importing it takes seconds."""
-    source = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
-    (found,) = re.findall(rf"^{alias}: TypeAlias = Literal(\[.*?\])", source, re.MULTILINE | re.DOTALL)
+def choices_of(package: str, alias: str) -> tuple[str, ...]:
+    """The words of a `Literal` of a package of the library, read from its source, since importing it takes seconds."""
+    sources = (file.read_text(encoding="utf-8") for file in (Path(__file__).parents[1] / package).glob("*.py"))
+    written = re.compile(rf"^{alias}: TypeAlias = Literal(\[.*?\])", re.MULTILINE | re.DOTALL)
+    (found,) = (match[1] for match in map(written.search, sources) if match)
     return tuple(ast.literal_eval(found))
 
 
@@ -250,7 +251,7 @@ def write_files(
         called: What a file is called, where it is not the option's name.
         **writers: How else an option's file is written.
     """
-    from tl_ffblock.results.files import write_atomically
+    from tl_ffblock.files import write_atomically
 
     usual: dict[str, Callable[[Path], object]] = {
         "html": lambda file: result.to_html(file),

@@ -54,7 +54,7 @@ COMMAND = Command(
             "--minus": {},
             "--at": {},
             "--rules": dict(
-                choices=choices_of("bridge/slopes.py", "RuleName"),
+                choices=choices_of("bridge", "RuleName"),
                 default="path",
                 help="path: shares sum to the logit (default); patching: queries and keys take part; gradient: gradient x input",
             ),
@@ -70,8 +70,7 @@ COMMAND = Command(
 
 
 def _print(result: "Attribution") -> None:
-    from tl_ffblock.attribution.shown import OVERLAP
-    from tl_ffblock.attribution.tables import largest
+    from tl_ffblock.attribution.tables import OVERLAP, largest
 
     say(f"{result.target} = {signed(result.value, 4)} of {result.model}, rules {result.rules}", style="bold")
     console().print(
@@ -100,7 +99,7 @@ def _tokens(result: "Attribution") -> Iterator[tuple[str, ...]]:
 
 def _sums(result: "Attribution") -> Iterator[tuple[str | Text, str]]:
     """What the target is the sum of, each row a term; what is set back is among the tokens or the biases above it."""
-    from tl_ffblock.attribution.shown import embeddings_in_words, largest_first, sums_in_words
+    from tl_ffblock.attribution.tables import embeddings_in_words, largest_first, sums_in_words
 
     within = {"tokens": embeddings_in_words(result), "biases": dict(largest_first(result.biases.items(), MOST))}
     for name, share in sums_in_words(result).items():

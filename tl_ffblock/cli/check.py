@@ -2,7 +2,7 @@
 
 import argparse
 
-from tl_ffblock.bridge.shipped import DEFAULT, outline
+from tl_ffblock.bridge.loading import DEFAULT, outline
 from tl_ffblock.cli.arguments import MODEL_HELP, Command, arguments, console, read_text, say, working
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tl_ffblock.bridge.shipped import DEFAULT, Outline, outline
+from tl_ffblock.bridge.loading import DEFAULT, Outline, outline
 from tl_ffblock.cli.arguments import (
     MODEL_HELP,
     Command,
@@ -81,17 +81,17 @@ COMMAND = Command(
             },
             "--queries": {"metavar": "0,3 | 0-5", "help": "positions to explain, -1 is the last (default: all)"},
             "--value-bias": {
-                "choices": choices_of("layer/settings.py", "ValueBias"),
+                "choices": choices_of("layer", "ValueBias"),
                 "default": "bias",
                 "help": "where the value bias goes: to the bias part (default, the paper's eq. 7) or to its token",
             },
             "--method": {
-                "choices": choices_of("layer/settings.py", "Method"),
+                "choices": choices_of("layer", "Method"),
                 "default": "exact",
                 "help": "integrated gradients in closed form (default) or by Captum's quadrature (slow)",
             },
             "--precision": {
-                "choices": choices_of("layer/settings.py", "Precision"),
+                "choices": choices_of("layer", "Precision"),
                 "help": "arithmetic of the decomposition (default: float32, or float64 for a model in float64)",
             },
             "--device": {},
@@ -158,8 +158,8 @@ def _print(maps: "ContributionMaps") -> None:
     from rich.text import Text
 
     from tl_ffblock.results.measures import contextualization_change
-    from tl_ffblock.results.page_blocks import steps_of, steps_since
     from tl_ffblock.results.tokens import visible
+    from tl_ffblock.views.maps import steps_of, steps_since
 
     out = console()
     say(f"{maps.model} ({maps.order}), {len(maps.tokens)} tokens", style="bold")
@@ -170,7 +170,7 @@ def _print(maps: "ContributionMaps") -> None:
         if step.before in maps.scopes and step.scope in maps.scopes
     }
     title = "change of mixing, 1 - Spearman" if changes else None
-    later = steps_since(steps_of(maps.order, maps.values, maps.signed), "Atb")
+    later = steps_since(steps_of(maps), "Atb")
     if len(later) > 1:
         changes["since\nAtb"] = contextualization_change(maps, "Atb", later[-1]).tolist()
     rows = []

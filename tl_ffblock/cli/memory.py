@@ -89,12 +89,12 @@ COMMAND = Command(
             "--limit": {"type": int, "default": 200, "metavar": "N", "help": "first texts that are read (default 200)"},
             "--k": {"type": int, "default": 10, "metavar": "K", "help": "triggers and tokens (default 10)"},
             "--per": {
-                "choices": choices_of("memories/best.py", "Per"),
+                "choices": choices_of("memories", "Per"),
                 "default": "sentence",
                 "help": "one trigger per text (default), or several",
             },
             "--reading": {
-                "choices": choices_of("bridge/readout.py", "Reading"),
+                "choices": choices_of("bridge", "Reading"),
                 "default": "final_norm",
                 "help": "how the value is read: by the model's own read-out (default), or by the unembedding alone",
             },

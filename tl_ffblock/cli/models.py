@@ -3,7 +3,7 @@
 import argparse
 
 from tl_ffblock.bridge.families import FAMILIES
-from tl_ffblock.bridge.shipped import DEFAULT, SHIPPED
+from tl_ffblock.bridge.loading import DEFAULT, SHIPPED
 from tl_ffblock.cli.arguments import Command, console, table
 from tl_ffblock.layer.scopes import STEPS
 

@@ -38,10 +38,10 @@ from tl_ffblock.corpus.store import Store, StoredShard
 from tl_ffblock.corpus.study import PageWriter, Study, Tables
 from tl_ffblock.corpus.worker import Worker
 from tl_ffblock.errors import FFBlockError
+from tl_ffblock.files import write_atomically
 from tl_ffblock.layer.scopes import STEPS
 from tl_ffblock.numerals import scientific
 from tl_ffblock.results.figures import COLOURS, STYLE, sign
-from tl_ffblock.results.files import write_atomically
 
 PACKAGES = ("transformer-lens", "torch", "numpy", "scipy", "pandas")
 LONGEST_TABLE = 60

@@ -29,7 +29,7 @@ from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.shards import Shards
 from tl_ffblock.corpus.study import StudySpec
 from tl_ffblock.errors import InputError
-from tl_ffblock.results.files import write_atomically
+from tl_ffblock.files import write_atomically
 
 DIGITS = 32
 """Hexadecimal digits of SHA-256 in a shard's name."""

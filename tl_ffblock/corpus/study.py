@@ -22,10 +22,9 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.inputs import label, padding_token
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import kept_records, open_run
-from tl_ffblock.bridge.token_spans import padding_token
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.corpus.settings import Config, Options, imported
 from tl_ffblock.corpus.statistics import Moments, ShardArrays, merged

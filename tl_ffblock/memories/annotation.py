@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.files import write_atomically
 from tl_ffblock.memories.triggers import Triggers
-from tl_ffblock.results.files import write_atomically
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import layer_number, whole_number
 from tl_ffblock.memories.names import Memories, MemoryName, Named, named_memories, refuse_twice, row_of
-from tl_ffblock.results.scope_table import ComparedByFields
+from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class NeuronAttribution(Protocol):
 
 @strict
 @dataclass(frozen=True, eq=False)
-class CarriedShares(ComparedByFields):
+class CarriedShares(Values):
     """What memories carry to a target at every position, signed, in the target's units (logits)."""
 
     memories: tuple[MemoryName, ...]

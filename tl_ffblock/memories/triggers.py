@@ -9,17 +9,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.inputs import label, special_ids
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import open_run
-from tl_ffblock.bridge.token_spans import special_ids
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.best import BestPositions, Per
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
-from tl_ffblock.results.scope_table import ComparedByFields
+from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Trigger:
 
 @strict
 @dataclass(frozen=True, eq=False)
-class Triggers(ComparedByFields):
+class Triggers(Values):
     """The triggers of some memories over a corpus, best first."""
 
     memories: tuple[MemoryName, ...]
@@ -267,12 +266,7 @@ class _Reader:
         run = open_run(self._model, texts, layers=self._cells.layers)
         for number, sequence in enumerate(run.sequences):
             self.tokens[first + number] = sequence.tokens.numpy().astype(np.int32)
-
-        def receive(records: Mapping[int, LayerRecord]) -> None:
-            for number, record in records.items():
-                self._offer(first + number, record)
-
-        run.deliver(receive)
+        run.by_layer(lambda record, number: self._offer(first + number, record))
 
     def _offer(self, number: int, record: LayerRecord) -> None:
         rows = self._rows[record.layer]

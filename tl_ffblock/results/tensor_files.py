@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tl_ffblock.errors import MapFileError
-from tl_ffblock.results.files import write_atomically
+from tl_ffblock.files import write_atomically
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.attention import value_weighted
-from tl_ffblock.bridge.settings import settings_of
+from tl_ffblock.bridge.runs import settings_of
 from tl_ffblock.corpus.study import ModelFacts, Observation
 from tl_ffblock.corpus.tokenised import TokenisedText
 from tl_ffblock.heads import word_maps
 from tl_ffblock.heads.probes import ROOT, UNKNOWN
 from tl_ffblock.heads.relations import PUNCTUATION
-from tl_ffblock.layer.fast.stacks import Stack
+from tl_ffblock.layer.fast.buffers import Stack
 from tl_ffblock.layer.heads import head_names, head_norms
 from tl_ffblock.layer.scopes import STEPS, Feed, output_step
 from tl_ffblock.results.ranks import shares

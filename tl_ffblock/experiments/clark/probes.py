@@ -19,9 +19,7 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 
-from tl_ffblock.bridge.facts import token_vectors
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.random_weights import with_random_weights
 from tl_ffblock.corpus.study import (
     Arrays,
     Figures,
@@ -111,12 +109,12 @@ class Probes(Study):
             raise InputError("no relations in this text: probes need a treebank (CoNLL-U with columns 7 and 8).")
         maps = maps_of_words(compared_maps(observed, self.facts, by_head=False), tokenised)
         if self._random is None:
-            self._random = with_random_weights(observed.model, self.config.seed)
+            self._random = observed.model.with_random_weights(self.config.seed)
         (random,) = observe(self._random, [tokenised], ())
         pattern = torch.stack([record.pattern for record in random.records]).float().cpu()
         names = tuple(map(str, range(pattern.shape[1])))
         labelled = replace(observed.maps.token_maps(self.scopes()[0]), values=pattern, channels=names)
-        vectors = token_vectors(observed.model, observed.tokens).numpy()
+        vectors = observed.model.token_vectors(observed.tokens).numpy()
         means = [vectors[tokenised.word == number].mean(axis=0) for number in words_of(tokenised)]
         head, counted = heads_of(tokenised)
         sentence = ProbeSentence(

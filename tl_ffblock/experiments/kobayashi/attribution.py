@@ -26,10 +26,9 @@ from torch import Tensor
 from tl_ffblock.bridge.runs import kept_records, open_run
 from tl_ffblock.corpus.study import Figures, Moments, MomentsStudy, Observation, Options, ShardArrays, Tables
 from tl_ffblock.errors import InputError, UnsupportedModelError
-from tl_ffblock.layer.parts import Parts, project
+from tl_ffblock.layer.linear import LinearLayer, Parts, project
 from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import LayerWalk, walk
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change, shares, spearman
 
@@ -80,7 +79,7 @@ def estimated_values(kind: Estimate, samples: int, seed: int) -> Values:
     return values
 
 
-class ShapleyWalk(LayerWalk):
+class ShapleyLayer(LinearLayer):
     """A layer whose feed-forward shares its output by Shapley values instead of Integrated Gradients."""
 
     def __init__(self, record: LayerRecord, settings: Settings, values: Values = exact_values) -> None:
@@ -263,22 +262,18 @@ class AttributionMethods(MomentsStudy):
     def _layer(self, record: LayerRecord, method: str, number: int) -> SharedLayer:
         """One layer by one method; `number` is the sequence's, which seeds the estimates."""
         step = self.facts.feed_forward
-        parts_at = {}
         with torch.no_grad():  # captum asks for gradients itself
-            for scope, parts in walk(self._walk(record, method, number)):
-                parts_at[scope] = parts
-                if scope == step.scope:
-                    break
+            parts_at = self._linear(record, method, number).parts([step.scope])
         before, after = (parts_at[scope].tokens.detach().norm(dim=-1) for scope in (str(step.before), step.scope))
         whole = record.whole[step.scope]
         error = float((parts_at[step.scope].total().detach() - whole).norm() / whole.norm())
         return SharedLayer(before, after, error)
 
-    def _walk(self, record: LayerRecord, method: str, number: int) -> LayerWalk:
+    def _linear(self, record: LayerRecord, method: str, number: int) -> LinearLayer:
         settings = Settings(method="captum" if method == "captum" else "exact", precision="float64")
         if method in ("ig", "captum"):
-            return LayerWalk(record, settings)
+            return LinearLayer(record, settings)
         seed = int(np.random.default_rng([self.config.seed, max(number, 0), record.layer]).integers(2**31))
         kind: Estimate = "sampling" if method == "sampling" else "kernel"
         estimated = estimated_values(kind, self.options.shapley_samples, seed)
-        return ShapleyWalk(record, settings, exact_values if method == "shapley" else estimated)
+        return ShapleyLayer(record, settings, exact_values if method == "shapley" else estimated)

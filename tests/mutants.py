@@ -105,8 +105,8 @@ MUTANTS = (
     # Refusals.
     Mutant("refusal: hidden tokens are seen", "bridge/removals.py", "if bool((pattern * hidden.to(pattern.device)).any()):", "if bool((pattern * hidden.to(pattern.device)).all()):", _sabotage("masking")),
     Mutant("refusal: other positions where tokens are hidden", "bridge/removals.py", "if not float((x - expected).abs().max()) <= _ROUNDING", "if float((x - expected).abs().max()) < -_ROUNDING", _sabotage("masking")),
-    Mutant("refusal: attributions of another value", "attribution/method_scores.py", "if not (same and abs(scores.value - target.value) <= target.rounding):", "if not same:", _sabotage("tested_shares")),
-    Mutant("refusal: attributions of another target", "attribution/method_scores.py", "or scores.target == target.words", "or True", _sabotage("tested_shares")),
+    Mutant("refusal: attributions of another value", "attribution/faithfulness.py", "if not (same and abs(scores.value - self.value) <= self.rounding):", "if not same:", _sabotage("tested_shares")),
+    Mutant("refusal: attributions of another target", "attribution/faithfulness.py", "or scores.target == self.words", "or True", _sabotage("tested_shares")),
     Mutant("refusal: changed files", "results/tensor_files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', _sabotage("file_that_was_changed")),
     Mutant("refusal: files of another version", "results/tensor_files.py", 'if metadata.get("version") != str(self.version):', 'if not metadata.get("version"):', _sabotage("file_that_was_changed")),
     Mutant("refusal: maps of unlike layers", "results/average.py", 'same = ("layers", "layered",', 'same = ("layered",', ("tests/integration/test_average.py",)),
@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant("layer: heads of shared values", "layer/heads.py", "value_heads = [head // shared for head in chosen]", "value_heads = [head % len(attention.w_v) for head in chosen]", ("tests/families/test_heads.py", "-k", "llama")),
     Mutant("layer: Gram matrix without a weight", "layer/fast/norms.py", "squares.append(((alpha @ gram) * alpha).sum(dim=-1))", "squares.append((alpha @ gram).sum(dim=-1))", ("tests/unit/test_roads.py", "-k", "gram or groups or norms")),
     # Propagation.
-    Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = self.n_prompt - 1 + numbers,", "at, said = self.n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
+    Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = n_prompt - 1 + numbers,", "at, said = n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
     Mutant("propagation: weights of EAP-IG", "attribution/patching.py", "zip((nodes + 1) / 2, weights / 2, strict=True)", "zip((nodes + 1) / 2, weights, strict=True)", ("tests/attribution/test_attribution_patching.py", "tests/attribution/test_edges.py", "-k", "steps or integrat or between or nodes")),
     Mutant("propagation: queries of signed maps", "attribution/beside.py", "result.maps[scope, layer][list(text.queries)]", "result.maps[scope, layer][: len(text.queries)]", ("tests/attribution/test_beside.py",)),
     Mutant("propagation: patterns are not frozen", "bridge/slopes.py", '"path": Rules("path", norms=True, feed_forward=True, attention=True),', '"path": Rules("path", norms=True, feed_forward=True, attention=False),', ("tests/attribution/test_frozen_autograd.py",)),

@@ -43,7 +43,7 @@ def test_rules_that_are_not_complete_say_so(ffb: ModuleType, model_of_any: Calla
     result = ffb.attribute(model, tokens, ffb.logit(7), rules="gradient", of="heads")
     block = page_data({"run": ffb.contribution_maps(model, tokens)}, beside=(result,)).runs[0].blocks["logit"]
     assert isinstance(block, LogitBlock)
-    assert not block.complete and "not complete" in block.certificate and "not handed out" in block.sums
+    assert not block.complete and "not complete" in block.certificate and "not attributed" in block.sums
     assert block.maps == ""
 
 

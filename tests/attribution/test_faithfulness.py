@@ -173,14 +173,14 @@ def test_tables_say_what_the_result_says(ffb: ModuleType, model: Any, prompts: T
     result = ffb.faithfulness(model, prompts, difference, {"place": torch.arange(12).expand(3, -1)}, keys=[2, 3, 4, 5])
     table = result.to_dataframe()
     row = table[(table["method"] == "place") & (table["measure"] == "area")].iloc[0]
-    assert tuple(row[["mean", "low", "high"]]) == pytest.approx(result.mean("area", "place"))
+    assert tuple(row[["value", "low", "high"]]) == pytest.approx(result.mean("area", "place"))
     assert "cause" not in set(table["measure"])
     alone = result.to_dataframe(by_prompt=True)
     assert alone[(alone["method"] == "place") & (alone["measure"] == "area")]["value"].mean() == pytest.approx(
-        row["mean"]
+        row["value"]
     )
     curves = result.curves_dataframe()
-    most = curves[(curves["method"] == "place") & (curves["order"] == "MoRF")]["mean"].mean()
+    most = curves[(curves["method"] == "place") & (curves["order"] == "MoRF")]["value"].mean()
     assert most == pytest.approx(result.mean("MoRF", "place")[0])
     assert "place" in repr(result)
     assert result.effects[0].isfinite().nonzero()[:, 0].tolist() == [2, 3, 4, 5]
@@ -324,7 +324,7 @@ def test_rounding_is_not_ranked(ffb: ModuleType, model_of: Models, difference: A
     for measure, by_method in result.by_prompt.items():
         assert by_method[result.methods.index("gradient")].isnan().all(), measure
     assert result.curves[1].isnan().all() and not result.curves[[0, 2, 3, 4]].isnan().any()
-    assert "gradient is not ranked in 2 of 2 prompts: gradient x input before a norm of the embeddings" in repr(result)
+    assert "gradient in 2 of 2 prompts: gradient x input before a norm of the embeddings" in repr(result)
     alone = ffb.faithfulness(model, tokens, difference, {"path": methods["path"]}, removal="mean", cause=2)
     torch.testing.assert_close(alone.curves[0], result.curves[0])
     assert "not ranked" not in repr(alone)

@@ -370,9 +370,7 @@ def test_what_cannot_be_validated_is_refused(ffb: ModuleType, model_of: Models) 
     with pytest.raises(ValueError, match="no tokenizer"):
         ffb.causal_validation(model, prompts_of("gpt2"), logit(" a", minus=" b"))
     for answers in ([7], [7] * 4):
-        with pytest.raises(
-            ValueError, match=f"answers for {len(answers)} prompts.*there are 3: expected one entry"
-        ):
+        with pytest.raises(ValueError, match=f"answers for {len(answers)} prompts.*there are 3: expected one entry"):
             ffb.causal_validation(model, prompts_of("gpt2"), logit(answers), scope="Attn")
     with pytest.raises(ValueError, match="n_cells=0"):
         SamplePlan(n_cells=0)

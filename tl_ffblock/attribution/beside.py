@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.shown import largest_edges, sums_in_words
+from tl_ffblock.attribution.shown import largest_edges
 from tl_ffblock.errors import InputError
 from tl_ffblock.numerals import scientific
 from tl_ffblock.page import LogitBlock, MapsBlock, PageBlock, PageChannel, PageText
@@ -68,7 +68,7 @@ def _shares(result: "Attribution", maps: str) -> LogitBlock:
         rules=result.rules,
         method=METHODS[result.rules],
         value=result.value,
-        sums=sums_in_words(result),
+        sums=result.sums(),
         entering=result.entering,
         residual=result.residual,
         biases=(*((bias, layer, share) for (bias, share), layer in biases), *edits),
@@ -86,7 +86,7 @@ def _certificate(result: "Attribution") -> str:
         return "A difference or a mean of results, which has no certificate of its own."
     if not held.complete:
         return f"Rules {result.rules}: {held.attributed_in_words()}."
-    error, of = float(held.boundaries.max()), "'s first-order form" if held.has_nonlinear_part else ""
+    error, of = float(held.layer_inputs.max()), "'s first-order form" if held.has_nonlinear_part else ""
     sums = f"✓ At every layer what flows and the biases that enter later sum to the target{of}, to {scientific(error)} of their sizes"
     return f"{sums}; {held.attributed_in_words()}." if of else f"{sums}."
 

@@ -2,14 +2,15 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from tl_ffblock.attribution.tables import largest
+from tl_ffblock.attribution.certificate import VANISHED
 from tl_ffblock.files import write_atomically
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import PageView, SharesData, SharesMap, SharesRow, SharesTable, iframe, shares_page
+from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.stills import still_of
 from tl_ffblock.results.tokens import told_apart
 from tl_ffblock.signatures import strict
@@ -28,8 +29,6 @@ OVERLAP = (
     "neurons read heads, so shares of different layers, and of heads and neurons, overlap."
 )
 """What sums to what."""
-VANISHED = "gradient x input before a norm of the embeddings is zero by scale invariance; what is left is rounding"
-"""What is said in place of an order of tokens."""
 OF_NEURONS = "Like heads they are no further summands: they read heads, and later layers read them."
 
 
@@ -88,7 +87,7 @@ def attribution_data(result: "Attribution") -> SharesData:
         heading=f"{result.target} = {significant(result.value, 4, '-')}",
         facts=_facts(result),
         tokens=tokens,
-        rows=(SharesRow(result.target, result.value, result.entering, sums_in_words(result)),),
+        rows=(SharesRow(result.target, result.value, result.entering, result.sums()),),
         maps=tuple(_maps(result, tokens)),
         tables=tuple(_tables(result, tokens)),
         certificate=str(result.certificate or "No certificate: a difference or a mean of results."),
@@ -98,31 +97,6 @@ def attribution_data(result: "Attribution") -> SharesData:
 def _facts(result: "Attribution") -> str:
     facts = f"{result.model} · rules “{result.rules}” · {len(result.labels)} tokens · {result.n_layers} layers"
     return f"{facts} · {VANISHED}" if result.vanishes else facts
-
-
-def sums_in_words(result: "Attribution") -> dict[str, float]:
-    """What the target is the sum of, in words; kinds that have no share are left out, but for the tokens."""
-    summands = {
-        "tokens": float(result.entering.sum()),
-        "biases": float(result.bias_shares.sum()),
-        "edits": sum(result.edits.values()),
-        "nonlinear": result.nonlinear,
-    }
-    if result.rules != "path":
-        summands["not handed out"] = result.value - sum(summands.values())
-    return {name: share for name, share in summands.items() if share or name == "tokens"}
-
-
-def embeddings_in_words(result: "Attribution") -> dict[str, float]:
-    """What the tokens' shares are the sum of; nothing where they are all of embeddings of tokens."""
-    beside = {"positions": float(result.positions.sum()), "token types": float(result.token_types.sum())}
-    shown = {name: share for name, share in beside.items() if share}
-    return {"embeddings": float(result.tokens.sum())} | shown if shown else {}
-
-
-def shares_in_words(shares: Mapping[str, float]) -> str:
-    """Names with their shares in a line: `tokens +5.29 · biases −0.3`."""
-    return " · ".join(f"{name} {significant(share)}" for name, share in shares.items())
 
 
 def largest_edges(result: "Attribution") -> Iterator[tuple[tuple[int, int], tuple[tuple[int, int, float], ...]]]:
@@ -195,14 +169,13 @@ def _details(
 
 
 def _tables(result: "Attribution", tokens: tuple[str, ...]) -> Iterator[SharesTable]:
-    if embeddings := embeddings_in_words(result):
+    if embeddings := result.embedding_sums():
         yield SharesTable("What the tokens' shares are of", tuple(embeddings.items()))
     if result.biases:
         yield SharesTable("Biases", tuple(largest_first(result.biases.items(), MOST_ENTRIES)))
     if result.edits:
         yield SharesTable("Edits of your hooks", tuple(largest_first(result.edits.items(), MOST_ENTRIES)))
-    layers = [layer for layer in range(result.n_layers) if f"neurons.{layer}" in result.parts]
-    if layers:
+    if layers := result.neuron_layers:
         named = tuple(_neurons(result, tokens, layers))
         sizes = [result.neurons(layer) for layer in layers]
         n, total = sum(shares.numel() for shares in sizes), sum(float(shares.sum()) for shares in sizes)

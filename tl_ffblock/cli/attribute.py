@@ -134,11 +134,11 @@ def _sums(result: "Attribution") -> "Table":
     """What the target is the sum of, each row a summand; what is set back is among the tokens or the biases above it."""
     from rich.text import Text
 
-    from tl_ffblock.attribution.shown import embeddings_in_words, largest_first, sums_in_words
+    from tl_ffblock.attribution.shown import largest_first
 
     table = _shares_table("what it is the sum of", "summand")
-    within = {"tokens": embeddings_in_words(result), "biases": dict(largest_first(result.biases.items(), MOST))}
-    for name, share in sums_in_words(result).items():
+    within = {"tokens": result.embedding_sums(), "biases": dict(largest_first(result.biases.items(), MOST))}
+    for name, share in result.sums().items():
         table.add_row(name, signed(share, 4))
         for part, part_share in within.get(name, {}).items():
             table.add_row(Text(f"  of which {part}"), signed(part_share, 4))
@@ -148,7 +148,7 @@ def _sums(result: "Attribution") -> "Table":
 
 def _heads(result: "Attribution") -> "Table":
     """The heads that carry most: no summands beside the tokens, since what they carry is the tokens' and overlaps."""
-    from tl_ffblock.attribution.tables import largest
+    from tl_ffblock.results.ranks import largest
 
     by_head = result.heads.sum(dim=-1)
     table = _shares_table(f"the {MOST} largest of {by_head.numel()} heads", "head")

@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant("certificate: layer sums", "attribution/certificate.py", "if self.complete and not error <= self.rtol:", "if self.complete and error < 0:", _sabotage("shares-layer.local_forms")),
     Mutant("certificate: edges", "attribution/certificate.py", "if not self.edges <= self.rtol:", "if self.edges < 0:", _sabotage("edges-attribution")),
     Mutant("certificate: linear forms", "attribution/certificate.py", "if not gap <= rtol:", "if gap < 0:", _sabotage("shares-bridge.slopes")),
-    Mutant("certificate: edge error is 0", "attribution/shares.py", "return float(relative(misses.max(), sizes.max()))", "return float(relative(misses.min() * 0, sizes.max()))", _sabotage("edges-attribution")),
+    Mutant("certificate: edge error is 0", "attribution/attribute.py", "return float(relative(misses.max(), sizes.max()))", "return float(relative(misses.min() * 0, sizes.max()))", _sabotage("edges-attribution")),
     Mutant("certificate: logits with rules", "bridge/traced.py", "if not known[rules] == 0:", "if known[rules] < 0:", _sabotage("differ_by")),
     Mutant("certificate: continuation errors are 0", "attribution/continuation.py", "errors=relative((shares.sum(dim=1) + biases + edits - first_order).abs(), sizes),", "errors=torch.zeros_like(sizes),", _sabotage("continuation-layer")),
     Mutant("certificate: flow walk", "flow/graph.py", "derivative\", self.walk),", "derivative\", 0.0),", _sabotage("flow-layer")),

@@ -273,10 +273,10 @@ SHARES = tuple(
         ("layer.local_forms._vjp_of_bias", at(1), "shares", "shares at the input of layer 1 miss", "gpt2", None),
         ("bridge.traced.Traced._from_unembedding", at(1), "shares", "shares at the input of layer", "gpt2", None),
         ("bridge.traced.Traced._from_unembedding", at(2), "shares", "shares at the input of layer", "gptj", None),
-        ("attribution.shares.Shares._by_position", every, "shares", "shares at the embeddings miss", "gpt2", None),
-        ("attribution.shares.Shares._edges", every, "edges", "edges miss the shares of their heads", "gpt2", None),
+        ("attribution.attribute.Shares._by_position", every, "shares", "shares at the embeddings miss", "gpt2", None),
+        ("attribution.attribute.Shares._edges", every, "edges", "edges miss the shares of their heads", "gpt2", None),
         (
-            "attribution.shares.Shares._attention",
+            "attribution.attribute.Shares._attention",
             at(2),
             "edges",
             "edges miss the shares",
@@ -298,8 +298,8 @@ SHARES = tuple(
 """Attributions to a target: linear forms, layer sums, edges, continuations, signed maps."""
 
 GRAPHS = (
-    Fault("attribution.shares.Shares._attention", at(0), "graph", "each head brings"),
-    Fault("attribution.shares.Shares._positions", at(0), "graph", "the feed-forward brings"),
+    Fault("attribution.attribute.Shares._attention", at(0), "graph", "each head brings"),
+    Fault("attribution.attribute.Shares._positions", at(0), "graph", "the feed-forward brings"),
     Fault("layer.records.Block.value_constant", every, "graph", "all heads together brings"),
     Fault("layer.linear.LinearNorm.vjp", every, "flow", "layers walked backward miss"),
     Fault("layer.linear.LinearLayer.vjp_attention", every, "flow", "layers walked backward miss"),

@@ -24,7 +24,7 @@ from torch import Tensor
 from tl_ffblock.attribution.attribute import open_attribution_run
 from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.certificate import VANISHED
-from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
+from tl_ffblock.attribution.targets import Direction, Target, for_prompts, gradient_of, words_of
 from tl_ffblock.bridge.facts import refuse_untrained_head
 from tl_ffblock.bridge.removals import RemovalName, Removals
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
@@ -210,7 +210,7 @@ def faithfulness(
     measured = []
     with Progress(run.model.name, len(run.sequences), "prompts", shown=progress) as bar, torch.no_grad():
         for number in range(len(run.sequences)):
-            prompt = _prompt(run, number, metric, removal, keys)
+            prompt = _Prompt(run, number, metric, removal, keys)
             own = {name: prompt.scores(f"results[{name!r}][{number}]", of[number]) for name, of in methods.items()}
             measured.append(_measured(prompt, own, None if causes is None else causes[number], seed))
             bar.step()
@@ -238,17 +238,14 @@ def _read_methods(results: MethodScores, run: Run) -> dict[str, Sequence[Scores]
     """
     if not isinstance(results, Mapping):
         given = list(results) if isinstance(results, Sequence) else [results]
-        if not given or not all(isinstance(result, Attribution) for result in given):
+        rules = sorted({result.rules for result in given if isinstance(result, Attribution)})
+        if len(rules) != 1:
             kinds = ", ".join(sorted({type(result).__name__ for result in given})) or type(results).__name__
             raise InputError(
-                f"results holds {kinds}: expected Attributions, as ffb.attribute makes them, or by a method's name one for each prompt."
+                f"results holds {kinds} by rules {', '.join(map(repr, rules)) or 'of no name'}: expected Attributions by the same rules, as "
+                "ffb.attribute makes them, or a mapping, by a method's name one for each prompt."
             )
-        if len(rules := {result.rules for result in given}) > 1:
-            raise InputError(
-                f"results: attributions by rules {', '.join(map(repr, sorted(rules)))} in one list; expected a mapping, a method's "
-                "name to its own."
-            )
-        results = {given[0].rules: given}
+        results = {rules[0]: given}
     if others := [name for name in results if not isinstance(name, str)]:
         raise InputError(f"results has the key {others[0]!r}: expected a method's name as text.")
     taken = set(BASELINES) & set(results)
@@ -282,7 +279,6 @@ def _on_tokens(scores: Any) -> Float[Tensor, " pos"]:
     return torch.as_tensor(scores.entering if isinstance(scores, Attribution) else scores).detach().cpu().double()
 
 
-@dataclass(frozen=True)
 class _Prompt:
     """One prompt, its target without any removal, and forward passes without some of its tokens.
 
@@ -290,16 +286,36 @@ class _Prompt:
     the same number.
     """
 
-    run: Run
-    sequence: RunSequence
-    removals: Removals
     read: Callable[[Tensor], Float[Tensor, " run"]]
-    quantity: str
-    words: str
-    value: float
-    rounding: float
-    noise: float
-    candidates: Int[Tensor, " candidate"]
+
+    def __init__(
+        self, run: Run, number: int, target: Metric | Direction, removal: RemovalName, keys: Positions
+    ) -> None:
+        self.run, self.sequence, model = run, run.sequences[number], run.model
+        length = len(self.sequence.tokens)
+        layer, self.words = target.place_in(model) if isinstance(target, Direction) else (None, "")
+        if layer is None:
+            refuse_untrained_head(model)
+        self.removals = Removals(model, self.sequence.tokens, removal, layer)
+        (output,) = self.removals.outputs(torch.zeros(1, length, dtype=torch.bool))
+        if isinstance(target, Direction):
+            at, vector = one_position(target.at, length, "at"), target.vector.to(output)
+            self.read, derivative, self.quantity = (
+                lambda stream: stream[:, at] @ vector,
+                torch.zeros_like(output[0]),
+                self.words,
+            )
+            derivative[at] = vector
+        else:
+            metric = target.bound_to(model).of_prompt(CleanRun(number, self.sequence.tokens, output[0]))
+            with with_gradients():
+                leaf = output.detach().clone().requires_grad_()
+                derivative = gradient_of(metric(leaf), leaf, metric.name)[0][0]
+            self.read, self.quantity, self.words = partial(run_by_run, metric), metric.name, words_of(model, metric)
+        size = float(derivative.double().norm(p=1) * output[0][derivative != 0].abs().max())
+        self.value, self.rounding = float(self.read(output)), run.settings.rtol * size
+        self.noise = _NOISE * torch.finfo(output.dtype).eps * size
+        self.candidates = _candidates(run, self.sequence, derivative.any(dim=-1).cpu(), keys)
 
     def falls(self, removed: Sequence[frozenset[int]]) -> Float[Tensor, " run"]:
         """What the target falls by without each of these sets of candidates, numbered from 0."""
@@ -325,43 +341,6 @@ class _Prompt:
                 "model without hooks; those of another one can be given as numbers, result.tokens."
             )
         return torch.full_like(numbers, torch.nan) if scores.vanishes else numbers
-
-
-def _prompt(run: Run, number: int, target: Metric | Direction, removal: RemovalName, keys: Positions) -> _Prompt:
-    sequence, model = run.sequences[number], run.model
-    length = len(sequence.tokens)
-    layer, words = target.place_in(model) if isinstance(target, Direction) else (None, "")
-    if layer is None:
-        refuse_untrained_head(model)
-    removals = Removals(model, sequence.tokens, removal, layer)
-    (output,) = removals.outputs(torch.zeros(1, length, dtype=torch.bool))
-    read: Callable[[Tensor], Float[Tensor, " run"]]
-    if isinstance(target, Direction):
-        at, vector = one_position(target.at, length, "at"), target.vector.to(output)
-        read, derivative, quantity = lambda stream: stream[:, at] @ vector, torch.zeros_like(output[0]), words
-        derivative[at] = vector
-    else:
-        metric = target.bound_to(model).of_prompt(CleanRun(number, sequence.tokens, output[0]))
-        read, derivative, quantity = partial(run_by_run, metric), _derivative(metric, output), metric.name
-        words = words_of(model, metric)
-    size = float(derivative.double().norm(p=1) * output[0][derivative != 0].abs().max())
-    noise = _NOISE * torch.finfo(output.dtype).eps * size
-    candidates = _candidates(run, sequence, derivative.any(dim=-1).cpu(), keys)
-    value, rounding = float(read(output)), run.settings.rtol * size
-    return _Prompt(run, sequence, removals, read, quantity, words, value, rounding, noise, candidates)
-
-
-def _derivative(metric: Metric, logits: Float[Tensor, "1 pos d_vocab"]) -> Float[Tensor, "pos d_vocab"]:
-    """A metric's derivative, which is zero where it does not read."""
-    with with_gradients():
-        leaf = logits.detach().clone().requires_grad_()
-        value = metric(leaf).sum()
-        gradient = torch.autograd.grad(value, leaf, allow_unused=True)[0] if value.requires_grad else None
-    if gradient is None or not bool(gradient.any()):
-        raise InputError(
-            f"target {metric.name}: its number has no derivative by the logits, or one of zero, so nothing attributes it."
-        )
-    return gradient[0]
 
 
 def _candidates(

@@ -244,22 +244,19 @@ def attribution_patching(
             f'maps=True with rules={rules!r}: layer maps share activations, so do only "path" and "patching".'
         )
     estimates = partial(_estimates, chosen, whole_number(steps, "steps", at_least=1), maps, edges)
-    known = identify(model)
-    given = [_one(prompts) for prompts in (clean, corrupted)]
-    single = [is_single(prompts) for prompts in given]
-    if all(single):
-        return estimates([open_attribution_run(known, prompt, **options) for prompt in given], target)
-    pairs = _pairs(given, single)
+    known, (single, pairs) = identify(model), _pairs(clean, corrupted)
     results = Results[PatchingEstimates]()
-    with Progress("attribution patching", len(pairs), "pairs", shown=progress) as bar:
+    with Progress("attribution patching", len(pairs), "pairs", shown=progress and not single) as bar:
         for number, pair in enumerate(pairs):
             of_pair = options | {
-                name: rows[number] for name, rows in options.items() if isinstance(rows, Tensor) and rows.ndim == 2
+                name: rows[number]
+                for name, rows in options.items()
+                if isinstance(rows, Tensor) and rows.ndim == 2 and not single
             }
             runs = [open_attribution_run(known, prompt, **of_pair) for prompt in pair]
             results.append(estimates(runs, target, number, len(pairs)))
             bar.step()
-    return results
+    return results[0] if single else results
 
 
 def _estimates(
@@ -303,14 +300,15 @@ def _estimates(
     )
 
 
-def _pairs(given: list[Any], single: list[bool]) -> list[tuple[Any, Any]]:
-    """A clean and a corrupted prompt each.
+def _pairs(*sides: Any) -> tuple[bool, list[tuple[Any, ...]]]:
+    """Whether there is one pair, and of each pair the clean prompt and the corrupted one.
 
     Raises:
         InputError: if one is a prompt and the other a list, or they are of different lengths, or empty.
     """
-    rows = [[prompts] if alone else list(prompts) for prompts, alone in zip(given, single, strict=True)]
-    if any(single) or len(rows[0]) != len(rows[1]) or not rows[0]:
+    single = [is_single(side) or (isinstance(side, Tensor) and side.ndim == 2 and len(side) == 1) for side in sides]
+    rows = [[side] if is_single(side) else list(side) for side in sides]
+    if len(set(single)) > 1 or len(rows[0]) != len(rows[1]) or not rows[0]:
         first, second = (
             "one prompt" if alone else f"a list of {len(of)}" for of, alone in zip(rows, single, strict=True)
         )
@@ -318,7 +316,7 @@ def _pairs(given: list[Any], single: list[bool]) -> list[tuple[Any, Any]]:
             f"clean holds {first}, corrupted {second}: expected two prompts, or two lists of equally many, each clean prompt with "
             "its corrupted one."
         )
-    return list(zip(*rows, strict=True))
+    return all(single), list(zip(*rows, strict=True))
 
 
 def _refuse_other_inputs(runs: list[Run]) -> None:
@@ -331,10 +329,6 @@ def _refuse_other_inputs(runs: list[Run]) -> None:
         raise InputError(
             f"clean and corrupted have {lengths[0]} and {lengths[1]} tokens: expected two prompts of equally many."
         )
-
-
-def _one(prompt: Any) -> Any:
-    return prompt[0] if isinstance(prompt, Tensor) and prompt.ndim == 2 and len(prompt) == 1 else prompt
 
 
 def _traced(run: Run, rules: Rules, keeps: frozenset[str]) -> Traced:

@@ -134,8 +134,16 @@ def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: 
     return bound
 
 
-def values_of(run: Run, traced: Traced, target: Metric | Direction) -> tuple[Float[Tensor, " batch"], tuple[str, ...]]:
-    """The targets of a batch, and what each is in words.
+def values_of(
+    run: Run, traced: Traced, target: Metric | Direction, logits: Float[Tensor, "batch pos d_vocab"] | None = None
+) -> tuple[Float[Tensor, " batch"], tuple[str, ...]]:
+    """The targets of a batch, each read off its own sequence without padding, and what each is in words.
+
+    Args:
+        run: The model and its prompts.
+        traced: The forward pass of the batch.
+        target: What is read.
+        logits: In place of the forward pass's own.
 
     Raises:
         InputError: for a target that cannot be read, or is not finite.
@@ -144,11 +152,44 @@ def values_of(run: Run, traced: Traced, target: Metric | Direction) -> tuple[Flo
     if isinstance(target, Direction):
         known = _of_direction(run, traced, target)
         return known.values, known.words
-    return _read(run, traced, target.bound_to(run.model), traced.logits.detach())
+    metric, values, words = target.bound_to(run.model), [], []
+    for index, number in enumerate(traced.batch.numbers):
+        own = _without_padding(traced, index, traced.logits.detach() if logits is None else logits)
+        with torch.enable_grad():
+            of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
+            values.append(of_prompt(own[None]).reshape(()))
+        if not bool(values[-1].isfinite()):
+            raise InputError(f"target {metric.name} is {float(values[-1].detach())}: expected a finite number.")
+        words.append(words_of(run.model, of_prompt))
+    return torch.stack(values), tuple(words)
+
+
+def gradient_of(
+    values: Float[Tensor, " batch"], logits: Float[Tensor, "batch pos d_vocab"], name: str
+) -> tuple[Float[Tensor, "batch pos d_vocab"], Float[Tensor, "batch pos"]]:
+    """The derivatives of metrics by logits, and the sums of their sizes at each position.
+
+    Raises:
+        InputError: if there is none, or one is zero or not finite.
+    """
+    gradient = torch.autograd.grad(values.sum(), logits, allow_unused=True)[0] if values.requires_grad else None
+    if gradient is None:
+        raise InputError(
+            f"target {name}: its number has no derivative by the logits (a rank, an argmax, a value taken out with .item() or "
+            ".detach(), or read under no_grad). Expected a differentiable function of them, such as ffb.logit(...)."
+        )
+    wide = torch.promote_types(gradient.dtype, torch.float32)
+    sizes = torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # with no copy of all logits
+    if not bool(sizes.isfinite().all()) or not bool(sizes.any(dim=1).all()):
+        raise InputError(
+            f"target {name}: its derivative by the logits of a prompt is zero or not finite, so there is nothing to attribute. "
+            "Expected a number that changes with the logits, such as ffb.logit(...); a rank or an argmax does not."
+        )
+    return gradient, sizes
 
 
 def cotangents(run: Run, traced: Traced, target: Metric | Direction) -> Cotangents:
-    """Evaluate a batch's targets, each on its own sequence without padding.
+    """Evaluate a batch's targets and their derivatives.
 
     Raises:
         InputError: for a target that cannot be read, has no derivative or is not finite.
@@ -161,51 +202,18 @@ def cotangents(run: Run, traced: Traced, target: Metric | Direction) -> Cotangen
     if isinstance(target, Direction):
         return _of_direction(run, traced, target)
     refuse_untrained_head(run.model)
-    known = _of_logits(run, traced, target.bound_to(run.model))
-    _warn_of_missing_spaces(run.model, traced, target)
-    return known
-
-
-def _of_logits(run: Run, traced: Traced, metric: Metric) -> Cotangents:
     logits = traced.logits.detach().requires_grad_()
-    total, words = _read(run, traced, metric, logits)
-    if isinstance(metric, KLDivergence) and bool((total.detach() < _NO_DIVERGENCE).any()):
+    values, words = values_of(run, traced, target, logits)
+    if isinstance(target, KLDivergence) and bool((values.detach() < _NO_DIVERGENCE).any()):
         raise InputError(
             "target KL divergence: a run is compared with itself here, where the divergence is 0, its minimum, and its derivative "
             "is rounding. Give the logits of another run, ffb.kl_divergence(logits); in attribution_patching take steps=2 or more."
         )
-    gradient = torch.autograd.grad(total.sum(), logits, allow_unused=True)[0] if total.requires_grad else None
-    if gradient is None:
-        raise InputError(
-            f"target {metric.name}: its number has no derivative by the logits (a rank, an argmax, a value taken out with "
-            ".item() or .detach(), or read under no_grad). Expected a differentiable function of them, such as ffb.logit(...)."
-        )
-    wide = torch.promote_types(gradient.dtype, torch.float32)
-    sizes = torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # with no copy of all logits
-    if not bool(sizes.isfinite().all()) or not bool(sizes.any(dim=1).all()):
-        raise InputError(
-            f"target {metric.name}: its derivative by the logits of a prompt is zero or not finite, so there is nothing to "
-            "attribute. Expected a number that changes with the logits, such as ffb.logit(...); a rank or an argmax does not."
-        )
+    gradient, sizes = gradient_of(values, logits, target.name)
     read = sizes.any(dim=0)
     first_order = (gradient[:, read] * logits.detach()[:, read]).flatten(1).sum(dim=1)
-    return Cotangents(metric.name, words, run.model.n_layers, traced.logits, gradient, total.detach(), first_order)
-
-
-def _read(
-    run: Run, traced: Traced, metric: Metric, logits: Float[Tensor, "batch pos d_vocab"]
-) -> tuple[Float[Tensor, " batch"], tuple[str, ...]]:
-    """Each sequence's number, read without padding, and what it is in words."""
-    values, words = [], []
-    for index, number in enumerate(traced.batch.numbers):
-        own = _without_padding(traced, index, logits)
-        with torch.enable_grad():
-            of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
-            values.append(of_prompt(own[None]).reshape(()))
-        if not bool(values[-1].isfinite()):
-            raise InputError(f"target {metric.name} is {float(values[-1].detach())}: expected a finite number.")
-        words.append(words_of(run.model, of_prompt))
-    return torch.stack(values), tuple(words)
+    _warn_of_missing_spaces(run.model, traced, target)
+    return Cotangents(target.name, words, run.model.n_layers, traced.logits, gradient, values.detach(), first_order)
 
 
 def _without_padding(traced: Traced, index: int, tensor: Float[Tensor, "batch pos d"]) -> Float[Tensor, "real d"]:

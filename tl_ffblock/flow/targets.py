@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution import Attribution, Direction
-from tl_ffblock.attribution.shares import KEEPS, Shares
+from tl_ffblock.attribution.attribute import KEEPS, Shares
 from tl_ffblock.attribution.targets import Cotangents, Target, cotangents, for_prompts
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.slopes import RULES

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError
 from tl_ffblock.files import TensorFile, read_tensors, write_atomically, write_tensors
-from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +53,6 @@ class Values:
         return equal(self, other) if type(self) is type(other) else NotImplemented
 
 
-@strict
 class Result(Values):
     """Base of every public result: one way to be saved, printed, tabulated and drawn."""
 

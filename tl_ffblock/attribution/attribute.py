@@ -1,6 +1,6 @@
 """`ffb.attribute`: a model, prompts and a target become attributions.
 
-One forward pass with linearised rules and one backward pass per batch of prompts (bridge/slopes.py). Shares are
+One forward pass with linearised rules and one backward pass per batch of prompts (bridge/linearised.py). Shares are
 `<tensor, df/d tensor>`: of biases, embeddings and the residual stream by gates of ones (bridge/tape.py), of heads, edges and
 neurons by kept tensors. Shares that do not sum to the target are refused.
 """
@@ -20,13 +20,19 @@ from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.certificate import Certificate, relative
 from tl_ffblock.attribution.signed_maps import PREFIX, signed_maps
 from tl_ffblock.attribution.targets import Cotangents, Target, cotangents, for_prompts
-from tl_ffblock.bridge.checkpoints import layers_run_twice
+from tl_ffblock.bridge.layers import is_stream
+from tl_ffblock.bridge.linearised import RULES, RuleName
 from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
-from tl_ffblock.bridge.sites import is_stream, norm_module, owner_of_bias
-from tl_ffblock.bridge.slopes import RULES, RuleName
 from tl_ffblock.bridge.tape import Kind
-from tl_ffblock.bridge.traced import Backward, Traced, batches_to_trace, difference_of_logits, trace, with_gradients
-from tl_ffblock.bridge.weights import read_block
+from tl_ffblock.bridge.traced import (
+    Backward,
+    Traced,
+    batches_to_trace,
+    difference_of_logits,
+    layers_run_twice,
+    trace,
+    with_gradients,
+)
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import several
 from tl_ffblock.progress import Progress
@@ -329,7 +335,7 @@ class Shares:
         biases = torch.zeros(len(layers), n_heads, n, dtype=dtype)
         inputs, outputs, shifts = torch.zeros(3, len(layers), n, dtype=dtype)
         for layer in layers:
-            block = read_block(self.run.model, layer, dtype)
+            block = self.run.model.layers[layer].read(dtype)
             pattern, gradient, value = self._attention(layer)
             constant = block.value_constant.to(value)
             by_key = einsum(gradient, value - constant, "query head e, key head e -> head query key")
@@ -360,11 +366,11 @@ class Shares:
             if place.layer not in layers:
                 continue
             if place.kind == "bias":
-                own[owner_of_bias(model, place.layer, place.name)][place.layer] += self._cut(gate)
+                own[model.layers[place.layer].owner_of_bias(place.name)][place.layer] += self._cut(gate)
             elif place in self.traced.tape.edited and is_stream(place.name):
                 own["stream"][place.layer] += self._cut(gate)
         for layer in layers if model.family.order == "parallel" else ():
-            if norm_module(model, layer, "ff_norm") == norm_module(model, layer, "attn_norm"):
+            if model.layers[layer].norm_modules["ff_norm"] == model.layers[layer].norm_modules["attn_norm"]:
                 own["head"][layer] -= shifts[layer]
                 own["mlp"][layer] += shifts[layer]
         return {f"own.{owner}": shares for owner, shares in own.items()}

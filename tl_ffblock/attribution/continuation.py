@@ -17,10 +17,9 @@ from tl_ffblock.attribution.attribute import DEFAULTS, ForwardOptions, open_attr
 from tl_ffblock.attribution.attribution import in_words
 from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.shown import ShownContinuation
-from tl_ffblock.bridge.generation import continued, tokens_of
-from tl_ffblock.bridge.inputs import is_single
-from tl_ffblock.bridge.runs import Ids, Run
-from tl_ffblock.bridge.slopes import RULES, RuleName
+from tl_ffblock.bridge.inputs import is_single, tokens_of
+from tl_ffblock.bridge.linearised import RULES, RuleName
+from tl_ffblock.bridge.runs import Ids, Run, continued
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, brief
 from tl_ffblock.layer.positions import one_position, several, whole_number
@@ -213,9 +212,7 @@ def _with_continuation(run: Run, given: Any, generate: SupportsIndex | None) -> 
     prompt = run.sequences[0].tokens
     if generate is not None:
         return torch.cat([prompt, continued(run, whole_number(generate, "generate", at_least=1))])
-    if isinstance(given, str):
-        return torch.cat([prompt, tokens_of(run.model, given)])
-    tokens = several(given)
+    tokens = tokens_of(run.model, given) if isinstance(given, str) else several(given)
     if not tokens or any(whole(token) is None for token in tokens) or whole(given) is not None:
         none = "no tokens; " if not tokens else ""
         raise InputError(f"continuation={brief(given)}: {none}expected a text or token ids [pos], at least one.")

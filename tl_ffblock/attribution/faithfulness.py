@@ -25,11 +25,9 @@ from tl_ffblock.attribution.attribute import open_attribution_run
 from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.certificate import VANISHED
 from tl_ffblock.attribution.targets import Direction, Target, for_prompts, gradient_of, words_of
-from tl_ffblock.bridge.facts import refuse_untrained_head
-from tl_ffblock.bridge.removals import RemovalName, Removals
+from tl_ffblock.bridge.edited import RemovalName, Removals
+from tl_ffblock.bridge.inputs import RunSequence, special_ids
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
-from tl_ffblock.bridge.sequences import RunSequence
-from tl_ffblock.bridge.token_spans import special_ids
 from tl_ffblock.bridge.traced import with_gradients
 from tl_ffblock.errors import InputError, brief, did_you_mean
 from tl_ffblock.layer.positions import Positions, one_per_prompt, one_position, positions, whole_number
@@ -295,7 +293,7 @@ class _Prompt:
         length = len(self.sequence.tokens)
         layer, self.words = target.place_in(model) if isinstance(target, Direction) else (None, "")
         if layer is None:
-            refuse_untrained_head(model)
+            model.refuse_untrained_head()
         self.removals = Removals(model, self.sequence.tokens, removal, layer)
         (output,) = self.removals.outputs(torch.zeros(1, length, dtype=torch.bool))
         if isinstance(target, Direction):

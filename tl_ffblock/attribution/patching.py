@@ -22,11 +22,10 @@ from tl_ffblock.attribution.edges import KEEPS as OF_EDGES
 from tl_ffblock.attribution.edges import EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
-from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.inputs import is_single
+from tl_ffblock.bridge.linearised import RULES, RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
-from tl_ffblock.bridge.slopes import RULES, RuleName, Rules
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number, whole_number

@@ -8,11 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.facts import refuse_untrained_head
-from tl_ffblock.bridge.inputs import quoted
+from tl_ffblock.bridge.inputs import quoted, single_token
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
-from tl_ffblock.bridge.token_spans import single_token
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import InputError, MissingSpaceWarning
 from tl_ffblock.layer.positions import layer_number, one_position, whole_number
@@ -127,7 +125,7 @@ def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: 
     metric = for_prompts(target, of)
     if isinstance(metric, Direction):
         return metric
-    refuse_untrained_head(run.model)
+    run.model.refuse_untrained_head()
     clean = CleanRun(number, traced.batch.sequence(0), traced.logits[0].detach())
     bound = metric.bound_to(run.model).of_prompt(clean)
     _warn_of_missing_spaces(run.model, traced, metric.of_prompt(clean))
@@ -201,7 +199,7 @@ def cotangents(run: Run, traced: Traced, target: Metric | Direction) -> Cotangen
     """
     if isinstance(target, Direction):
         return _of_direction(run, traced, target)
-    refuse_untrained_head(run.model)
+    run.model.refuse_untrained_head()
     logits = traced.logits.detach().requires_grad_()
     values, words = values_of(run, traced, target, logits)
     if isinstance(target, KLDivergence) and bool((values.detach() < _NO_DIVERGENCE).any()):

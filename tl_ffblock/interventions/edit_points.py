@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.layers import BEFORE_GAIN, patching_name
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.sites import BEFORE_GAIN, ff_input_name, patching_name, site_names
 from tl_ffblock.errors import InputError, UnsupportedModelError, brief
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.records import Block
@@ -53,8 +53,8 @@ def edit_point(model: Model, layer: int, scope: str) -> EditPoint:
     if isinstance(operation, Add) and operation.right == INPUT:
         scope = operation.left  # x + attention changes by what attention's output changes by
     if isinstance(operation, Normalise) and operation.norm == "ff_norm" and model.api == "TransformerBridge":
-        return EditPoint(ff_input_name(model, layer))
-    name = site_names(model, layer)[f"whole.{scope}"]
+        return EditPoint(model.layers[layer].ff_input_name)
+    name = model.layers[layer].sites[f"whole.{scope}"]
     if isinstance(operation, Normalise) and operation.norm == "ff_norm" and not name.endswith(f".{BEFORE_GAIN}"):
         raise UnsupportedModelError(
             f"{model.name} ({model.api}) has no norm before the feed-forward, and no HookPoint carries {scope} apart from the "

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.sites import values_name
 from tl_ffblock.interventions.contribution_hooks import Contributions, refuse_absent
 from tl_ffblock.interventions.edit_points import edit_point
 from tl_ffblock.layer.positions import one_position
@@ -128,7 +127,7 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     value = record.head_values
     z = torch.einsum("hk,khe->he", record.pattern[:, query], value)
     cut = (z - alpha * value[key]) / (1 - alpha)
-    return Edit(values_name(record.layer), query, (cut - z).flatten())
+    return Edit(contributions.model.layers[record.layer].values_name, query, (cut - z).flatten())
 
 
 def _existing(contributions: Contributions, layer: int, query: int, key: int) -> tuple[int, int]:

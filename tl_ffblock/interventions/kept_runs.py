@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int, Integer, Shaped
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import at_model
+from tl_ffblock.bridge.edited import TOLERANCE, logits_under
 from tl_ffblock.bridge.model import Model, identify, refuse_other_model
-from tl_ffblock.bridge.resume import TOLERANCE, logits_under
 from tl_ffblock.bridge.runs import Layers, MapOptions, Texts, Tokens, kept_records, open_run
 from tl_ffblock.errors import InputError, LayerError, brief
 from tl_ffblock.interventions.edit_points import number_of
@@ -49,7 +48,7 @@ class KeptRuns:
         self.layers: tuple[int, ...] = first.layers
         self._settings = first.settings
         self._records = [records for run in runs for records in kept_records(run)]
-        self._tokens = [at_model(first.model, sequence.tokens) for run in runs for sequence in run.sequences]
+        self._tokens = [sequence.tokens.to(first.model.device) for run in runs for sequence in run.sequences]
         self._labels = [sequence.labels for run in runs for sequence in run.sequences]
         self._logits = [logits for run in runs for batch in run.logits for logits in batch]
         self._fwd_hooks = tuple(options.get("fwd_hooks", ()))

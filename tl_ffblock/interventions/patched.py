@@ -9,10 +9,9 @@ from typing import Any, TypeAlias, Unpack, overload
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.cached import cache_of
+from tl_ffblock.bridge.capture import cache_of
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Layers, Tokens
-from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions
+from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import InputError
 from tl_ffblock.files import write_atomically

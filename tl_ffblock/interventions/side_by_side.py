@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.facts import refuse_untrained_head
-from tl_ffblock.bridge.resume import ResumedRuns
+from tl_ffblock.bridge.edited import ResumedRuns
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.contribution_hooks import Contributions
 from tl_ffblock.interventions.edits import Edit
@@ -137,7 +136,7 @@ def metric_of(run: Contributions, metric: Metric | LogitFunction, number: int) -
     Raises:
         UntrainedHeadError: if logits of the model say nothing.
     """
-    refuse_untrained_head(run.model)
+    run.model.refuse_untrained_head()
     clean = CleanRun(number, run.tokens[0], run.logits[0])
     return as_metric(metric).bound_to(run.model).of_prompt(clean)
 

@@ -81,7 +81,7 @@ def words(result: Any, folder: Path) -> Iterator[tuple[str, str]]:
         page = folder / "page.html"
         try:
             result.to_html(page)
-        except ffb.errors.InputError:  # there is no page of such a result
+        except ffb.errors.InputError:  # no page of such a result
             return
         data = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.S)
         yield (

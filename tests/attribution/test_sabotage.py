@@ -451,7 +451,7 @@ def test_a_file_that_was_changed_is_refused(ffb: ModuleType, tmp_path: Path, mad
     for changed, (metadata, held), says in (
         ("number", (labels, {**tensors, name: tensors[name] * BROKEN}), "was changed after it was saved"),
         ("label", (labels | {"maps": labels["maps"].replace("gpt2", "gpt3", 1) + " "}, tensors), "was changed after"),
-        ("format", (labels | {"format": "another"}, tensors), "format 'another'"),
+        ("format", (labels | {"format": "another"}, tensors), "'another'"),
         ("version", (labels | {"version": "99"}, tensors), "version '?99"),
     ):
         save_file(held, tmp_path / changed, metadata)

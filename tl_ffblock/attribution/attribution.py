@@ -9,13 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.beside import BesideMaps
 from tl_ffblock.attribution.certificate import VANISHED, Certificate, relative
 from tl_ffblock.attribution.flows import flows_of
 from tl_ffblock.attribution.graph import AttributionGraph, graph_of
-from tl_ffblock.attribution.positioned import PositionedShares
-from tl_ffblock.attribution.shown import ShownAttribution
 from tl_ffblock.errors import ScopeKeyError
+from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.settings import TOLERANCE
 from tl_ffblock.numerals import significant
@@ -24,11 +22,15 @@ from tl_ffblock.results.arithmetic import Arithmetic, alike, combined, weighed
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.token_maps import BETWEEN_TOKENS, TokenMaps
 from tl_ffblock.results.tokens import shortened, told_apart
 from tl_ffblock.signatures import strict
 
 Table: TypeAlias = Literal["summands", "heads", "neurons", "edges"]
 """Tables of an attribution."""
+Reading: TypeAlias = Literal["residual", "heads", "edges"]
+_COLUMNS: dict[Reading, str] = {"residual": "flowing at", "heads": "written at", "edges": BETWEEN_TOKENS}
+"""What a column of token maps is."""
 _ARITHMETIC = Arithmetic(
     same=("rules", "n_layers", "part_names", "edit_layers"),
     joined=("labels", "quantity", "model", "fingerprint"),
@@ -42,7 +44,7 @@ _RTOL_OF_COMBINED = 1e-4
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Attribution(ShownAttribution, BesideMaps, PositionedShares, Result):
+class Attribution(Result):
     """Signed shares of a target, in its own units (logits, nats), of one sequence.
 
     With complete rules `value = tokens + positions + token types + biases + edits + nonlinear`, and the same at every
@@ -179,6 +181,38 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, Result):
         if not held:
             raise ScopeKeyError('no maps here: ask with of=("maps", ...).')
         return ScopeTable(held, tuple(range(self.n_layers)))
+
+    def token_maps(self, of: Reading = "residual") -> TokenMaps:
+        """Signed shares as `TokenMaps`, which `ffb.average(results, positions={"IO": [2, 4], "END": -1})` takes as they are.
+
+        "residual" and "heads" are numbers by position, in one row: a head's share is what it writes at the column's position,
+        wherever it took that from (the edges say), and through the residual stream flows what does at the column's position.
+        "residual" has one layer more than the model: its first is the token attribution, its last the end.
+
+        Args:
+            of: "residual" [boundary 1 1 pos], "heads" [layer head 1 pos] or "edges" [layer head query key].
+
+        Raises:
+            InputError: for another name.
+            ScopeKeyError: if it was not asked for.
+        """
+        values = self.residual[:, None, None] if of == "residual" else self._part(of, of)
+        reaching = self.residual.any(dim=1).nonzero()
+        # The last position at which anything reaches the target, at the last layer from which anything does.
+        read_at = int(self.residual[int(reaching.max())].nonzero().max()) if len(reaching) else len(self.labels) - 1
+        return TokenMaps(
+            values=values[:, :, None] if of == "heads" else values,
+            tokens=self.labels,
+            layers=tuple(range(len(values))),
+            channels=("residual",) if of == "residual" else head_names(range(values.shape[1])),
+            queries=tuple(range(len(self.labels))) if of == "edges" else (read_at,),
+            causal=of == "edges" and not bool(values.triu(1).any()),
+            column=_COLUMNS[of],
+            model=self.model,
+            signed=True,
+            kind=f"shares of the {self.quantity}",
+            provenance={"fingerprint": self.fingerprint, "rules": self.rules},
+        )
 
     def graph(self, keep: float = 0.9) -> AttributionGraph:
         """The attribution as a graph of tokens, heads, feed-forwards and the residual stream, in which flows are conserved.

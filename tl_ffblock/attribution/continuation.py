@@ -16,7 +16,6 @@ from torch import Tensor
 from tl_ffblock.attribution.attribute import DEFAULTS, ForwardOptions, open_attribution_run
 from tl_ffblock.attribution.attribution import in_words
 from tl_ffblock.attribution.certificate import refuse_forms, relative
-from tl_ffblock.attribution.shown import ShownContinuation
 from tl_ffblock.bridge.inputs import is_single, tokens_of
 from tl_ffblock.bridge.linearised import RULES, RuleName
 from tl_ffblock.bridge.runs import Ids, Run, continued
@@ -38,7 +37,7 @@ AT_ONCE = 16
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
-class ContinuationAttribution(ShownContinuation, Result):
+class ContinuationAttribution(Result):
     """Signed shares of every token of a continuation: row by row `values = shares + biases + edits + nonlinear`.
 
     The nonlinear part is 0 for logits; of a log-probability it is minus the entropy, often more than all shares together. Rules

@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from tests import tiny
 from tests.attribution.conftest import prompts
 from tl_ffblock.page import MapsBlock
+from tl_ffblock.views import page_of
 from tl_ffblock.views.maps import page_data
 
 Models = Callable[..., Any]
@@ -103,10 +104,10 @@ def test_a_tokens_share_is_what_enters_at_its_position(ffb: ModuleType, model: A
     )
     order = result.entering.abs().argsort(descending=True)[:5]
     assert [float(share) for share in largest[2::2]] == pytest.approx(result.entering[order].tolist(), rel=5e-3)
-    (row,) = result.page_data().rows
-    assert torch.equal(row.shares, result.entering)
-    assert row.sums["tokens"] == pytest.approx(float(row.shares.sum()))
-    assert sum(row.sums.values()) == pytest.approx(result.value)
+    (row,) = page_of(result).rows
+    assert torch.equal(row["shares"], result.entering)
+    assert dict(row["sums"]) == result.sums() and sum(result.sums().values()) == pytest.approx(result.value)
+    assert result.sums()["tokens"] == pytest.approx(float(result.entering.sum()))
 
 
 def test_each_prompt_has_its_own_answer(ffb: ModuleType, model: Any) -> None:
@@ -152,9 +153,9 @@ def test_a_mean_says_of_how_many(ffb: ModuleType, model: Any) -> None:
     assert mean([a, a]).target == "mean of 2: logit token 7"
     assert mean([a]).target == "logit token 7"
     assert repr(a - b).splitlines()[0].count("-") <= repr(a - b).splitlines()[0].count("of tiny-")
-    assert mean([a, b]).page_data().heading.startswith("mean of 2 targets: logit = ")
+    assert page_of(mean([a, b])).heading.startswith("mean of 2 targets: logit = ")
     lower = min(a, b, a - b, b - a, key=lambda result: result.value)
-    assert lower.value < 0 and " = −" in lower.page_data().heading and " = −" in repr(lower)
+    assert lower.value < 0 and " = −" in page_of(lower).heading and " = −" in repr(lower)
 
 
 def test_results_are_equal_where_all_numbers_are(ffb: ModuleType, model: Any, tokens: Tensor, tmp_path: Path) -> None:

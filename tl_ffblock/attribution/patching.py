@@ -231,7 +231,7 @@ def attribution_patching(
         **options: As in `ffb.attribute`: attention_mask (of ones alone), token_type_ids, fwd_hooks, rtol.
 
     Returns:
-        One result for two prompts; `ffb.Results`, a list, for lists, pair by pair.
+        One result for two prompts; `Results`, a list, for lists, pair by pair.
 
     Raises:
         InputError: for input that cannot be used, pairs of different lengths among it.

@@ -102,13 +102,14 @@ def test_commands_of_pages_are_commands() -> None:
 
 @pytest.mark.usefixtures("with_small_models")
 def test_flow_draws_what_it_says(tmp_path: Path) -> None:
-    """Three layers, a smaller graph that adds up, and routes on a page."""
+    """Three layers, a smaller graph that adds up, and paths on a page."""
     names = run("flow.md", {})
     assert names["graph"].layers == (29,)
     assert names["graph"].certificate.sums < 1e-4
     assert len(names["page"].html) > 50_000
     assert names["strongest"].kind == "head"
-    assert (tmp_path / "routes.html").stat().st_size > 10_000
+    assert {"L29H0", "L29.mlp"} & set(names["both"].component)
+    assert (tmp_path / "paths.html").stat().st_size > 10_000
 
 
 @pytest.mark.usefixtures("with_small_models")

@@ -14,7 +14,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock.errors import CallError, FFBlockError
 
-ROOMS = ("check", "experiments", "flow", "heads", "interventions", "memories", "metrics", "attribution")
+ROOMS = ("check", "experiments", "graphs", "heads", "interventions", "memories", "metrics", "attribution")
 """Modules whose names are public."""
 
 

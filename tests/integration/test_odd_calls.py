@@ -16,7 +16,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock import heads, memories
 from tl_ffblock.errors import CallError, FFBlockError, InputError, LayerError, ScopeKeyError
-from tl_ffblock.flow import Pruning, overlap, routes, top_tokens
+from tl_ffblock.graphs import Pruning, overlap, top_tokens
 
 NAN, INF = float("nan"), float("inf")
 pytestmark = [pytest.mark.wrong_types, pytest.mark.filterwarnings("ignore")]
@@ -276,9 +276,7 @@ ATTRIBUTIONS = {
     "a graph of keep NaN": odd(lambda g: g.a.graph(NAN), "keep=nan"),
     "a graph of keep text": odd(lambda g: g.a.graph("all"), "keep='all'"),
     "a graph of keep True": odd(lambda g: g.a.graph(True), "keep=True"),
-    "routes of keep NaN": odd(lambda g: routes(g.a, keep=NAN), "keep=nan"),
-    "routes of maps": odd(lambda g: routes(g.maps), "ContributionMaps", "ffb.attribute"),
-    "routes without graph": odd(lambda g: routes(g.bare), "graph", error=ScopeKeyError),
+    "a graph of none": odd(lambda g: g.bare.graph(), "graph", error=ScopeKeyError),
     "a mean of one attribution": odd(lambda g: ffb.Attribution.mean(g.a), "a list of texts", "got a Attribution"),
     "a mean of none": odd(lambda g: ffb.Attribution.mean([]), "expected"),
     "average of one": odd(lambda g: ffb.average(g.maps), "average", "[maps]"),

@@ -25,13 +25,13 @@ from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.average_shares import AverageShares, average_shares
 from tl_ffblock.attribution.certificate import Certificate
 from tl_ffblock.attribution.continuation import ContinuationAttribution, attribute_continuation
-from tl_ffblock.attribution.edge_estimates import EdgeEstimates
 from tl_ffblock.attribution.faithfulness import faithfulness
 from tl_ffblock.attribution.faithfulness_result import Faithfulness
-from tl_ffblock.attribution.graph import AttributionGraph
+from tl_ffblock.attribution.flow_graph import flow_graph
 from tl_ffblock.attribution.patching import attribution_patching
 from tl_ffblock.attribution.patching_estimates import PatchingEstimates
 from tl_ffblock.attribution.targets import Direction, direction
+from tl_ffblock.graphs import AttributionGraph, EdgeEstimates
 
 __all__ = [
     "Attribution",
@@ -49,4 +49,5 @@ __all__ = [
     "average_shares",
     "direction",
     "faithfulness",
+    "flow_graph",
 ]

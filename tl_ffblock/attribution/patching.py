@@ -27,6 +27,7 @@ from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.slopes import RuleName, Rules
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.graphs.graph import GraphTarget
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.tokens import joined
@@ -178,7 +179,7 @@ class _Asked:
             shares = {key: (change[key] * derivatives[key]) for key in derivatives}
         estimates = dataclasses.replace(_estimates(runs, self.rules.name, ends, shares), steps=self.steps)
         if sums is not None:
-            edges = sums.labelled(estimates.labels, estimates.target)
+            edges = sums.labelled(estimates.labels, GraphTarget(estimates.target, estimates.clean))
             estimates = dataclasses.replace(estimates, edge_estimates=edges)
         if not self.maps:
             return estimates

@@ -235,7 +235,11 @@ class BoundLayer:
         match operation:
             case Attend() | Feed():
                 branch = "attn" if isinstance(operation, Attend) else "mlp"
-                norms = [s.operation.norm for s in self.program if isinstance(s.operation, Normalise) and s.operation.of == scope]
+                norms = [
+                    s.operation.norm
+                    for s in self.program
+                    if isinstance(s.operation, Normalise) and s.operation.of == scope
+                ]
                 if norms and not on_bridge:
                     gain = self.norm_modules[norms[0]]
                     return {f"whole.{scope}": f"{gain}.{BEFORE_GAIN}", f"scale.{scope}": f"{gain}.hook_scale"}
@@ -374,7 +378,11 @@ class BoundLayer:
         if self.api != "TransformerBridge":
             return recognise(block.mlp.act_fn, f"{where}, act_fn={self.hooked.cfg.act_fn!r}")
         original = getattr(block, "original_component", None)
-        for owner in (getattr(block.mlp, "original_component", None), getattr(original, "intermediate", None), original):
+        for owner in (
+            getattr(block.mlp, "original_component", None),
+            getattr(original, "intermediate", None),
+            original,
+        ):
             for attribute in _ACTIVATIONS:
                 function = getattr(owner, attribute, None)
                 if callable(function):

@@ -35,7 +35,7 @@ def still_of(data: PageData | SharesData | GraphPage) -> bytes | None:
         return None
     if isinstance(data, PageData):
         return png(_of_maps(data))
-    return png(_of_graph(data) if isinstance(data, GraphPage) else _of_shares(data))
+    return png(graph_figure(data) if isinstance(data, GraphPage) else _of_shares(data))
 
 
 def has_figures() -> bool:
@@ -110,7 +110,7 @@ def _label(set_ticks: Any, labels: Sequence[str], most: int, **options: Any) -> 
     set_ticks(range(0, len(labels), every), [drawn_label(label) for label in labels[::every]], fontsize=size, **options)
 
 
-def _of_graph(data: GraphPage) -> "Figure":
+def graph_figure(data: GraphPage) -> "Figure":
     """Nodes by column and lane, the largest edges between them in the colours of their shares."""
     from matplotlib.collections import LineCollection
 

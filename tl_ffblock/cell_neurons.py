@@ -1,6 +1,6 @@
 """`neurons`: which neurons of a feed-forward carry the contribution of one token to another.
 
-Opens a run, takes one layer's record, and asks the closed form (layer/neuron_shares.py) row by row. A row is refused where its parts
+Opens a run, takes one layer's record, and asks the closed form (layer/neurons.py) row by row. A row is refused where its parts
 do not sum to the model's tensor, or the neurons' shares not to what they share.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Texts, Tokens, open_run
 from tl_ffblock.errors import CompletenessError
-from tl_ffblock.layer.neuron_shares import RowNeurons, neuron_name, neurons_of_row
+from tl_ffblock.layer.neurons import RowNeurons, neuron_name, neurons_of_row
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import feed_step

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Texts, Tokens, open_run
-from tl_ffblock.layer.fast.stacks import Stack
+from tl_ffblock.layer.fast.buffers import Stack
 from tl_ffblock.layer.heads import AskedHeads, with_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord

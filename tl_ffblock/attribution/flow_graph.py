@@ -14,17 +14,15 @@ from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.attribution.shares import KEEPS, Shares
 from tl_ffblock.attribution.targets import Direction, Seeds, Target, seeds
 from tl_ffblock.bridge.inputs import label
-from tl_ffblock.bridge.query_keys import read_query_keys
+from tl_ffblock.bridge.linearised import RULES
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
-from tl_ffblock.bridge.settings import eps_of
-from tl_ffblock.bridge.slopes import RULES
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, UnsupportedModelError, brief
 from tl_ffblock.graphs.draw import Draft, LayerFlow
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode, FlowVectors, Pruning
 from tl_ffblock.graphs.graph import GraphCertificate, GraphTarget
 from tl_ffblock.graphs.readings import read_vectors
-from tl_ffblock.layer.adjoint import Adjoint
+from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT, Attend
@@ -167,11 +165,11 @@ def _certificate(run: Run, draft: Draft, shared: list[Propagated], walk: float) 
 
 def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -> tuple[Draft, float]:
     """All layers, and how far their backward pass is from the propagated derivative."""
-    output, eps = [-1], eps_of(run.model, run.settings)
+    output, eps = [-1], run.model.eps(run.settings.dtype)
 
     def draw(record: LayerRecord, _: int) -> float:
-        by, by_read, error = _derivatives(record, shared, draft.position)
-        weights = read_query_keys(run.model, record.layer, record.resid_pre.dtype)
+        by, by_read, error = _derivatives(LinearLayer(record, run.settings), shared, draft.position)
+        weights = run.model.layers[record.layer].query_keys(record.resid_pre.dtype)
         if output[0] < 0:
             x = record.resid_pre[draft.position]
             name = f"L{record.layer}.resid"
@@ -184,13 +182,13 @@ def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -
 
 
 def _derivatives(
-    record: LayerRecord, shared: list[Propagated], position: int
+    layer: LinearLayer, shared: list[Propagated], position: int
 ) -> tuple[dict[str, Float[Tensor, "target d"]], Float[Tensor, "target d"], float]:
-    """Every target's derivatives at a position by scope, by what attention reads, and the error of the backward pass."""
-    x, adjoint, layer = record.resid_pre, Adjoint(record), record.layer
-    (attend,) = (step.scope for step in adjoint.steps if isinstance(step.operation, Attend))
-    streams = [each.by_stream[layer : layer + 2].to(x) for each in shared]
-    found = [adjoint.derivatives(by_output) for _, by_output in streams]
+    """Every target's derivatives at a position by scope, by what attention reads, and the error of the vjp."""
+    x, number = layer.record.resid_pre, layer.record.layer
+    (attend,) = (step.scope for step in layer.steps if isinstance(step.operation, Attend))
+    streams = [each.by_stream[number : number + 2].to(x) for each in shared]
+    found = [layer.vjp(by_output) for _, by_output in streams]
     errors = [
         float(relative((by[INPUT] - expected).norm(), expected.norm()))
         for by, (expected, _) in zip(found, streams, strict=True)
@@ -199,9 +197,9 @@ def _derivatives(
     def at_position(rows: list[Tensor]) -> Float[Tensor, "target d"]:
         return torch.stack([row[position] for row in rows]) if rows else x.new_zeros(0, x.shape[-1])
 
-    names = [INPUT, *(step.scope for step in adjoint.steps)]
+    names = [INPUT, *(step.scope for step in layer.steps)]
     by_scope = {name: at_position([by.get(name, torch.zeros_like(x)) for by in found]) for name in names}
-    return by_scope, at_position([adjoint.to_keys(by[attend]) for by in found]), max(errors, default=0.0)
+    return by_scope, at_position([layer.vjp_attention(by[attend]) for by in found]), max(errors, default=0.0)
 
 
 def propagated(run: Run, targets: FlowTargets, position: int) -> list[Propagated]:

@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.slopes import RuleName
+from tl_ffblock.bridge.linearised import RuleName
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.layer.positions import layer_number
@@ -81,7 +81,7 @@ class PatchingEstimates(Result):
         """
         if not self.cells:
             raise ScopeKeyError("no maps here: ask with maps=True.")
-        return ScopeTable(self.cells, range(len(self.heads)))
+        return ScopeTable(self.cells, tuple(range(len(self.heads))))
 
     def neurons(self, layer: int) -> Float[Tensor, "pos d_mlp"]:
         """Each neuron's output.

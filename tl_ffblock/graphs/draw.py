@@ -24,14 +24,12 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.query_keys import QueryKeyWeights
+from tl_ffblock.bridge.layers import QueryKeyWeights
 from tl_ffblock.graphs.flow import FlowNode, Pruning, ends, largest
-from tl_ffblock.layer.adjoint import scopes_to_output
-from tl_ffblock.layer.neuron_shares import neuron_name
-from tl_ffblock.layer.neurons import coefficient_rounding, coefficients, feed_forwards, neuron_values
-from tl_ffblock.layer.parts import CANCELLED
+from tl_ffblock.layer.linear import CANCELLED
+from tl_ffblock.layer.neurons import coefficient_rounding, coefficients, feed_forwards, neuron_name, neuron_values
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, Step
+from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, Step, steps_to_output
 
 _Part: TypeAlias = Tensor | float | None
 """A vector, a number, or nothing."""
@@ -221,7 +219,7 @@ class LayerFlow:
 
     @property
     def _steps(self) -> tuple[Step, ...]:
-        return scopes_to_output(self.record.block.order)
+        return steps_to_output(self.record.block.order)
 
     def _node(self, kind: str, part: str, words: str, **fields: Any) -> FlowNode:
         """A node of the layer; `part` is what its name has after the layer's number."""

@@ -1,7 +1,7 @@
 """Graphs as pages: flow graphs with columns by depth, others with a column per layer and kind and a lane per position."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,8 @@ from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode
 from tl_ffblock.graphs.graph import PRUNED, Component, Graph
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget
-from tl_ffblock.results.stills import graph_figure
 from tl_ffblock.results.tokens import visible
-from tl_ffblock.views.registry import figure_of, page_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tl_ffblock.views.registry import page_of
 
 _FLOW = (
     "What flows through one position. What enters a node sums to it: along lines, its own (biases), and what is not on the page. "
@@ -67,12 +63,6 @@ _WORDS = {
 }
 KEEP = 0.3
 """The part of the sizes of all edges that a page of edge estimates shows."""
-
-
-@figure_of.register(Graph)
-def _(graph: Graph, **options: Any) -> "Figure":
-    data: Any = page_of(graph, **options)
-    return graph_figure(data)
 
 
 @page_of.register

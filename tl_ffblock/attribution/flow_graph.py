@@ -18,10 +18,8 @@ from tl_ffblock.bridge.linearised import RULES
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, UnsupportedModelError, brief
-from tl_ffblock.graphs.draw import Draft, LayerFlow
-from tl_ffblock.graphs.flow import FlowGraph, FlowNode, FlowVectors, Pruning
+from tl_ffblock.graphs.flow import Draft, FlowGraph, FlowNode, FlowVectors, LayerFlow, Pruning, read_vectors
 from tl_ffblock.graphs.graph import GraphCertificate, GraphTarget
-from tl_ffblock.graphs.readings import read_vectors
 from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord

@@ -2,9 +2,8 @@
 
 from tl_ffblock.graphs.attribution_graph import AttributionGraph
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
-from tl_ffblock.graphs.flow import FlowGraph, FlowNode, FlowVectors, Pruning
+from tl_ffblock.graphs.flow import FlowGraph, FlowNode, FlowVectors, Pruning, overlap, top_tokens
 from tl_ffblock.graphs.graph import Component, Edge, Graph, GraphCertificate, GraphTarget
-from tl_ffblock.graphs.readings import overlap, top_tokens
 
 __all__ = [
     "AttributionGraph",

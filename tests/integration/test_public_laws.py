@@ -143,8 +143,8 @@ RUNS: dict[str, Case] = {
         ),
         families=CAUSAL,
     ),
-    "flow.top_tokens": Case(
-        lambda ffb, model, tokens, **o: ffb.flow.top_tokens(model, torch.ones(2, tiny.D_MODEL), k=5, **o)
+    "graphs.top_tokens": Case(
+        lambda ffb, model, tokens, **o: ffb.graphs.top_tokens(model, torch.ones(2, tiny.D_MODEL), k=5, **o)
     ),
     "check.check_model": Case(lambda ffb, model, tokens, **o: ffb.check.check_model(model, **o)),
 }
@@ -152,8 +152,6 @@ RUNS: dict[str, Case] = {
 
 ELSEWHERE = {
     "load_model": "makes a model (tests/integration/test_loading.py)",
-    "flow.flow_graph": "the same as flow_graph",
-    "flow.routes": "takes an attribution, not a model",
 }
 
 
@@ -175,7 +173,7 @@ def public_functions(ffb: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]
         value = getattr(ffb, name)
         if inspect.isfunction(value):
             yield name, value
-    for module in ("heads", "memories", "flow", "check"):
+    for module in ("heads", "memories", "graphs", "check"):
         home = getattr(ffb, module)
         names = getattr(home, "__all__", [n for n in vars(home) if not n.startswith("_")])
         for name in names:

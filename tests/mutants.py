@@ -144,8 +144,8 @@ MUTANTS = (
     # Flow and memories.
     Mutant("flow: an end is shown twice", "flow/pruning.py", "order[max(top, len(order) - counts[1]) :]", "order[max(0, len(order) - counts[1]) :]", ("tests/flow/test_pruning.py",)),
     Mutant("flow: smallest heads are shown", "flow/pruning.py", "return sizes.topk(min(count, len(sizes))).indices", "return (-sizes).topk(min(count, len(sizes))).indices", ("tests/flow/test_pruning.py",)),
-    Mutant("memories: ties go to the later sequence", "memories/best.py", '(joined["position"], joined["sequence"], -joined', '(joined["position"], -joined["sequence"], -joined', ("tests/memories/test_triggers.py",)),
-    Mutant("memories: special tokens in the mean", "memories/knock_out.py", ".double().cpu().numpy()[allowed]", ".double().cpu().numpy()", ("tests/memories/test_causes.py",)),
+    Mutant("memories: ties go to the later sequence", "memories/triggers.py", '(joined["position"], joined["sequence"], -joined', '(joined["position"], -joined["sequence"], -joined', ("tests/memories/test_triggers.py",)),
+    Mutant("memories: special tokens in the mean", "memories/triggers.py", ".cpu().numpy()[positions]", ".cpu().numpy()", ("tests/memories/test_causes.py",)),
     # Page data.
     Mutant("page: colours of a figure", "results/map_figure.py", "PERCENTILE = 99", "PERCENTILE = 60", ("tests/unit/test_maps.py", "-k", "figure")),
     Mutant("page: differences are not folded", "page/numbers.py", "return np.where(wrapped < 0, -2 * wrapped - 1, 2 * wrapped)", "return np.where(wrapped < 0, -2 * wrapped, 2 * wrapped)", ("tests/page/test_payload.py",)),

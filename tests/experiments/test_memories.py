@@ -15,7 +15,7 @@ from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, run_studies, study
 from tl_ffblock.experiments.geva.tabulated import TriggerShard, confident_table, ngram_table
-from tl_ffblock.memories.best import BestPositions
+from tl_ffblock.memories.triggers import BestPositions
 
 Runs = Callable[..., Config]
 SPEC = study("memories", keys=6, top_triggers=4)

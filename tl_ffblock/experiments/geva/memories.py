@@ -48,7 +48,7 @@ from tl_ffblock.experiments.geva.measured import (
     sampled_cells,
 )
 from tl_ffblock.experiments.geva.tabulated import RANDOM, TriggerShard
-from tl_ffblock.memories.best import BestPositions
+from tl_ffblock.memories.triggers import BestPositions
 from tl_ffblock.results import figures as draw
 
 _ERRORS = "with the standard errors of shares"

@@ -11,9 +11,8 @@ from jaxtyping import Bool, Float, Int
 from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.statistics.moments import Moments
 from tl_ffblock.experiments.geva.measured import READINGS, RULES, SIGNS
-from tl_ffblock.memories.best import BestPositions
-from tl_ffblock.memories.composition import OUTCOMES
-from tl_ffblock.memories.values import agreeing, chance_agreement
+from tl_ffblock.memories.triggers import BestPositions
+from tl_ffblock.memories.values import OUTCOMES, agreeing, chance_agreement
 from tl_ffblock.results.figures import Spread
 from tl_ffblock.results.tokens import visible
 

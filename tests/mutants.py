@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant("certificate: norms by head", "layer/fast/norms.py", "_over_largest(table[:, key] - norms,", "_over_largest(norms - norms,", _sabotage("by_head")),
     Mutant("certificate: neurons' shares", "cell_neurons.py", "float(of_row.share_errors.max())", "float(of_row.share_errors.min() * 0)", _sabotage("neurons-layer")),
     Mutant("certificate: neurons' coefficients", "layer/neurons.py", "gap = tokens.sum(dim=0) + bias - own", "gap = own - own", _sabotage("neurons-layer")),
-    Mutant("certificate: parts of coefficients", "memories/parts.py", "worst = int(result.error.argmax())", "worst = int(result.error.argmin())", _sabotage("coefficients-memories")),
+    Mutant("certificate: parts of coefficients", "memories/causes.py", "worst = int(result.error.argmax())", "worst = int(result.error.argmin())", _sabotage("coefficients-memories")),
     Mutant("identity: none is compared", "bridge/selfcheck.py", "if not error <= rtol:", "if error < 0:", _sabotage("IdentityError or routing_weights or value or post")),
     Mutant("identity: mask of later runs", "bridge/selfcheck.py", "if record.block.causal and _error_after_query(record):", "if record.block.causal and not record:", _sabotage("later_run")),
     Mutant("identity: read-out", "bridge/readout.py", "if not error < tolerance_of(model):", "if error < 0:", _sabotage("read-out")),

@@ -217,6 +217,6 @@ def test_a_coefficient_that_is_one_per_cent_off_is_refused(monkeypatch: pytest.M
     clear = (found.coefficient.abs() > 0.1 * largest) & (found.coefficient.abs() > 1e-3)
     assert clear.sum() > 1000
     assert off.error[clear].min() > 1e-4
-    monkeypatch.setattr("tl_ffblock.memories.parts.coefficients", lambda record: 1.01 * coefficients(record))
+    monkeypatch.setattr("tl_ffblock.memories.causes.coefficients", lambda record: 1.01 * coefficients(record))
     with pytest.raises(CompletenessError, match=r"memory 2:\d+: parts and bias miss its coefficient"):
         memories.token_parts(model, KEYS, names)

@@ -8,7 +8,7 @@ weights it is `z_i . d metric / d z_i`, to first order what taking the head out 
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -19,7 +19,6 @@ from tl_ffblock.bridge.head_values import logits_with_heads_replaced, slopes_at_
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Tokens, kept_records, open_run
-from tl_ffblock.errors import InputError
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric, run_by_run
 from tl_ffblock.results.token_maps import TokenMaps
@@ -46,8 +45,6 @@ def ablation_effects(
         UntrainedHeadError: for a model whose unembedding was never trained.
         UnsupportedModelError: for models whose layers are not decomposed.
     """
-    if replacement not in get_args(Replacement):
-        raise InputError(f'replacement={replacement!r}: expected "zero" or "mean".')
     observed = _ObservedRun.of(model, input, metric)
     effects = []
     for layer in range(observed.model.n_layers):

@@ -20,9 +20,18 @@ from importlib import import_module
 from typing import Any
 
 from tl_ffblock.memories.card import CardText, CardTrigger, CardValue, MemoryCard, memory_card
-from tl_ffblock.memories.causes import ablate, knock_out, knock_out_effects, mean_coefficients
+from tl_ffblock.memories.causes import (
+    CarriedShares,
+    CoefficientParts,
+    ablate,
+    carried,
+    knock_out,
+    knock_out_effects,
+    largest_carried,
+    mean_coefficients,
+    token_parts,
+)
 from tl_ffblock.memories.names import MemoryName
-from tl_ffblock.memories.parts import CarriedShares, CoefficientParts, carried, largest_carried, token_parts
 from tl_ffblock.memories.triggers import Trigger, Triggers, find_triggers
 from tl_ffblock.memories.values import (
     OUTCOMES,

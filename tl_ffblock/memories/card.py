@@ -14,8 +14,8 @@ from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.memories.causes import carried, parts_at
 from tl_ffblock.memories.names import MemoryName, Named, named_table, select_memories
-from tl_ffblock.memories.parts import carried, parts_at
 from tl_ffblock.memories.triggers import Per, Text, Triggers, refuse_one_text, search
 from tl_ffblock.memories.values import agreeing, value_tokens
 from tl_ffblock.page import BlockPayload, PageText

@@ -18,6 +18,7 @@ from tl_ffblock.layer.neurons import feed_forwards, located
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.records import Block
 from tl_ffblock.result import Result, Values, tabulated
+from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict, whole
 
 SHOWN = 3
@@ -95,17 +96,25 @@ class MemoryTable(Result):
             raise InputError(f"memory {name} is not among these {len(self.memories)}: {', '.join(self._shown())}.")
         return self.memories.index(name)
 
-    def row_in_words(self, row: int) -> str:
-        """What the short form says of a memory."""
-        raise NotImplementedError(f"{type(self).__name__}.row_in_words")
-
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """How many memories, and the first of them."""
-        shown = {str(name): self.row_in_words(row) for row, name in enumerate(self.memories[:SHOWN])}
-        return f"{len(self.memories)} memories, {', '.join(self._shown())}", shown
+        """How many memories, and of the first of them the row with the largest number."""
+        frame = self.to_dataframe()
+        if "value" in frame:
+            frame = frame.sort_values("value", key=abs, ascending=False, kind="stable")
+        first = frame.groupby("memory", sort=False).head(1).set_index("memory").drop(columns=["layer", "neuron"])
+        lines = {
+            str(name): ", ".join(f"{column} {_shortly(value)}" for column, value in first.loc[str(name)].items())
+            for name in self.memories[:SHOWN]
+            if str(name) in first.index
+        }
+        return f"{len(self.memories)} memories, {', '.join(self._shown())}", lines
 
     def _shown(self) -> list[str]:
         return [*map(str, self.memories[:SHOWN]), *(["..."] if len(self.memories) > SHOWN else [])]
+
+
+def _shortly(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else visible(str(value))[:40]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, MemoryTable, Named, named_table, select_memories
 from tl_ffblock.result import Values
-from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict
 
 Per: TypeAlias = Literal["sentence", "token"]
@@ -192,13 +191,6 @@ class Triggers(MemoryTable):
         ]
         columns = zip(*rows, strict=True) if rows else [()] * len(names)
         return named_table([one.memory for one in triggers], dict(zip(names, columns, strict=True)))
-
-    def row_in_words(self, row: int) -> str:
-        """The largest coefficient and its prefix."""
-        if self.sequence[row, 0] < 0:
-            return "none"
-        first = self._trigger(row, 0)
-        return f"{first.coefficient:.4g} at {visible(first.prefix[-1])}@{first.position} of text {first.sequence}"
 
     def _trigger(self, row: int, rank: int) -> Trigger:
         sequence, position = int(self.sequence[row, rank]), int(self.position[row, rank])

@@ -78,10 +78,6 @@ class ValueTokens(MemoryTable):
         ranks = {f"rank of {target!r}": self.target_ranks[:, n] for n, target in enumerate(self.targets)}
         return named_table(self.memories, {"probability": self.probability.astype(float), **columns, **ranks})
 
-    def row_in_words(self, row: int) -> str:
-        """The tokens promoted most."""
-        return " ".join(map(repr, self._labelled(self.top_ids[row, :5])))
-
     def _labelled(self, ids: Int[np.ndarray, " rank"]) -> tuple[str, ...]:
         return tuple(self.labels[token] for token in ids.tolist())
 

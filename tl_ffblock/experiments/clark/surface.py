@@ -10,7 +10,7 @@ from tl_ffblock.corpus.statistics.moments import Moments
 from tl_ffblock.corpus.texts.tokenised import TokenisedText
 from tl_ffblock.experiments.clark.compared import Channel
 from tl_ffblock.heads import behaviours, clusters, plane, query_statistics, token_groups
-from tl_ffblock.heads.distributions import QueryNumbers
+from tl_ffblock.heads.statistics import QueryNumbers
 from tl_ffblock.results.token_maps import TokenMaps
 
 STATISTICS = ("previous", "own", "next", "first", "special", "separator", "punctuation", "entropy", "evenness")

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.token_spans import single_token
+from tl_ffblock.bridge.inputs import single_token
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import one_position, several
 from tl_ffblock.signatures import strict, whole

@@ -17,8 +17,7 @@ from tl_ffblock.bridge.model import identify
 from tl_ffblock.interventions import CausalValidation, SamplePlan
 from tl_ffblock.interventions.validation import drawn_cells
 from tl_ffblock.metrics import logit
-from tl_ffblock.results.correlation import rank_correlation
-from tl_ffblock.results.intervals import bootstrap_weights
+from tl_ffblock.results.intervals import bootstrap_weights, rank_correlation
 
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 Models = Callable[..., Any]

@@ -161,7 +161,7 @@ class RelationHits(Result):
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """How many arcs and maps, and the best map's share of the arcs within reach."""
-        best = {}
+        best: dict[str, object] = {}
         for number, direction in enumerate(DIRECTIONS):
             reached = self.hits[number][self.reachable(direction)]
             best[direction] = (

@@ -19,11 +19,10 @@ import torch
 from jaxtyping import Bool, Float, Int, Integer, Shaped
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import at_model
+from tl_ffblock.bridge.edited import TOLERANCE, logits_under
+from tl_ffblock.bridge.layers import BEFORE_GAIN, patching_name
 from tl_ffblock.bridge.model import Model, identify, refuse_other_model
-from tl_ffblock.bridge.resume import TOLERANCE, logits_under
 from tl_ffblock.bridge.runs import Hooks, Layers, Run, Texts, Tokens, kept_records, open_run
-from tl_ffblock.bridge.sites import BEFORE_GAIN, ff_input_name, patching_name, site_names
 from tl_ffblock.errors import InputError, LayerError, UnsupportedModelError, brief
 from tl_ffblock.layer.heads import head_numbers, of_heads
 from tl_ffblock.layer.linear import LinearLayer
@@ -95,8 +94,8 @@ def edit_point(model: Model, layer: int, scope: str) -> EditPoint:
         scope = operation.left  # x + attention changes by what attention's output changes by
     before_ff = isinstance(operation, Normalise) and operation.norm == "ff_norm"
     if before_ff and model.api == "TransformerBridge":
-        return EditPoint(ff_input_name(model, layer))
-    name = site_names(model, layer)[f"whole.{scope}"]
+        return EditPoint(model.layers[layer].ff_input_name)
+    name = model.layers[layer].sites[f"whole.{scope}"]
     before_gain = name.endswith(f".{BEFORE_GAIN}")
     if before_ff and not before_gain:
         raise UnsupportedModelError(
@@ -579,7 +578,7 @@ def _kept(run: Run) -> Iterator[_Prompt]:
     rows = [(batch.tokens, row) for batch in run.batches for row in range(len(batch.numbers))]
     for number, sequence in enumerate(run.sequences):
         yield _Prompt(
-            records[number], at_model(run.model, sequence.tokens), sequence.labels, logits[number], *rows[number]
+            records[number], sequence.tokens.to(run.model.device), sequence.labels, logits[number], *rows[number]
         )
 
 

@@ -15,9 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.facts import refuse_untrained_head
-from tl_ffblock.bridge.resume import ResumedRuns
-from tl_ffblock.bridge.sites import values_name
+from tl_ffblock.bridge.edited import ResumedRuns
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.contributions import Contributions, Hook, adding_rows, edit_point, refuse_absent
 from tl_ffblock.layer.positions import one_position, whole_number
@@ -140,7 +138,7 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     value = record.head_values
     z = torch.einsum("hk,khe->he", record.pattern[:, query], value)
     cut = (z - alpha * value[key]) / (1 - alpha)
-    return Edit(values_name(record.layer), query, (cut - z).flatten())
+    return Edit(contributions.model.layers[record.layer].values_name, query, (cut - z).flatten())
 
 
 def _existing(layer: int, query: int, key: int, *runs: Contributions) -> tuple[int, int]:
@@ -240,7 +238,7 @@ def metric_of(run: Contributions, metric: Metric | LogitFunction, number: int) -
     Raises:
         UntrainedHeadError: if logits of the model say nothing.
     """
-    refuse_untrained_head(run.model)
+    run.model.refuse_untrained_head()
     return as_metric(metric).bound_to(run.model).of_prompt(CleanRun(number, run.tokens[0], run.logits[0]))
 
 

@@ -1,30 +1,24 @@
 """Clean, corrupted and patched in one call, and differences of runs: of maps and of vectors."""
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence, Sized
-from pathlib import Path
 from typing import Any, TypeAlias, Unpack, overload
 
 import pandas as pd
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-from tl_ffblock.bridge.cached import cache_of
+from tl_ffblock.bridge.capture import cache_of
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify
-from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Layers, Tokens
-from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions
+from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import InputError
-from tl_ffblock.files import write_atomically
 from tl_ffblock.layer.positions import Positions, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.layer.vectors import Decomposition
-from tl_ffblock.page import page
 from tl_ffblock.result import Result, Results
 from tl_ffblock.results.maps import SIDES, ContributionMaps
-from tl_ffblock.results.page_data import page_data
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out, strict
 
@@ -89,24 +83,6 @@ class PatchedMaps(Result):
         """The tables of the three runs in one, with the run's name as the first column, "run"."""
         frames = {name: maps.to_dataframe() for name, maps in self._runs.items()}
         return pd.concat(frames, names=["run", None]).reset_index("run").reset_index(drop=True)
-
-    def to_html(  # type: ignore[override]  # its options by name
-        self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, scope: str | None = None
-    ) -> str:
-        """One self-contained page of the three runs, any two of them beside each other on one scale.
-
-        Args:
-            path: File to write, if any.
-            layer: Layer shown first; None means the last one, which every patch has reached.
-            scope: Scope shown first.
-
-        It opens at the patched run against the corrupted one.
-        """
-        layer = self.clean.layers[-1] if layer is None else layer
-        html = page(page_data(self._runs, layer=layer, scope=scope, compare=("patched", "corrupted")), circuitsvis=True)
-        if path is not None:
-            write_atomically(Path(path), html.encode("utf-8"))
-        return html
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """The tokens of the three runs."""

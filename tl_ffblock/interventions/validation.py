@@ -17,7 +17,7 @@ the vectors the maps are made of.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -37,12 +37,8 @@ from tl_ffblock.layer.scopes import select_scopes
 from tl_ffblock.metrics import LogitFunction, Metric, as_metric, kl_divergence, loss
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result, Values
-from tl_ffblock.results.correlation import Correlation, rank_correlation
-from tl_ffblock.results.intervals import bootstrap_weights, mean_interval
+from tl_ffblock.results.intervals import Correlation, bootstrap_weights, mean_interval, rank_correlation
 from tl_ffblock.signatures import strict
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ATTENTION, VALUES, PLACEBO, KNOCKOUT = "attention", "attention x value norm", "placebo", "edge knockout"
 BY_NAME: dict[str, Callable[[], Metric]] = {"kl": kl_divergence, "loss": loss}
@@ -212,16 +208,6 @@ class CausalValidation(Result):
         columns |= {f"effect {name}": values for name, values in self.effects.items()}
         numbers = dict.fromkeys(("prompt", "layer", "query", "key"), int)
         return pd.DataFrame(columns).astype(numbers | {"reads": bool})
-
-    def figure(self, *, cells: CellChoice = "off-diagonal") -> "Figure":  # type: ignore[override]  # its options by name
-        """Mean rho over layers of every predictor, one panel per effect, with 95 % intervals.
-
-        Raises:
-            ModuleNotFoundError: if matplotlib is not installed.
-        """
-        from tl_ffblock.interventions.validation_figure import draw
-
-        return draw(self, cells)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """Of what it is, how much was sampled, and what is compared with what."""

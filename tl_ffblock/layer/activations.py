@@ -155,6 +155,11 @@ class PathCoefficients:
     on_linear: Float[Tensor, "*shape"] | None
     baseline: Float[Tensor, ""]
 
+    @property
+    def factors(self) -> tuple[Float[Tensor, "*shape"], ...]:
+        """Of each input matrix (`FeedForward.inputs`)."""
+        return (self.on_pre,) if self.on_linear is None else (self.on_pre, self.on_linear)
+
 
 @dataclass(frozen=True)
 class ClampedGate(Activation):

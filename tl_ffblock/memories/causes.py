@@ -18,11 +18,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.attribution import Attribution
+from tl_ffblock.bridge.edited import NeuronHook, logits_under, setting_neurons
 from tl_ffblock.bridge.model import Model, identify, refuse_other_model
-from tl_ffblock.bridge.neuron_hooks import NeuronHook, setting_neurons
-from tl_ffblock.bridge.resume import logits_under
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Run, open_run
-from tl_ffblock.bridge.settings import eps_of
 from tl_ffblock.errors import CompletenessError, InputError, brief
 from tl_ffblock.layer.linear import CANCELLED
 from tl_ffblock.layer.neurons import coefficient_parts, coefficient_rounding, coefficients
@@ -167,7 +165,7 @@ def _columns(run: Run, record: LayerRecord, cells: Cells) -> tuple[Tensor, ...]:
     parts, own = coefficient_parts(record, run.settings, neurons), coefficients(record)
     remainder = torch.zeros_like(parts.bias) if parts.remainder is None else parts.remainder
     largest = own.abs().amax(dim=1, keepdim=True).expand(-1, len(neurons))
-    rounding = coefficient_rounding(record, eps_of(run.model, run.settings))[:, neurons]
+    rounding = coefficient_rounding(record, run.model.eps(run.settings.dtype))[:, neurons]
     return parts.tokens.transpose(1, 2), parts.bias, remainder, own[:, neurons], largest, rounding
 
 

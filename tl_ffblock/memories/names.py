@@ -11,8 +11,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model, select_layers
-from tl_ffblock.bridge.settings import settings_of
-from tl_ffblock.bridge.weights import read_block
+from tl_ffblock.bridge.runs import settings_of
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import feed_forwards, located
 from tl_ffblock.layer.positions import layer_number
@@ -177,7 +176,7 @@ def select_memories(model: Model, memories: Memories = None, layers: Sequence[in
     names = [] if memories is None else named_memories(memories)
     asked = [layer_number(name.layer, model.n_layers, f"in {model.name}") for name in names]
     wanted = select_layers(model, layers) if memories is None else dict.fromkeys(asked)
-    blocks = {layer: read_block(model, layer, settings_of(model, {}).dtype) for layer in wanted}
+    blocks = {layer: model.layers[layer].read(settings_of(model, {}).dtype) for layer in wanted}
     if memories is None:
         return cells_of([(block, range(n_neurons(block))) for block in blocks.values()])
     cells = cells_of(

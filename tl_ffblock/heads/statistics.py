@@ -290,7 +290,6 @@ def _refuse_unnamed(given: object, name: str, expected: str) -> None:
 
 
 def _masks(groups: TokenGroups, name: str, count: int) -> dict[str, Bool[np.ndarray, " token"]]:
-    """Groups of tokens as truth values."""
     _refuse_unnamed(groups, name, "truth values per token by name, as token_groups gives them")
     masks = {group: np.asarray(mask) for group, mask in groups.items()}
     for group, mask in masks.items():

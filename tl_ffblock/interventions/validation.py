@@ -340,7 +340,6 @@ def causal_validation(
 def _tokens(
     model: Model, prompts: PromptList, corrupted: PromptList | None
 ) -> list[tuple[Int[Tensor, " pos"], Int[Tensor, " pos"] | None]]:
-    """The prompts, each with its corrupted one where there is one."""
     for given, name in ((prompts, "prompts"), (corrupted, "corrupted")):
         alone = isinstance(given, str) or (isinstance(given, Tensor) and given.ndim < 2)
         listed = [] if alone or not isinstance(given, Iterable) else list(given)
@@ -429,7 +428,6 @@ class _Sampler:
         return places
 
     def _edit(self, run: Contributions, donor: Contributions | None, effect: str, cell: Cell) -> Edit | None:
-        """What changes a cell; None where there is nothing to change, as outside a window of attention."""
         layer, query, key, _ = cell
         if not any(bool(of.reaches(layer)[query, key]) for of in (run, donor) if of is not None):
             return None

@@ -9,7 +9,7 @@ the rank of a trigger say how much the model needs the memory there? `knock_out_
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias, Unpack, get_args
+from typing import Any, Literal, SupportsIndex, TypeAlias, Unpack, get_args
 
 import numpy as np
 import pandas as pd
@@ -170,7 +170,6 @@ def _columns(run: Run, record: LayerRecord, cells: Cells) -> tuple[Tensor, ...]:
 
 
 def _certified(run: Run, cells: Cells, position: int, columns: Sequence[Tensor]) -> CoefficientParts:
-    """The parts at one position, refused where they miss a coefficient."""
     result = CoefficientParts(cells.names, run.sequences[0].labels, position, *(column.cpu() for column in columns))
     worst = int(result.error.argmax())
     if not float(result.error[worst]) <= run.settings.rtol:
@@ -263,16 +262,6 @@ def largest_carried(attribution: Attribution, *, k: int = 10) -> pd.DataFrame:
     return named_table(names, {"position": positions, "token": tokens, "value": values})
 
 
-class _Shortened(NamedTuple):
-    """A trigger without one of its tokens."""
-
-    row: int
-    rank: int
-    where: Removed
-    removed: int
-    ids: Int[np.ndarray, " pos"]
-
-
 @strict
 def ablate(
     model: Any,
@@ -308,45 +297,41 @@ def ablate(
     if isinstance(where, str) or not several(where) or not set(several(where)) <= set(get_args(Removed)):
         alone = f" One is given as a list, [{where!r}]." if isinstance(where, str) else ""
         raise InputError(f"where={brief(where)}: expected some of {', '.join(get_args(Removed))}.{alone}")
-    found = []
+    shortened: list[tuple[int, Int[np.ndarray, " pos"]]] = []
+    columns: dict[str, list[Any]] = {name: [] for name in ("rank", "where", "removed", "tokens", "coefficient")}
     for row, rank in triggers.cells(ranks):
-        prefix = triggers.prefix(row, rank)
+        prefix, before = triggers.prefix(row, rank), float(triggers.coefficient[row, rank])
         removable = np.flatnonzero(can_be_triggers(known, prefix, 0)).tolist()
         drawn = int(random.choice(removable))  # whatever is asked for, so that the same seed draws the same tokens
         places = {"first": removable[:1], "last": [len(prefix) - 1], "random": [drawn], "each": removable}
-        cuts = [(kind, place) for kind in where for place in places[kind]] if len(removable) > 1 else []
-        found += [_Shortened(row, rank, kind, place, np.delete(prefix, place)) for kind, place in cuts]
-    without = np.array(_coefficients_of(known, triggers, found))
-    before = np.array([float(triggers.coefficient[short.row, short.rank]) for short in found])
+        for kind, place in ((cut, at) for cut in where for at in places[cut] if len(removable) > 1):
+            shortened.append((row, np.delete(prefix, place)))
+            for name, value in zip(columns, (rank + 1, kind, place, len(prefix), before), strict=True):
+                columns[name].append(value)
+    without = np.array(_coefficients_of(known, triggers, shortened))
+    change = without / np.array(columns["coefficient"]) - 1
     return named_table(
-        [triggers.memories[short.row] for short in found],
-        {
-            "rank": [short.rank + 1 for short in found],
-            "where": [short.where for short in found],
-            "removed": [short.removed for short in found],
-            "tokens": [len(short.ids) + 1 for short in found],
-            "coefficient": before,
-            "without": without,
-            "change": without / before - 1,
-        },
+        [triggers.memories[row] for row, _ in shortened], columns | {"without": without, "change": change}
     )
 
 
-def _coefficients_of(model: Model, triggers: Triggers, shortened: Sequence[_Shortened]) -> list[float]:
-    """The coefficient of each one's memory at its last token, equally long ones run together."""
+def _coefficients_of(
+    model: Model, triggers: Triggers, shortened: Sequence[tuple[int, Int[np.ndarray, " pos"]]]
+) -> list[float]:
+    """The coefficient of each one's memory, by its row, at the last token of a prefix; equally long ones run together."""
     cells = select_memories(model, triggers.memories)
     values = [float("nan")] * len(shortened)
     by_length: dict[int, list[int]] = defaultdict(list)
-    for number, short in enumerate(shortened):
-        by_length[len(short.ids)].append(number)
+    for number, (_, ids) in enumerate(shortened):
+        by_length[len(ids)].append(number)
     for numbers in by_length.values():
         for start in range(0, len(numbers), _AT_ONCE):
             chosen = numbers[start : start + _AT_ONCE]
-            tokens = torch.stack([torch.as_tensor(shortened[number].ids, dtype=torch.long) for number in chosen])
-            layers = sorted({cells.names[shortened[number].row].layer for number in chosen})
+            tokens = torch.stack([torch.as_tensor(shortened[number][1], dtype=torch.long) for number in chosen])
+            layers = sorted({cells.names[shortened[number][0]].layer for number in chosen})
             run = open_run(model, tokens, layers=layers, queries=-1)
             for number, found in zip(chosen, run.by_layer(lambda record, _: coefficients(record)[0]), strict=True):
-                row = shortened[number].row
+                row = shortened[number][0]
                 values[number] = float(found[cells.names[row].layer][int(cells.numbers[row])])
     return values
 

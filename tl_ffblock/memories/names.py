@@ -210,7 +210,6 @@ def cells_of(chosen: Iterable[tuple[Block, Iterable[int]]]) -> Cells:
 
 
 def _number(block: Block, name: MemoryName) -> int:
-    """The number of a memory among all its layer's."""
     widths = [len(ff.w_out) for ff in feed_forwards(block)]
     if (name.expert is None) != (len(widths) == 1):
         form = "LAYER:NEURON" if len(widths) == 1 else "LAYER:EXPERT:NEURON"

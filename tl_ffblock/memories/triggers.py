@@ -342,7 +342,6 @@ def refuse_one_text(texts: object) -> None:
 
 
 def _batches(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:
-    """Texts in their order, as many at a time as are given to the model together; tensors one by one."""
     refuse_one_text(texts)
     waiting: list[str] = []
     for text in texts:

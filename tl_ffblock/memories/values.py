@@ -141,7 +141,6 @@ def value_tokens(
 
 
 def _value_vectors(model: Model, cells: Cells, sign: Sign) -> Float[Tensor, "memory d_model"]:
-    """The values of memories, `-v` for negative coefficients."""
     dtype = settings_of(model, {}).dtype
     by_layer = [
         neuron_values(model.layers[layer].read(dtype))[cells.numbers[cells.rows(layer)]] for layer in cells.layers

@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant("certificate: norms by head", "layer/fast/norms.py", "_over_largest(table[:, key] - norms,", "_over_largest(norms - norms,", _sabotage("by_head")),
     Mutant("certificate: neurons' shares", "cell_neurons.py", "float(of_row.share_errors.max())", "float(of_row.share_errors.min() * 0)", _sabotage("neurons-layer")),
     Mutant("certificate: neurons' coefficients", "layer/neurons.py", "gap = tokens.sum(dim=0) + bias - own", "gap = own - own", _sabotage("neurons-layer")),
-    Mutant("certificate: parts of coefficients", "memories/parts.py", "worst = int(result.error.argmax())", "worst = int(result.error.argmin())", _sabotage("coefficients-memories")),
+    Mutant("certificate: parts of coefficients", "memories/causes.py", "worst = int(result.error.argmax())", "worst = int(result.error.argmin())", _sabotage("coefficients-memories")),
     Mutant("identity: none is compared", "bridge/selfcheck.py", "if not error <= rtol:", "if error < 0:", _sabotage("IdentityError or routing_weights or value or post")),
     Mutant("identity: mask of later runs", "bridge/selfcheck.py", "if record.block.causal and _error_after_query(record):", "if record.block.causal and not record:", _sabotage("later_run")),
     Mutant("identity: read-out", "bridge/readout.py", "if not error < model.tolerance:", "if error < 0:", _sabotage("read-out")),
@@ -144,8 +144,8 @@ MUTANTS = (
     # Flow and memories.
     Mutant("flow: an end is shown twice", "graphs/flow.py", "order[max(top, len(order) - counts[1]) :]", "order[max(0, len(order) - counts[1]) :]", ("tests/graphs/test_flow.py", "-k", "pruning")),
     Mutant("flow: smallest heads are shown", "graphs/flow.py", "return sizes.topk(min(count, len(sizes))).indices", "return (-sizes).topk(min(count, len(sizes))).indices", ("tests/graphs/test_flow.py", "-k", "pruning")),
-    Mutant("memories: ties go to the later sequence", "memories/best.py", '(joined["position"], joined["sequence"], -joined', '(joined["position"], -joined["sequence"], -joined', ("tests/memories/test_triggers.py",)),
-    Mutant("memories: special tokens in the mean", "memories/knock_out.py", ".double().cpu().numpy()[allowed]", ".double().cpu().numpy()", ("tests/memories/test_causes.py",)),
+    Mutant("memories: ties go to the later sequence", "memories/triggers.py", '(joined["position"], joined["sequence"], -joined', '(joined["position"], -joined["sequence"], -joined', ("tests/memories/test_triggers.py",)),
+    Mutant("memories: special tokens in the mean", "memories/triggers.py", ".cpu().numpy()[positions]", ".cpu().numpy()", ("tests/memories/test_causes.py",)),
     # Page data.
     Mutant("page: colours of a figure", "views/figures.py", "PERCENTILE = 99", "PERCENTILE = 60", ("tests/unit/test_maps.py", "-k", "figure")),
     Mutant("page: differences are not folded", "page/numbers.py", "return np.where(wrapped < 0, -2 * wrapped - 1, 2 * wrapped)", "return np.where(wrapped < 0, -2 * wrapped, 2 * wrapped)", ("tests/page/test_payload.py",)),

@@ -8,7 +8,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, T
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError
@@ -115,7 +116,7 @@ class Result(Values):
         Raises:
             InputError: if there is no page of such a result, an option does not fit it, or the folder of `path` does not exist.
         """
-        html: str = _views().html_of(self, **options)
+        html: str = views().html_of(self, **options)
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
@@ -130,7 +131,7 @@ class Result(Values):
         Raises:
             InputError: as `to_html`, and if `height` is not positive.
         """
-        return _views().shown(self, height=height, **options)
+        return views().shown(self, height=height, **options)
 
     def figure(self, **options: Any) -> "Figure":
         """A Matplotlib figure of the result.
@@ -142,7 +143,7 @@ class Result(Values):
             InputError: if there is no figure of such a result, or an option does not fit it.
             ModuleNotFoundError: if Matplotlib is not installed.
         """
-        return _views().figure_of(self, **options)
+        return views().figure_of(self, **options)
 
 
 One = TypeVar("One", bound=Result)
@@ -186,7 +187,7 @@ class Results(list[One], Generic[One]):
         Raises:
             InputError: if there is none, there is no mean of such results, or they are of different models, texts or kinds.
         """
-        if not self or not hasattr(type(self[0]), "mean"):
+        if not self or not callable(getattr(type(self[0]), "mean", None)):
             raise InputError(
                 f"mean of {len(self)} results{f' of kind {type(self[0]).__name__}' if self else ''}: there is none."
             )
@@ -257,7 +258,38 @@ def tabulated(columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
     )
 
 
-def _views() -> Any:
+_TOKENS = {"position": "token", "query": "query_token", "key": "key_token"}
+"""Columns of tokens by that of their positions."""
+
+
+def long_form(
+    values: Float[Tensor, "..."],
+    axes: Mapping[str, Sequence[int | str]],
+    tokens: Sequence[str] = (),
+    order: Int[Tensor, " place"] | None = None,
+) -> pd.DataFrame:
+    """A table with one row per number: what its place on each axis is of, and the number, "value".
+
+    Args:
+        values: Any number of axes.
+        axes: By name what each place of an axis is of, in the order of the axes: {"layer": (0, 1), "head": (0, 1, 2)}.
+        tokens: By position; where given, the axes "position", "query" and "key" have columns of tokens.
+        order: Numbers of places of the flattened values, one for each row; None means all in their order.
+    """
+    order = torch.arange(values.numel()) if order is None else order
+    places = np.unravel_index(order.numpy(), [len(labels) for labels in axes.values()])
+    columns = {name: np.array(axes[name], dtype=object)[place] for name, place in zip(axes, places, strict=True)}
+    named = {
+        _TOKENS[name]: np.array(tokens, dtype=object)[place.astype(int)]
+        for name, place in columns.items()
+        if tokens and name in _TOKENS
+    }
+    frame = pd.DataFrame({**columns, **named}).infer_objects()
+    return frame.assign(value=values.detach().flatten()[order].cpu().numpy())
+
+
+def views() -> Any:
+    """What draws results; it knows them, and not they it."""
     return import_module(VIEWS)
 
 

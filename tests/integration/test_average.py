@@ -12,7 +12,7 @@ import torch
 import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import model_of
-from tl_ffblock.results.average_maps import AverageMaps
+from tl_ffblock.results.average import AverageMaps
 from tl_ffblock.results.intervals import mean_interval
 
 Models = Callable[..., Any]

@@ -85,7 +85,7 @@ def _normed_without_form(value: Tensor, norm: Norm, x: Tensor) -> tuple[Tensor, 
 
 
 def _trace_without_nan(run: Any, batch: Any, rules: Any, keeps: Any, *, twice: bool = False) -> Any:
-    with traced.with_gradients(), run.hooks(), traced._constant_weights(run.model):
+    with traced.with_gradients(), run.hooks(), traced.constant_weights(run.model):
         return traced._traced(run.model, batch, rules, keeps, twice=twice)
 
 
@@ -108,7 +108,7 @@ CHECKS: dict[str, dict[str, dict[str, Any]]] = {
     "attribution": {
         "linear forms": {
             "tl_ffblock.bridge.tape.Tape.compare": _nothing,
-            "tl_ffblock.bridge.slopes.normed": _normed_without_form,
+            "tl_ffblock.bridge.linearised.normed": _normed_without_form,
             "tl_ffblock.layer.local_forms.shared": lambda coefficients, pre, pre_linear: pre,
         },
         "sums at every layer": {

@@ -79,7 +79,10 @@ def words(result: Any, folder: Path) -> Iterator[tuple[str, str]]:
         yield "columns", ", ".join(result.to_dataframe().columns)
     if hasattr(result, "to_html"):
         page = folder / "page.html"
-        result.to_html(page)
+        try:
+            result.to_html(page)
+        except ffb.errors.InputError:  # no page of such a result
+            return
         data = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.S)
         yield (
             "page",

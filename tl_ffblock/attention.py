@@ -9,7 +9,6 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.query_keys import score_scale
 from tl_ffblock.bridge.runs import DEFAULTS, Layers, Run, RunOptions, Texts, Tokens, open_run
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedModelError
 from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, scored_heads
@@ -170,7 +169,7 @@ def attention_scores(
         raise InputError("heads=False: scores are of heads; name some, or leave it out for all.")
 
     def measure(record: LayerRecord, _: int) -> ScoredHeads:
-        scored = scored_heads(record, chosen, score_scale(run.model, record.layer))
+        scored = scored_heads(record, chosen, run.model.layers[record.layer].score_scale())
         if not scored.error <= run.settings.rtol:
             raise UnsupportedModelError(
                 f"{run.model.name} ({run.model.family.name}), layer {record.layer}: the softmax of query times key is not "

@@ -20,12 +20,9 @@ from jaxtyping import Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import example_input, forward
-from tl_ffblock.bridge.model import Model, identify, label_of
-from tl_ffblock.bridge.probe import hold_end
+from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Layers, Run, open_run
-from tl_ffblock.bridge.selfcheck import identities
-from tl_ffblock.bridge.settings import tolerance_of
-from tl_ffblock.bridge.weights import is_processed
+from tl_ffblock.bridge.selfcheck import hold_end, identities
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ProcessedWeightsWarning, UnsupportedModelError
 from tl_ffblock.layer.fast.norms import contribution_norms
@@ -172,7 +169,7 @@ def check_model(
         return _refused(model, str(error))
     if not run.single:
         raise InputError("check_model takes one text or one tensor [pos].")
-    tolerance = tolerance_of(known) if rtol is None else rtol
+    tolerance = known.tolerance if rtol is None else rtol
     refusal, findings = _findings(run)
     if refusal is None and all(finding.error <= tolerance for finding in findings):
         refusal = _refusal_of_end(run)
@@ -184,7 +181,7 @@ def check_model(
         api=known.api,
         order=known.family.order,
         listed=known.family.listed,
-        processed=is_processed(known),
+        processed=known.is_processed,
         dtype=known.dtype,
         n_tokens=len(run.sequences[0].tokens),
         rtol=tolerance,
@@ -257,7 +254,8 @@ def _seconds(call: Callable[[], None]) -> float:
 
 
 def _refused(model: Any, reason: str) -> ModelCheck:
-    label = label_of(model)
-    return ModelCheck(
-        label.name, label.architecture, label.api, "?", False, False, label.dtype, 0, 0.0, (), refusal=reason
-    )
+    cfg, parameters = getattr(model, "cfg", None), getattr(model, "parameters", None)
+    architecture = str(getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None) or "?")
+    name = str(getattr(cfg, "model_name", None) or architecture)
+    dtype = "?" if parameters is None else str(next(parameters()).dtype).removeprefix("torch.")
+    return ModelCheck(name, architecture, type(model).__name__, "?", False, False, dtype, 0, 0.0, (), refusal=reason)

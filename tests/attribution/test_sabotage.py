@@ -234,9 +234,14 @@ IDENTITIES = tuple(
         ("layer.records.FeedForward.pre_activations", at(0), "feed-forward input W_gate + b_gate = pre", "llama"),
         ("layer.records.FeedForward.pre_activations", at(1), "feed-forward input W_in + b_in = pre_linear", "llama"),
         ("layer.activations.Activation.output", every, "gelu_tanh(pre) = post", "gpt2"),
-        ("bridge.weights._feed_forward", only("w_out"), "post W_out + b_out = feed-forward output", "gpt2"),
-        ("bridge.weights._feed_forward", only("b_out"), "post W_out + b_out = feed-forward output", "gpt2"),
-        ("bridge.assembly.routing_weights", every, "sum over experts of router weight x expert output", "mixtral"),
+        ("bridge.layers.BoundLayer._feed_forward", only("w_out"), "post W_out + b_out = feed-forward output", "gpt2"),
+        ("bridge.layers.BoundLayer._feed_forward", only("b_out"), "post W_out + b_out = feed-forward output", "gpt2"),
+        (
+            "bridge.layers.BoundLayer.routing_weights",
+            every,
+            "sum over experts of router weight x expert output",
+            "mixtral",
+        ),
     )
 )
 """What the captured tensors and the weights must be to one another."""
@@ -251,8 +256,8 @@ SUMS = (
     Fault("memories.parts.coefficients", every, "coefficients", "parts and bias miss its coefficient"),
     Fault("layer.heads._softmax_error", more(1e-3), "scores", "softmax of query times key", error="UnsupportedModelError"),
     Fault("bridge.readout._own_logits", every, "read-out", "misses its own logits", error="IdentityError"),
-    Fault("bridge.removals._hide", lambda scores: scores * 0, "masking", "to tokens that were hidden", error="UnsupportedModelError"),
-    Fault("bridge.removals.Removals._seen", entered, "masking", "numbers positions anew", error="UnsupportedModelError"),
+    Fault("bridge.edited._hide", lambda scores: scores * 0, "masking", "to tokens that were hidden", error="UnsupportedModelError"),
+    Fault("bridge.edited.Removals._seen", entered, "masking", "numbers positions anew", error="UnsupportedModelError"),
     Fault("attribution.faithfulness.in_words", lambda words: words + "?", "tested shares", "Expected attributions of the same target", error="InputError"),
     Fault("attribution.faithfulness.Removals._run", every, "tested shares", "Expected attributions of the same target", error="InputError"),
 )  # fmt: skip
@@ -261,11 +266,11 @@ SUMS = (
 SHARES = tuple(
     Fault(broken, spoil, made, says, family, error)
     for broken, spoil, made, says, family, error in (
-        ("bridge.slopes.normed", at(0), "shares", "its logits differ by", "gpt2", "IdentityError"),
-        ("bridge.slopes.normed", at(1), "shares", "the local linear form of blocks.2.ln1 misses", "gpt2", None),
-        ("bridge.slopes.activated", at(1), "shares", "mlp.hook_post misses", "gpt2", None),
-        ("bridge.experts.shared", every, "shares", "the local linear form of blocks.0.mlp misses", "mixtral", None),
-        ("bridge.ends.shared", every, "shares", "the local linear form of mlm_head misses", "bert", None),
+        ("bridge.linearised.normed", at(0), "shares", "its logits differ by", "gpt2", "IdentityError"),
+        ("bridge.linearised.normed", at(1), "shares", "the local linear form of blocks.2.ln1 misses", "gpt2", None),
+        ("bridge.linearised.activated", at(1), "shares", "mlp.hook_post misses", "gpt2", None),
+        ("bridge.linearised.shared", every, "shares", "the local linear form of blocks.0.mlp misses", "mixtral", None),
+        ("bridge.linearised.shared", every, "shares", "the local linear form of mlm_head misses", "bert", None),
         ("layer.local_forms._vjp_of_norm", every, "shares", "shares at the input of layer 2 miss", "gpt2", None),
         ("layer.local_forms._vjp_of_products", every, "shares", "shares at the embeddings miss", "gpt2", None),
         ("layer.local_forms._vjp_of_form", every, "shares", "shares at the embeddings miss", "mixtral", None),
@@ -286,7 +291,7 @@ SHARES = tuple(
         ("layer.local_forms._vjp_of_norm", every, "continuation", "shares of token 6 miss its logit", "gpt2", None),
         ("layer.local_forms._vjp_of_products", every, "continuation", "miss its logit", "gpt2", None),
         ("layer.local_forms._vjp_of_bias", at(1), "continuation", "miss its logit", "gpt2", None),
-        ("bridge.slopes.normed", at(1), "continuation", "the local linear form of blocks", "gpt2", None),
+        ("bridge.linearised.normed", at(1), "continuation", "the local linear form of blocks", "gpt2", None),
         ("layer.linear.LinearNorm.vjp", every, "signed maps", "gives a derivative that misses", "gpt2", None),
         ("layer.linear.LinearLayer.vjp_feed_forward", every, "signed maps", "derivative that misses", "gpt2", None),
         ("layer.linear.LinearLayer.vjp_attention", every, "signed maps", "derivative that misses", "gpt2", None),
@@ -446,8 +451,8 @@ def test_a_file_that_was_changed_is_refused(ffb: ModuleType, tmp_path: Path, mad
     for changed, (metadata, held), says in (
         ("number", (labels, {**tensors, name: tensors[name] * BROKEN}), "was changed after it was saved"),
         ("label", (labels | {"maps": labels["maps"].replace("gpt2", "gpt3", 1) + " "}, tensors), "was changed after"),
-        ("format", (labels | {"format": "another"}, tensors), "format 'another'"),
-        ("version", (labels | {"version": "99"}, tensors), "version '99'"),
+        ("format", (labels | {"format": "another"}, tensors), "'another'"),
+        ("version", (labels | {"version": "99"}, tensors), "version '?99"),
     ):
         save_file(held, tmp_path / changed, metadata)
         with pytest.raises(ffb.errors.MapFileError, match=says):

@@ -44,8 +44,8 @@ def test_cells_are_projections_of_the_layers_vectors(
 
 def _by_output(ffb: ModuleType, model: Any, tokens: Tensor, target: Any, layer: int) -> Tensor:
     """The derivative by a layer's output, from the backward pass."""
+    from tl_ffblock.bridge.linearised import RULES
     from tl_ffblock.bridge.runs import open_run
-    from tl_ffblock.bridge.slopes import RULES
     from tl_ffblock.bridge.traced import trace, with_gradients
 
     run = open_run(model, tokens)

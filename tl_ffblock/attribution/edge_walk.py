@@ -18,10 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.certificate import relative
-from tl_ffblock.bridge.query_keys import read_query_keys
-from tl_ffblock.bridge.sites import norm_module
 from tl_ffblock.bridge.traced import Traced
-from tl_ffblock.bridge.weights import read_block
 from tl_ffblock.layer.linear import LinearNorm
 from tl_ffblock.layer.records import Block
 from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, NormName, output_step, steps_to_output
@@ -109,7 +106,7 @@ class _LayerWalk:
     def __init__(self, walk: EdgeWalk, layer: int) -> None:
         self.walk, self.layer = walk, layer
         model = walk.traced.model
-        self.block: Block = read_block(model, layer, walk.sums.table.values.dtype)
+        self.block: Block = model.layers[layer].read(walk.sums.table.values.dtype)
         self.steps = steps_to_output(model.family.order)
         self.at: dict[str, Tensor] = {INPUT: walk.stream}
         """Changes by scope, of the senders that are in it."""
@@ -149,7 +146,7 @@ class _LayerWalk:
         """The stream where a branch reads it, in the clean run, and its change."""
         if point == INPUT:
             return self.walk.whole("residual", self.layer)
-        name = norm_module(self.walk.traced.model, self.layer, "ff_norm") if "AtbLn" in self.entries else None
+        name = self.walk.traced.model.layers[self.layer].norm_modules["ff_norm"] if "AtbLn" in self.entries else None
         if name is None:
             return self.walk.whole("ff_in", self.layer)
         clean, corrupted = (self._norm_input(run, name) for run in (self.walk.sums.clean, self.walk.sums.corrupted))
@@ -157,7 +154,7 @@ class _LayerWalk:
 
     def _by_attention(self) -> Float[Tensor, "pos receiver d"]:
         """By what queries, keys and values are made of, head by head."""
-        weights = read_query_keys(self.walk.traced.model, self.layer, self.walk.sums.table.values.dtype)
+        weights = self.walk.traced.model.layers[self.layer].query_keys(self.walk.sums.table.values.dtype)
         by_values = self._own("v")
         n_kv = by_values.shape[1]
         matrices = {"q": weights.w_q, "k": _by_heads(weights.w_k, n_kv), "v": _by_heads(self.block.attention.w_v, n_kv)}
@@ -175,7 +172,7 @@ class _LayerWalk:
         return einsum(self._change("z"), self.block.attention.w_o, "pos head e, head e d -> pos head d")
 
     def _slope(self, role: NormName) -> LinearNorm:
-        name, norm = norm_module(self.walk.traced.model, self.layer, role), self.block.norm(role)
+        name, norm = self.walk.traced.model.layers[self.layer].norm_modules[role], self.block.norm(role)
         x = self.at[INPUT][:, 0] if name is None else self._norm_input(self.walk.traced, name)
         return LinearNorm.of(norm, x, frozen=self.walk.traced.rules.norms)
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.edge_estimates import EdgeEstimates
-from tl_ffblock.bridge.slopes import RuleName
+from tl_ffblock.bridge.linearised import RuleName
 from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.numerals import significant
@@ -91,7 +91,7 @@ class PatchingEstimates:
         """
         if not self.cells:
             raise ScopeKeyError("no maps here: ask with maps=True.")
-        return ScopeTable(self.cells, range(len(self.heads)))
+        return ScopeTable(self.cells, tuple(range(len(self.heads))))
 
     def neurons(self, layer: int) -> Float[Tensor, "pos d_mlp"]:
         """Each neuron's output.

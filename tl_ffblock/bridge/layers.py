@@ -15,6 +15,7 @@ absent biases are zero.
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -476,10 +477,9 @@ class BoundLayer:
             UnsupportedModelError: if they are not where this family has them.
         """
         attn = self.block.attn
-        try:
-            weights = matrix(attn, "W_Q"), matrix(attn, "W_K")
-        except AttributeError:
-            weights = ()
+        weights: list[Tensor] = []
+        with suppress(AttributeError):
+            weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
         if not weights or any(weight.ndim != 3 for weight in weights):
             raise UnsupportedModelError(
                 f"{self.where}: its attention has no W_Q and W_K [head d_model d_head], so its queries and keys cannot be drawn."

@@ -4,14 +4,25 @@ They say that our reading of the model is right: which HookPoint carries what, h
 out, which activation runs. Each is an equation between tensors of the model itself. Together they are
 the layer's whole program (scopes.py), from its input to the next norm, so a block that does anything
 else misses one of them.
+
+An edited run cannot tell a wrong reading of the model from the effect of the edit, so under hooks the identities are
+checked on eight clean tokens (`probe`), once per model. So is what the model reads next after its last layer (`hold_end`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
 
+from tl_ffblock.bridge.hugging_face import probe_tokens
+from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.records import CaptureSpec, collecting
+from tl_ffblock.bridge.taps import Tap
 from tl_ffblock.errors import FFBlockError, IdentityError, InputError, UnsupportedModelError
 from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.records import FeedForward, LayerRecord
@@ -20,6 +31,8 @@ from tl_ffblock.layer.settings import Settings
 
 _ROWS = 16
 _CAUSAL = "pattern is zero after the query"
+_HEADS = ("unembed", "mlm_head")
+"""TransformerLens's own modules that read the last layer's last scope."""
 
 
 def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
@@ -135,3 +148,93 @@ def _error_after_query(record: LayerRecord) -> float:
     later = torch.arange(record.pattern.shape[-1], device=record.queries.device) > record.queries[..., None]
     # By head, lest as much memory as all patterns is needed once more.
     return max(float((head * later.to(head.device)).abs().max()) for head in record.pattern.unbind(dim=-3))
+
+
+def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
+    """Check the identities of layers on a small clean run, unless this model's were.
+
+    Raises:
+        IdentityError: naming layer and identity.
+    """
+    if model.memory.probed.issuperset(layers):
+        return
+    with model.hooks_disabled(), collecting(model, CaptureSpec(layers, dtype)) as records:
+        forward(model, Batch(probe_tokens(model.hooked)))
+    for layer in layers:
+        check_once(model, records[layer].sequence(0), model.tolerance)
+    model.memory.probed.update(layers)
+    hold_end(model, dtype, layers)
+
+
+def hold_end(model: Model, dtype: torch.dtype, layers: Collection[int], *, always: bool = False) -> None:
+    """Compare the last layer's last scope with what the model reads next: what enters its unembedding, or a matrix before it.
+
+    A bridge need not have a component for every norm that runs (OPT with word_embed_proj_dim, TransformerLens 4.3): the scope
+    would omit such a norm.
+
+    Args:
+        model: The model.
+        dtype: Of the tensors that are compared.
+        layers: Those that are wanted; without the last one there is nothing to compare.
+        always: Whether also where the scope ends with a norm that the identities hold; it costs a run of eight tokens.
+
+    Raises:
+        UnsupportedModelError: if they differ, naming the modules that ran between.
+    """
+    last = model.n_layers - 1
+    if last not in layers or model.memory.ends_held:
+        return
+    if not always and model.layers[last].norm_modules["out_norm"] is not None:
+        return
+    begun: list[Tensor] = []
+    between: list[str] = []
+    entered: list[tuple[str, Tensor]] = []
+
+    def enter(name: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if not begun or entered or not args or not isinstance(args[0], Tensor):
+            return
+        if name in _HEADS or isinstance(module, nn.Linear):
+            entered.append((name, args[0].detach()))
+        else:
+            between.append(f"{name} ({type(module).__name__})")
+
+    spec = CaptureSpec((last,), dtype)
+    with model.hooks_disabled(), collecting(model, spec) as records, ExitStack() as stack:
+        stack.callback(Tap(model.hook_points[model.output_name], begun.append).remove)
+        for name, module in _after_layers(model):
+            stack.callback(module.register_forward_pre_hook(partial(enter, name)).remove)
+        forward(model, Batch(probe_tokens(model.hooked)))
+    if last in records:
+        for name, tensor in entered:
+            _refuse_other_end(model, name, tensor, records[last].whole[model.layers[last].program[-1].scope], between)
+        model.memory.ends_held = True
+
+
+def _after_layers(model: Model) -> list[tuple[str, nn.Module]]:
+    """The modules outside the layers that compute: TransformerLens's heads, and others with parameters of their own."""
+    inside = {id(module) for block in model.hooked.blocks for module in block.modules()}
+    named: dict[int, tuple[str, nn.Module]] = {}
+    wrapped = getattr(model.hooked, "original_model", model.hooked)
+    for name, module in (*model.hooked.named_modules(), *wrapped.named_modules()):
+        if id(module) not in inside:
+            named.setdefault(id(module), (name.replace("._original_component", ""), module))
+    return [
+        (name, module)
+        for name, module in named.values()
+        if name in _HEADS or (not list(module.children()) and list(module.parameters(recurse=False)))
+    ]
+
+
+def _refuse_other_end(
+    model: Model, name: str, entered: Tensor, scope: Float[Tensor, "batch pos d"], between: Sequence[str]
+) -> None:
+    """Refuse a last scope that is not what enters the first matrix after it."""
+    entered = entered.to(scope)
+    error = float((entered - scope).norm() / scope.norm()) if entered.shape == scope.shape else float("nan")
+    if not error <= model.tolerance:
+        raise UnsupportedModelError(
+            f"{model.name} ({model.family.name}): what enters {name} is not the last layer's "
+            f"{model.layers[-1].program[-1].scope} (relative difference {error:.1e}), so that scope would omit "
+            f"{', '.join(between) or 'code without a module of its own'}, which runs between and has no HookPoint in this "
+            f"TransformerLens. Earlier layers can be decomposed: give layers=range({model.n_layers - 1})."
+        )

@@ -11,9 +11,7 @@ from torch import Tensor
 from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run
 from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.bridge.inputs import label
-from tl_ffblock.bridge.query_keys import read_query_keys
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
-from tl_ffblock.bridge.settings import eps_of
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.flow.draft import Draft, DraftEdge, DraftNode
 from tl_ffblock.flow.graph import FlowCertificate, FlowEdge, FlowGraph, FlowNode, FlowTarget, FlowVectors
@@ -95,11 +93,11 @@ def flow_graph(
 
 def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -> tuple[Draft, float]:
     """All layers, and how far their backward walk is from the propagated derivative."""
-    output, eps = [-1], eps_of(run.model, run.settings)
+    output, eps = [-1], run.model.eps(run.settings.dtype)
 
     def draw(record: LayerRecord, _: int) -> float:
         by, by_read, error = _derivatives(LinearLayer(record, run.settings), shared, draft.position)
-        weights = read_query_keys(run.model, record.layer, record.resid_pre.dtype)
+        weights = run.model.layers[record.layer].query_keys(record.resid_pre.dtype)
         if output[0] < 0:
             x = record.resid_pre[draft.position]
             output[0] = draft.add(DraftNode("input", record.layer, "layer input", x, by[INPUT]))

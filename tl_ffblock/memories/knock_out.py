@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.bridge.edited import NeuronHook, setting_neurons
 from tl_ffblock.bridge.model import identify, refuse_other_model
-from tl_ffblock.bridge.neuron_hooks import NeuronHook, setting_neurons
 from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients

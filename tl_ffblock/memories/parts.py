@@ -10,7 +10,6 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Run, open_run
-from tl_ffblock.bridge.settings import eps_of
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.layer.linear import CANCELLED
 from tl_ffblock.layer.neurons import coefficient_parts, coefficient_rounding, coefficients
@@ -150,7 +149,7 @@ def _columns(run: Run, record: LayerRecord, cells: Cells) -> _Columns:
     parts, own = coefficient_parts(record, run.settings, neurons), coefficients(record)
     remainder = torch.zeros_like(parts.bias) if parts.remainder is None else parts.remainder
     largest = own.abs().amax(dim=1, keepdim=True).expand(-1, len(neurons))
-    rounding = coefficient_rounding(record, eps_of(run.model, run.settings))[:, neurons]
+    rounding = coefficient_rounding(record, run.model.eps(run.settings.dtype))[:, neurons]
     return parts.tokens.transpose(1, 2), parts.bias, remainder, own[:, neurons], largest, rounding
 
 

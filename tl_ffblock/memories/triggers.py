@@ -9,10 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.inputs import label, special_ids
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import open_run
-from tl_ffblock.bridge.token_spans import special_ids
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.positions import whole_number

@@ -10,39 +10,42 @@ completeness error, so nothing of the layer's vector is out of sight.
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import Any, Literal, Self
 
+import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
-from tl_ffblock.errors import CallError, InputError
+from tl_ffblock.errors import CallError, InputError, MapFileError
+from tl_ffblock.files import TensorFile
 from tl_ffblock.layer.positions import several, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
-from tl_ffblock.results.arithmetic import combined
-from tl_ffblock.results.intervals import identity_of, refuse_mixed
-from tl_ffblock.results.saving import LABELS, read_maps, write_maps
+from tl_ffblock.result import Result, views
+from tl_ffblock.results.arithmetic import Arithmetic, alike, combined, pairwise
+from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
-from tl_ffblock.results.shown import ShownMaps
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
 from tl_ffblock.results.tokens import BETWEEN_SIDES, shortened, sides_of, visible
 from tl_ffblock.signatures import real, strict
 
-if TYPE_CHECKING:
-    import pandas
-
-
+# Sums, differences and means of maps; of several completeness errors the worst is kept.
+_COMBINED = Arithmetic(
+    same=("layers", "scopes", "queries", "order", "causal", "heads.channels"),
+    joined=("tokens", "model", "provenance"),
+    numbers=("values", "bias", "remainder", "heads"),
+    largest=("completeness", "signed"),
+)
+# Under which names a difference's provenance has what it is of.
 SIDES = ("difference of", "minus")
-"""Under which names a difference's provenance has what it is of."""
 
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class ContributionMaps(ShownMaps):
+class ContributionMaps(Result):
     """Contributions of every source token to every asked position, by scope and layer.
 
     `maps[scope]` is `Float[layer query key]`, `maps[scope, layer]` is `Float[query key]` with the
@@ -92,10 +95,6 @@ class ContributionMaps(ShownMaps):
         """The scopes present, in the order they follow each other in the layer."""
         return tuple(self.values)
 
-    @overload
-    def __getitem__(self, key: str) -> Float[Tensor, "layer query key"]: ...
-    @overload
-    def __getitem__(self, key: tuple[str, int]) -> Float[Tensor, "query key"]: ...
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
         return self.values[key]
 
@@ -105,12 +104,6 @@ class ContributionMaps(ShownMaps):
             "these are the maps of one sequence: iterate over maps.scopes or maps.layers, and index maps[scope, layer]. "
             "A list of results comes from a list of texts."
         )
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all labels and all numbers are the same; NaN equals NaN."""
-        if not isinstance(other, ContributionMaps):
-            return NotImplemented
-        return all(getattr(self, field.name) == getattr(other, field.name) for field in dataclasses.fields(self))
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -169,7 +162,7 @@ class ContributionMaps(ShownMaps):
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
-        return combined([self, other], torch.add, "|", "add")
+        return combined([self, other], pairwise(torch.add), "|", "add", _COMBINED)
 
     def __sub__(self, other: "ContributionMaps") -> "ContributionMaps":
         """Signed difference of two results; tokens that differ are labelled "first / second", and `sides` names both.
@@ -179,7 +172,7 @@ class ContributionMaps(ShownMaps):
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
-        difference = combined([self, other], torch.sub, BETWEEN_SIDES, "subtract")
+        difference = combined([self, other], pairwise(torch.sub), BETWEEN_SIDES, "subtract", _COMBINED)
         names = sides_of(self.tokens, other.tokens, (self.model, other.model))
         return dataclasses.replace(
             difference, signed=True, provenance={**difference.provenance, **dict(zip(SIDES, names, strict=True))}
@@ -218,14 +211,8 @@ class ContributionMaps(ShownMaps):
         Raises:
             InputError: if there is none, or they do not describe the same cells, or are of different models or kinds.
         """
-        given = list(results) if isinstance(results, Iterable) and not isinstance(results, ContributionMaps) else []
-        if not given or not all(isinstance(maps, ContributionMaps) for maps in given):
-            raise InputError(
-                f"mean: expected one result or more, as contribution_maps gives them for a list of texts; got "
-                f"a {type(results).__name__}."
-            )
-        refuse_mixed(given, "average")
-        return combined(given, torch.add, "|", "average") / len(given)
+        given = alike(results, ContributionMaps, "contribution_maps")
+        return combined(given, pairwise(torch.add), "|", "average", _COMBINED) / len(given)
 
     def _scaled(self, scale: Callable[[Tensor], Tensor], *, negative: bool) -> "ContributionMaps":
         turned = dict(zip(SIDES, reversed(self.sides), strict=False)) if negative else {}
@@ -233,13 +220,10 @@ class ContributionMaps(ShownMaps):
             self,
             provenance={**self.provenance, **turned},
             signed=self.signed or negative,
-            values=self.values.each(scale),
-            bias=self.bias.each(scale),
-            remainder=self.remainder.each(scale),
-            heads=self.heads.each(scale),
+            **{name: getattr(self, name).each(scale) for name in _COMBINED.numbers},
         )
 
-    def to_dataframe(self, *, heads: bool = False) -> "pandas.DataFrame":
+    def to_dataframe(self, *, heads: bool = False) -> pd.DataFrame:
         """Long form: one row per scope, layer, query and key, with both tokens and the value; with `heads` one per head too.
 
         Raises:
@@ -247,51 +231,148 @@ class ContributionMaps(ShownMaps):
         """
         if not heads:
             return self.token_maps().to_dataframe().rename(columns={"channel": "scope"})
-        import pandas as pd
-
         frames = {scope: self.token_maps(scope, heads=True).to_dataframe() for scope in self.scopes}
         joint = pd.concat(frames, names=["scope", None]).reset_index("scope")
         return joint.rename(columns={"channel": "head"}).reset_index(drop=True)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write one safetensors file with JSON metadata; a half-written file never appears under `path`.
+    @classmethod
+    def from_file(cls, file: TensorFile, path: Path) -> Self:
+        """A result from what a file holds, one of tl_ffblock 0.2.0 (version 1) included.
 
         Raises:
-            InputError: if the folder does not exist.
+            MapFileError: if the file is of another version, or something is missing from it.
         """
-        path = Path(path)
-        labels = {name: getattr(self, name) for name in LABELS} | {"provenance": dict(self.provenance)}
-        labels["heads"] = self.heads.channels
-        tables = {name: getattr(self, name) for name in (*TABLES, "heads")}
-        tensors = {f"{name}.{scope}": rows for name, table in tables.items() for scope, rows in table.items()}
-        write_maps(path, labels, tensors)
-        return path
+        if file.version != 1:
+            return super().from_file(file, path)
+        labels: dict[str, Any] = {
+            name: tuple(held) if isinstance(held, list) else held for name, held in file.labels.items()
+        }
+        try:
+            scopes, channels, layers = labels.pop("scopes"), labels.pop("heads", ()), labels["layers"]
+            names = (*TABLES, *("heads",) * bool(channels))
+            data: dict[str, Any] = {
+                name: {scope: file.tensors[f"{name}.{scope}"] for scope in scopes} for name in names
+            }
+            heads = HeadTable(data.pop("heads"), layers, channels) if channels else HeadTable()
+            return cls(**labels | {name: ScopeTable(held, layers) for name, held in data.items()}, heads=heads)
+        except (KeyError, TypeError) as error:
+            raise MapFileError(f"{path} lacks something of contribution maps: {error}.") from error
 
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> "ContributionMaps":
-        """Read a file that `save` wrote.
+    def to_html(  # type: ignore[override]  # of the options that there are
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        layer: int | None = None,
+        scope: str | None = None,
+        query: int | str | None = None,
+        view: str = "maps",
+        segments: Mapping[str, int] | None = None,
+        beside: Any = (),
+    ) -> str:
+        """One self-contained page of the run; written to `path` when given.
+
+        Args:
+            path: File to write, if any.
+            layer: Layer to open at, negative ones from the end; None means the one the step changed most.
+            scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
+            query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.
+            view: "maps", or of maps made with heads "heads" (lines between tokens) or "all" (every layer and head), or
+                "memories" where a card of one stands beside, or "logit" where an attribution does.
+            segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads
+                can show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`)
+                stands between two.
+            beside: What stands beside them, of the same text: maps to compare with, such as those of `attention_maps`; results of
+                `ffb.attribute`; cards of memories.
 
         Raises:
-            MapFileError: if the file is not a saved result, was changed, or is of another version.
-            FileNotFoundError: if there is no such file.
+            InputError: if what is asked for is not in the result, `beside` is of another text, `segments` do not fit it, or the
+                folder of `path` does not exist.
+            ModuleNotFoundError: if CircuitsVis is not installed and the text is short enough for it.
         """
-        return ContributionMaps(**read_maps(Path(path)))
+        return super().to_html(path, layer=layer, scope=scope, query=query, view=view, segments=segments, beside=beside)
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+    def show(  # type: ignore[override]  # of the options that there are
+        self,
+        *,
+        height: int = 820,
+        layer: int | None = None,
+        scope: str | None = None,
+        query: int | str | None = None,
+        view: str = "maps",
+        segments: Mapping[str, int] | None = None,
+        beside: Any = (),
+    ) -> Any:
+        """The page in a notebook cell, inside a frame of its own; options as in `to_html`, CircuitsVis left out.
 
-    def __repr__(self) -> str:
+        Where Matplotlib is installed a still picture of the opening view lies beside it, for readers without frames.
+
+        Args:
+            height: Pixels of the frame until the page says how high it is, and where notebooks run no scripts.
+            layer: As in `to_html`.
+            scope: As in `to_html`.
+            query: As in `to_html`.
+            view: As in `to_html`.
+            segments: As in `to_html`.
+            beside: As in `to_html`.
+
+        Raises:
+            InputError: as `to_html`, and if `height` is not positive.
+        """
+        return super().show(
+            height=height, layer=layer, scope=scope, query=query, view=view, segments=segments, beside=beside
+        )
+
+    def figure(  # type: ignore[override]  # these have no figure without a layer
+        self, *, layer: int, scope: str, against: str | None = None, width: float | None = None
+    ) -> Any:
+        """One map, or two and their difference, as a Matplotlib figure: shares of the others, colours of the page.
+
+        Args:
+            layer: Layer number, negative ones from the end.
+            scope: The scope shown.
+            against: Another to compare with; None means `scope` alone.
+            width: Inches; None means one column of a paper for one map, two for three.
+
+        Raises:
+            ScopeKeyError: if a scope is missing.
+            InputError: if there is no such layer.
+            ModuleNotFoundError: if Matplotlib is not installed.
+        """
+        return super().figure(layer=layer, scope=scope, against=against, width=width)
+
+    def to_circuitsvis(
+        self, scope: str, layer: int, *, kind: Literal["pattern", "heads"] = "pattern", height: int = 640
+    ) -> Any:
+        """One map by CircuitsVis's `AttentionPattern`, or all heads of it by `AttentionHeads`.
+
+        Its Python functions are not used: they ask the network at every display and run what tokens say. Here its script comes
+        from the installed wheel, tokens are visible and inert, the mask is the model's and the scale the data's.
+
+        Args:
+            scope: Which scope.
+            layer: Layer number, negative ones from the end.
+            kind: "pattern", or "heads" of maps that were made with heads.
+            height: Pixels of the frame in a notebook.
+
+        Raises:
+            InputError: for an unknown layer or `kind`, or maps with a choice of queries.
+            ScopeKeyError: if a scope is missing, or the maps were made without heads.
+            ModuleNotFoundError: if CircuitsVis is not installed.
+        """
+        return views().circuitsvis_view(self, scope, layer, kind, height)
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
         error, scope, layer, query = self.worst_completeness()
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"
         dtype = str(next(iter(self.values.values())).dtype).removeprefix("torch.")
         kind = "difference of contribution maps" if self.signed else "contribution maps"
-        return "\n".join(
-            [
-                f"ContributionMaps: {kind} of {self.model} ({self.order}) · {len(self.tokens)} tokens{rows}"
-                f" · layer{'s' if len(self.layers) > 1 else ''} {spans(self.layers)} · {dtype}",
-                f"  tokens        {shortened(self.tokens)}",
-                f"  scopes        {', '.join(self.scopes)}",
-                f"  completeness  worst relative error {scientific(error)} ({scope}, layer {layer}, query {query}"
-                f" {visible(self.tokens[query])!r})",
-            ]
+        place = f"{scope}, layer {layer}, query {query} {visible(self.tokens[query])!r}"
+        return (
+            f"{kind} of {self.model} ({self.order}) · {len(self.tokens)} tokens{rows} · layer{'s' * (len(self.layers) > 1)} "
+            f"{spans(self.layers)} · {dtype}",
+            {
+                "tokens": shortened(self.tokens),
+                "scopes": ", ".join(self.scopes),
+                "completeness": f"worst relative error {scientific(error)} ({place})",
+            },
         )

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Texts, Tokens, open_run
+from tl_ffblock.contributions import certify
 from tl_ffblock.errors import CompletenessError
 from tl_ffblock.layer.neurons import RowNeurons, neuron_name, neurons_of_row
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import feed_step
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.map_tables import certify
 from tl_ffblock.results.neuron_table import NeuronShares
 from tl_ffblock.signatures import spelled_out
 
@@ -32,9 +32,9 @@ def neurons(
     *,
     layer: SupportsIndex,
     query: ChosenPositions,
-    key: ChosenPositions = None,
-    k: int = 20,
-    positions: NamedPositions | None = None,
+    key: ChosenPositions = ...,
+    k: int = ...,
+    positions: NamedPositions | None = ...,
     **options: Unpack[CallOptions],
 ) -> NeuronShares: ...
 @overload
@@ -44,9 +44,9 @@ def neurons(
     *,
     layer: SupportsIndex,
     query: ChosenPositions,
-    key: ChosenPositions = None,
-    k: int = 20,
-    positions: NamedPositions | None = None,
+    key: ChosenPositions = ...,
+    k: int = ...,
+    positions: NamedPositions | None = ...,
     **options: Unpack[CallOptions],
 ) -> list[NeuronShares]: ...
 @overload
@@ -56,9 +56,9 @@ def neurons(
     *,
     layer: SupportsIndex,
     query: ChosenPositions,
-    key: ChosenPositions = None,
-    k: int = 20,
-    positions: NamedPositions | None = None,
+    key: ChosenPositions = ...,
+    k: int = ...,
+    positions: NamedPositions | None = ...,
     **options: Unpack[CallOptions],
 ) -> Any: ...
 @spelled_out(CallOptions, DEFAULTS)

@@ -68,7 +68,7 @@ def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P
 
     Args:
         options: The TypedDict of `**options`.
-        defaults: The value of each key where it is not given, for the reader; all keys, in the order shown.
+        defaults: The value of each key where it is not given, for the reader, in the order shown; it may have more keys.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -78,6 +78,7 @@ def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P
         shown = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
             for name, default in defaults.items()
+            if name in hints
         ]
         return _checked(function, plain.replace(parameters=[*named, *shown]))
 
@@ -108,6 +109,18 @@ def _plain(given: object) -> object:
     return given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
 
 
+_PLAIN: dict[Any, Reader] = {
+    None: (lambda value: value is None, ("None",)),
+    NoneType: (lambda value: value is None, ("None",)),
+    bool: (lambda value: isinstance(_plain(value), bool), ("True", "False")),
+    int: (lambda value: whole(value) is not None, ("a whole number",)),
+    SupportsIndex: (lambda value: whole(value) is not None, ("a whole number",)),
+    float: (lambda value: real(value) is not None, ("a finite number",)),
+    str: (lambda value: isinstance(value, str), ("a text",)),
+}
+"""How values of plain annotations are looked at."""
+
+
 def refuse_value(name: str, given: object, words: tuple[str, ...]) -> None:
     """Raise what says that an argument is of another kind than it may be.
 
@@ -136,16 +149,8 @@ def _reader(annotation: Any) -> Reader | None:
     if get_origin(annotation) is Literal:
         choices = get_args(annotation)
         return (lambda value: isinstance(value, str) and value in choices), tuple(f'"{choice}"' for choice in choices)
-    if annotation in (None, NoneType):
-        return (lambda value: value is None), ("None",)
-    if annotation is bool:
-        return (lambda value: isinstance(_plain(value), bool)), ("True", "False")
-    if annotation in (int, SupportsIndex):
-        return (lambda value: whole(value) is not None), ("a whole number",)
-    if annotation is float:
-        return (lambda value: real(value) is not None), ("a finite number",)
-    if annotation is str:
-        return (lambda value: isinstance(value, str)), ("a text",)
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
     if os.PathLike in (annotation, get_origin(annotation)):
         return (lambda value: isinstance(value, os.PathLike)), ("a path",)
     ours = isinstance(annotation, type) and annotation.__module__.startswith("tl_ffblock.")

@@ -155,7 +155,7 @@ class ContinuationAttribution(ShownContinuation):
         return "\n".join(lines + ["  ..."] * (len(self.targets) > 8))
 
 
-@spelled_out(ForwardOptions, {name: DEFAULTS[name] for name in ForwardOptions.__annotations__})
+@spelled_out(ForwardOptions, DEFAULTS)
 def attribute_continuation(
     model: Any,
     prompt: TextOrIds,

@@ -95,8 +95,9 @@ DEFAULTS: dict[str, Any] = {
     "value_bias": "bias",
     "rtol": None,
     "precision": None,
+    "chunk_bytes": None,
 }
-"""What the options are where they are left out."""
+"""What the options are where they are not given."""
 
 
 Receiver: TypeAlias = Callable[[Mapping[int, LayerRecord]], None]

@@ -16,9 +16,9 @@ from torch import Tensor
 from tl_ffblock.bridge.inputs import padding_token
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import kept_records, open_run
+from tl_ffblock.contributions import MapTables
 from tl_ffblock.corpus.texts.tokenised import TokenisedText
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.map_tables import MapTables
 from tl_ffblock.results.maps import ContributionMaps
 
 

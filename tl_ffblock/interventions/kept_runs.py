@@ -12,6 +12,7 @@ from torch import Tensor
 from tl_ffblock.bridge.edited import TOLERANCE, logits_under
 from tl_ffblock.bridge.model import Model, identify, refuse_other_model
 from tl_ffblock.bridge.runs import Layers, MapOptions, Texts, Tokens, kept_records, open_run
+from tl_ffblock.contributions import certify
 from tl_ffblock.errors import InputError, LayerError, brief
 from tl_ffblock.interventions.edit_points import number_of
 from tl_ffblock.interventions.hooks import Hook, adding_rows
@@ -21,7 +22,6 @@ from tl_ffblock.layer.positions import one_position, several, spans
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import select_scopes
 from tl_ffblock.layer.vectors import Decomposition, decompose_record
-from tl_ffblock.map_tables import certify
 from tl_ffblock.signatures import strict, whole
 
 Prompts: TypeAlias = str | Texts | Tokens | list[Integer[Tensor, " _pos"]]

@@ -167,25 +167,17 @@ def check_model(
         raise InputError("check_model takes one text or one tensor [pos].")
     tolerance = known.tolerance if rtol is None else rtol
     findings: list[Finding] = []
-    found = ModelCheck(
-        model=known.name,
-        family=known.family.name,
-        api=known.api,
-        order=known.family.order,
-        listed=known.family.listed,
-        processed=known.is_processed,
-        dtype=known.dtype,
-        n_tokens=len(run.sequences[0].tokens),
-        rtol=tolerance,
-        findings=(),
-    )
+    family, processed, n_tokens = known.family, known.is_processed, len(run.sequences[0].tokens)
+    of_model = known.name, family.name, known.api, family.order, family.listed, processed, known.dtype
+    found = ModelCheck(*of_model, n_tokens, tolerance, ())
     try:
         run.by_layer(lambda record, _: findings.extend(_of_layer(run, record)), check=False)
         found = replace(found, findings=tuple(findings))
         if found.failures:
             return found
         hold_end(known, run.settings.dtype, run.layers, always=True)
-        return replace(found, **_speed(run))
+        speed, ratio = _speed(run)
+        return replace(found, tokens_per_second=speed, times_forward=ratio)
     except (UnsupportedModelError, CaptureError) as error:
         return replace(found, findings=tuple(findings), refusal=str(error))
 
@@ -205,13 +197,13 @@ def _of_layer(run: Run, record: LayerRecord) -> list[Finding]:
     return findings + [Finding("completeness", scope, record.layer, float(each.max())) for scope, each in errors]
 
 
-def _speed(run: Run) -> dict[str, float]:
+def _speed(run: Run) -> tuple[float, float]:
     """Tokens a second of `contribution_maps`, and its time over a forward pass; the better of two each."""
     tokens = run.sequences[0].tokens
 
     decomposition = min(_seconds(lambda: contribution_maps(run.model, tokens, layers=run.layers)) for _ in range(2))
     passes = min(_seconds(lambda: forward(run.model, run.batches[0])) for _ in range(3))
-    return {"tokens_per_second": len(tokens) / decomposition, "times_forward": decomposition / passes}
+    return len(tokens) / decomposition, decomposition / passes
 
 
 def _seconds(call: Callable[[], object]) -> float:

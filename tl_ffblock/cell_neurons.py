@@ -123,7 +123,6 @@ def _of_sequence(
     tokens: tuple[str, ...],
     k: int,
 ) -> NeuronShares:
-    """The rows asked for of one sequence, each with all its neurons."""
     queries, keys = cells
     columns = torch.tensor(keys, device=record.resid_pre.device)
     rows = [record.rows(torch.tensor([query], device=columns.device)) for query in queries]
@@ -157,18 +156,12 @@ def _of_sequence(
 
 
 def _in_columns(values: Tensor, of_row: RowNeurons, union: Int[Tensor, " neuron"]) -> Tensor:
-    """A row's neurons among those of all rows; zero where its query was not sent to an expert."""
     columns = values.new_zeros(*values.shape[:-1], len(union))
     columns[..., torch.searchsorted(union, of_row.numbers)] = values
     return columns
 
 
 def _refuse_wrong_sums(model: Model, record: LayerRecord, of_row: RowNeurons, settings: Settings) -> None:
-    """Refuse neurons that do not sum to the contribution, or tokens that do not sum to a neuron's output.
-
-    Raises:
-        CompletenessError: naming layer, query and error.
-    """
     for what, error in (
         ("neurons' shares miss the contribution's norm", float(of_row.share_errors.max())),
         ("tokens' shares miss the neurons' coefficients", of_row.coefficient_error),

@@ -198,7 +198,6 @@ def _of_layer(run: Run, record: LayerRecord) -> list[Finding]:
 
 
 def _speed(run: Run) -> tuple[float, float]:
-    """Tokens a second of `contribution_maps`, and its time over a forward pass; the better of two each."""
     tokens = run.sequences[0].tokens
 
     decomposition = min(_seconds(lambda: contribution_maps(run.model, tokens, layers=run.layers)) for _ in range(2))

@@ -356,7 +356,6 @@ class MapTables:
             self._progress.step()
 
     def _certify(self, stack: Stack, norms: LayerNorms, records: Mapping[int, LayerRecord]) -> None:
-        """Refuse norms whose parts do not sum to the model's tensor, or that are not those of vectors."""
         settings = self.run.settings
         # Asked so that NaN fails too: Python's max may pass it by.
         if not all(bool((errors <= settings.rtol).all()) for errors in norms.completeness.values()):

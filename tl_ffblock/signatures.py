@@ -137,7 +137,6 @@ def refuse_value(name: str, given: object, words: tuple[str, ...]) -> None:
 
 
 def _reader(annotation: Any) -> Reader | None:
-    """How a value of this annotation is looked at; None where it is not."""
     if get_origin(annotation) in (Union, UnionType):
         readers = [_reader(member) for member in get_args(annotation)]
         known = [reader for reader in readers if reader is not None]
@@ -162,7 +161,6 @@ def _reader(annotation: Any) -> Reader | None:
 
 
 def _readers(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Reader]:
-    """Of every argument that is looked at, how."""
     found = {}
     for name, parameter in signature.parameters.items():
         annotation = parameter.annotation
@@ -178,8 +176,6 @@ def _readers(function: Callable[..., Any], signature: inspect.Signature) -> dict
 
 
 def _checked(function: Callable[P, R], signature: inspect.Signature, *, values: bool = True) -> Callable[P, R]:
-    """The function, which looks at the arguments first; at their values where asked for."""
-
     @functools.cache
     def readers() -> dict[str, Reader]:  # at the first call: an annotation may name a class that is defined later
         return _readers(function, signature) if values else {}
@@ -206,7 +202,6 @@ def _in_words(
     kwargs: dict[str, Any],
     of_python: str,
 ) -> str:
-    """What is wrong with a call, and what there is instead."""
     parameters = list(signature.parameters.values())
     called, given = function.__qualname__.rpartition(".")[2], list(args)
     if parameters and parameters[0].name in ("self", "cls") and args:

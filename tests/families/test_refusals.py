@@ -134,54 +134,54 @@ def test_what_transformer_lens_3_runs_wrongly(ffb: ModuleType, family: str) -> N
         ffb.contribution_maps(tiny.bridge(family), tiny.tokens(family, 5))
 
 
-def test_an_epsilon_that_does_not_run(ffb: ModuleType, bridge_of: Callable[..., Any]) -> None:
-    """StarCoder2's bridge computes its norms with 1e-5, whatever the module says: too little for any tolerance to see."""
-    with pytest.raises(NotImplementedError, match=r"layer 0: ln1 has an epsilon of 1\.1e-05, .* runs it with 1e-05"):
-        ffb.contribution_maps(bridge_of("starcoder2", norm_epsilon=1.1e-5), tiny.tokens("starcoder2", 5))
-    ffb.contribution_maps(bridge_of("starcoder2", norm_epsilon=1e-5), tiny.tokens("starcoder2", 5))
-
-
-def test_bidirectional_gemma_3(ffb: ModuleType, bridge_of: Callable[..., Any]) -> None:
-    """The option is named, not what it does to the pattern."""
-    with pytest.raises(NotImplementedError, match="use_bidirectional_attention=True is not supported"):
-        ffb.contribution_maps(bridge_of("gemma3", use_bidirectional_attention=True), tiny.tokens("gemma3", 5))
-
-
-def test_processed_gpt_oss(ffb: ModuleType) -> None:
-    """Its own weight processing makes another model of it (rows of the pattern do not sum to 1); without, it is fine."""
-    model = tiny.bridge("gpt_oss")
-    model.enable_compatibility_mode()
-    with pytest.raises(
-        NotImplementedError, match="attention sinks, and its weights were processed.*no_processing=True"
-    ):
-        ffb.contribution_maps(model, tiny.tokens("gpt_oss", 5))
-
-
-def test_quantised_weights(ffb: ModuleType) -> None:
-    """Integers or 8-bit floats in place of a matrix."""
+def quantised() -> Any:
+    """Integers in place of a matrix."""
     model = tiny.bridge("llama_nobias")
     linear = model.blocks[1].mlp.original_component.down_proj
     linear = getattr(linear, "original_component", linear)
     linear.weight = nn.Parameter((linear.weight * 10).to(torch.int8), requires_grad=False)
-    with pytest.raises(NotImplementedError, match=r"layer 1: .*torch.int8: quantised weights cannot be read exactly"):
-        ffb.contribution_maps(model, tiny.tokens("llama_nobias", 5))
+    return model
 
 
-def test_offloaded_weights(ffb: ModuleType) -> None:
-    """Weights that are on no device cannot be read."""
-    with pytest.raises(NotImplementedError, match="weights on no device"):
-        ffb.contribution_maps(tiny.bridge("gpt2").to("meta"), tiny.tokens("gpt2", 5))
+def processed(family: str) -> Any:
+    """With processed weights."""
+    model = tiny.bridge(family)
+    model.enable_compatibility_mode()
+    return model
 
 
-def test_remote_bridges(ffb: ModuleType) -> None:
+class RemoteBridge:
     """Weights on a server."""
 
-    class RemoteBridge:
-        training = False
-        cfg = SimpleNamespace()
+    training = False
+    cfg = SimpleNamespace()
 
-    with pytest.raises(NotImplementedError, match="weights on a server"):
-        ffb.contribution_maps(RemoteBridge(), torch.arange(5))
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        # StarCoder2's bridge computes its norms with 1e-5, whatever the module says: too little for any tolerance to see.
+        (
+            lambda: tiny.bridge("starcoder2", norm_epsilon=1.1e-5),
+            r"layer 0: ln1 has an epsilon of 1\.1e-05, .* runs it with 1e-05",
+        ),
+        (lambda: tiny.bridge("gemma3", use_bidirectional_attention=True), "use_bidirectional_attention=True"),
+        (lambda: processed("gpt_oss"), "attention sinks, and its weights were processed.*no_processing=True"),
+        (quantised, r"layer 1: .*torch.int8: quantised weights cannot be read exactly"),
+        (lambda: tiny.bridge("gpt2").to("meta"), "weights on no device"),
+        (RemoteBridge, "weights on a server"),
+    ],
+    ids=["epsilon", "bidirectional", "sinks", "quantised", "offloaded", "remote"],
+)
+def test_a_model_of_a_family_that_is_another(ffb: ModuleType, make: Callable[[], Any], reason: str) -> None:
+    """An option, an edit or a place of its weights makes another model of it."""
+    with pytest.raises(NotImplementedError, match=reason):
+        ffb.contribution_maps(make(), tiny.tokens("gpt2", 5))
+
+
+def test_an_epsilon_that_runs(ffb: ModuleType) -> None:
+    """The same option with the number that TransformerLens computes with."""
+    ffb.contribution_maps(tiny.bridge("starcoder2", norm_epsilon=1e-5), tiny.tokens("starcoder2", 5))
 
 
 @pytest.mark.parametrize(

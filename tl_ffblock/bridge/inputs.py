@@ -150,7 +150,6 @@ def in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 _"]], *, togethe
 
 
 def _neighbours(by_length: Mapping[int, Sequence[int]]) -> Iterator[list[int]]:
-    """Numbers of sequences whose lengths are joined, from the shortest on, where `APPENDED` allows it."""
     joined: list[int] = []
     longest = 0
     for length in sorted(by_length):
@@ -202,7 +201,6 @@ def is_single(given: Any) -> bool:
 
 
 def _is_ids(given: Any) -> bool:
-    """Whether it is a list of integers: the token ids of one sequence."""
     return (
         isinstance(given, Sequence)
         and not isinstance(given, (str, bytes, bytearray))
@@ -383,11 +381,6 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
 
 
 def _values_below(name: str, given: Any, tokens: Int[Tensor, "batch pos"], count: int) -> Int[Tensor, "batch pos"]:
-    """A mask or segments as numbers below a count, one for each token.
-
-    Raises:
-        InputError: if they are not.
-    """
     if not isinstance(given, Tensor) or given.ndim == 0 or given.numel() == 0:
         raise InputError(
             f"{name}={brief(given)}: expected a tensor of numbers from 0 to {count - 1}, one for each token."

@@ -23,7 +23,7 @@ import torch
 from speed import machine
 
 from tl_ffblock.layer.scopes import scope_names
-from tl_ffblock.page.bundle import bundle
+from tl_ffblock.page.document import bundle
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.scope_table import ScopeTable
 

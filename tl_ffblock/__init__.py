@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
-    from tl_ffblock.results.average import average
-    from tl_ffblock.results.average_maps import AverageMaps
+    from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
     from tl_ffblock.results.neuron_table import NeuronShares
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Attribution": "attribution",
-    "AverageMaps": "results.average_maps",
+    "AverageMaps": "results.average",
     "AverageShares": "attribution",
     "ContributionMaps": "results.maps",
     "Contributions": "interventions",

@@ -115,7 +115,7 @@ class Result(Values):
         Raises:
             InputError: if there is no page of such a result, an option does not fit it, or the folder of `path` does not exist.
         """
-        html: str = _views().html_of(self, **options)
+        html: str = views().html_of(self, **options)
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
@@ -130,7 +130,7 @@ class Result(Values):
         Raises:
             InputError: as `to_html`, and if `height` is not positive.
         """
-        return _views().shown(self, height=height, **options)
+        return views().shown(self, height=height, **options)
 
     def figure(self, **options: Any) -> "Figure":
         """A Matplotlib figure of the result.
@@ -142,7 +142,7 @@ class Result(Values):
             InputError: if there is no figure of such a result, or an option does not fit it.
             ModuleNotFoundError: if Matplotlib is not installed.
         """
-        return _views().figure_of(self, **options)
+        return views().figure_of(self, **options)
 
 
 One = TypeVar("One", bound=Result)
@@ -186,7 +186,7 @@ class Results(list[One], Generic[One]):
         Raises:
             InputError: if there is none, there is no mean of such results, or they are of different models, texts or kinds.
         """
-        if not self or not hasattr(type(self[0]), "mean"):
+        if not self or not callable(getattr(type(self[0]), "mean", None)):
             raise InputError(
                 f"mean of {len(self)} results{f' of kind {type(self[0]).__name__}' if self else ''}: there is none."
             )
@@ -257,7 +257,8 @@ def tabulated(columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
     )
 
 
-def _views() -> Any:
+def views() -> Any:
+    """What draws results; it knows them, and not they it."""
     return import_module(VIEWS)
 
 

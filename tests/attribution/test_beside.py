@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests import tiny
-from tl_ffblock.page import LogitBlock, MapsBlock
-from tl_ffblock.results.page_data import page_data
+from tl_ffblock.page import DataBlock, MapsBlock
+from tl_ffblock.views.maps import page_data
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])
@@ -28,13 +28,13 @@ def test_columns_of_the_signed_map_sum_to_what_flows_in(
     maps = ffb.contribution_maps(model, tokens)
     blocks = page_data({"run": maps}, beside=(result,)).runs[0].blocks
     shares, signed = blocks["logit"], blocks["logit maps"]
-    assert isinstance(shares, LogitBlock) and isinstance(signed, MapsBlock)
-    whole = signed.values[signed.channels[-1].name]
-    torch.testing.assert_close(whole.sum(dim=1), shares.residual[:-1], rtol=1e-6, atol=1e-6)
-    for row, flowing in enumerate(shares.residual):
-        later = sum(share for _, layer, share in shares.biases if layer >= row)
-        assert float(flowing.sum()) + later == pytest.approx(result.first_order, abs=1e-5)
-    assert sum(shares.sums.values()) == pytest.approx(result.value, abs=1e-5)
+    assert isinstance(shares, DataBlock) and isinstance(signed, MapsBlock)
+    whole = signed.values[str(signed.channels[-1]["name"])]
+    torch.testing.assert_close(whole.sum(dim=1), result.residual[:-1], rtol=1e-6, atol=1e-6)
+    for row, flowing in enumerate(shares.json["residual"]):
+        later = sum(share for _, layer, share in shares.json["biases"] if layer >= row)
+        assert sum(flowing) + later == pytest.approx(result.first_order, abs=1e-5)
+    assert sum(share for _, share in shares.json["sums"]) == pytest.approx(result.value, abs=1e-5)
 
 
 def test_rules_that_are_not_complete_say_so(ffb: ModuleType, model_of_any: Callable[..., Any]) -> None:
@@ -42,9 +42,9 @@ def test_rules_that_are_not_complete_say_so(ffb: ModuleType, model_of_any: Calla
     model, tokens = model_of_any("gpt2"), tiny.tokens("gpt2", 5, 0)
     result = ffb.attribute(model, tokens, ffb.logit(7), rules="gradient", of="heads")
     block = page_data({"run": ffb.contribution_maps(model, tokens)}, beside=(result,)).runs[0].blocks["logit"]
-    assert isinstance(block, LogitBlock)
-    assert not block.complete and "not complete" in block.certificate and "not handed out" in block.sums
-    assert block.maps == ""
+    assert isinstance(block, DataBlock)
+    assert not block.json["complete"] and "not complete" in block.json["certificate"]
+    assert "not handed out" in dict(block.json["sums"]) and block.json["maps"] == ""
 
 
 def test_rows_of_signed_maps_are_the_pages(ffb: ModuleType, model_of_any: Callable[..., Any]) -> None:

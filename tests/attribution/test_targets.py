@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from tests import tiny
 from tests.attribution.conftest import prompts
 from tl_ffblock.page import MapsBlock
-from tl_ffblock.results.page_data import page_data
+from tl_ffblock.views.maps import page_data
 
 Models = Callable[..., Any]
 N = 6

@@ -9,9 +9,7 @@ import pytest
 
 from tl_ffblock import __version__
 from tl_ffblock.page import PageView, iframe
-from tl_ffblock.page.document import SCRIPTS, script_of
-from tl_ffblock.page.graph import GRAPH_SCRIPTS
-from tl_ffblock.page.shares import SHARES_SCRIPTS
+from tl_ffblock.page.document import GRAPH_SCRIPTS, SCRIPTS, SHARES_SCRIPTS, script_of
 
 nbformat = pytest.importorskip("nbformat")
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))

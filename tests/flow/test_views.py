@@ -8,7 +8,7 @@ import pytest
 
 from tests import tiny
 from tl_ffblock.flow.routes import routes_page
-from tl_ffblock.flow.view import flow_page
+from tl_ffblock.views.graphs import flow_page
 
 Models = Callable[..., Any]
 N = 6

@@ -47,7 +47,7 @@ def test_differing_tokens_are_labelled_with_both(ffb: ModuleType, model_of: Mode
     runs = ffb.patched_maps(model, clean, corrupted, fwd_hooks=[])
     assert runs.corruption.tokens[2] == f"{int(clean[2])} / {int(corrupted[2])}"
     assert runs.corruption.tokens[3] == str(int(clean[3]))
-    assert "corrupted:" in repr(runs)
+    assert "corrupted  " in repr(runs)
     sides = difference(runs.clean, runs.corrupted).sides
     assert sides == (runs.clean - runs.corrupted).sides and sides[0] != sides[1]
     assert (runs.repair.sides, runs.rest.sides[0]) == (("the patched run", "the corrupted run"), "the clean run")

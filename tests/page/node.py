@@ -9,7 +9,7 @@ import pytest
 
 from tl_ffblock.page.document import PURE, asset
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.page_data import page_data
+from tl_ffblock.views.maps import page_data
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="Node is not installed")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,14 +10,12 @@ import torch
 
 from tests.page.node import needs_node, payload, run
 from tests.page.screen import Builder, Shower
-from tl_ffblock.page import PageTrack
-from tl_ffblock.results.average import average
-from tl_ffblock.results.average_maps import AverageMaps
-from tl_ffblock.results.page_data import page_data, token_maps_page
+from tl_ffblock.results.average import AverageMaps, average
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.views.maps import page_data, token_maps_page
 
 
-def tracks_of(maps: TokenMaps) -> PageTrack:
+def tracks_of(maps: TokenMaps) -> Any:
     """The overview of a page of token maps."""
     (block,) = token_maps_page({"run": maps}).runs[0].blocks.values()
     (track,) = block.tracks  # type: ignore[attr-defined]
@@ -168,8 +167,8 @@ def test_the_overview_of_an_average_leaves_out_what_is_not_there(mean_of_three: 
     scope = mean.channels[0]
     cells = np.where(mean.reachable().numpy(), mean[scope].numpy(), np.nan)
     own = np.array([np.diag(layer) for layer in cells]) / np.nansum(cells, axis=2)
-    np.testing.assert_allclose(tracks_of(mean).values[scope], 1 - own.mean(axis=1), rtol=1e-12)
-    sizes = tracks_of(dataclasses.replace(mean, values=-mean.values, signed=True)).values[scope]
+    np.testing.assert_allclose(tracks_of(mean)["values"][scope], 1 - own.mean(axis=1), rtol=1e-12)
+    sizes = tracks_of(dataclasses.replace(mean, values=-mean.values, signed=True))["values"][scope]
     np.testing.assert_allclose(sizes, np.nanmean(cells, axis=(1, 2)), rtol=1e-12)
 
 
@@ -178,7 +177,7 @@ def test_sizes_are_those_of_reachable_cells(build: Builder) -> None:
     maps = build(4) * 3.0 - build(4)
     (track,) = page_data({"run": maps}).runs[0].blocks["contributions"].tracks  # type: ignore[attr-defined]
     expected = [2 * float(layer[maps.reachable()].double().mean()) for layer in build(4)["Atb"]]
-    assert track.values["Atb"].tolist() == pytest.approx(expected, rel=1e-6)
+    assert track["values"]["Atb"].tolist() == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_row_of_zeros_takes_from_nobody() -> None:
@@ -186,7 +185,7 @@ def test_a_row_of_zeros_takes_from_nobody() -> None:
     values = torch.zeros(2, 1, 2, 2)
     values[0, 0, 1] = torch.tensor([1.0, 3.0])
     maps = TokenMaps(values, ("a", "b"), (0, 1), ("head 0",), (0, 1), causal=True)
-    first, second = tracks_of(maps).values["head 0"].tolist()
+    first, second = tracks_of(maps)["values"]["head 0"].tolist()
     assert first == 0.25 and np.isnan(second)
 
 

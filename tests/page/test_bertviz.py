@@ -11,8 +11,8 @@ import torch
 from tests.page import node
 from tl_ffblock.errors import InputError
 from tl_ffblock.page.document import to_json
-from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.views.maps import token_maps_page
 
 TOKENS = ["[CLS]", "the", "cat", "s", "##at"]
 STORED = Path(__file__).with_name("bertviz.json")

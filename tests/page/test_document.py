@@ -18,8 +18,7 @@ from tests import tiny
 from tests.page.screen import Builder, Shower
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.page import document, iframe
-from tl_ffblock.page.bundle import LARGEST
-from tl_ffblock.results.page_data import token_maps_page
+from tl_ffblock.page.document import LARGEST
 
 
 class Elements(HTMLParser):
@@ -152,10 +151,8 @@ def test_every_view_has_a_small_still(ffb: ModuleType, model_of: Callable[..., A
 def test_a_still_is_of_numbers_that_the_result_has(build: Builder) -> None:
     """The map that the page opens with, as the page shows it; what is not there is grey and no number."""
     pytest.importorskip("matplotlib")
-    from tl_ffblock.results import stills
-
     maps = build(5, scopes=("Atb",)).token_maps()
-    figure = stills._of_maps(token_maps_page({"run": maps}, layer=1))
+    figure = maps.figure(layer=1)
     (image,) = figure.axes[0].get_images()
     cells = maps["Atb", 1].double().numpy().copy()
     np.fill_diagonal(cells, 0.0)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.page.screen import Shower
-from tl_ffblock.errors import InputError
-from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, graph_page, iframe
+from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, iframe, page
 
 pytestmark = pytest.mark.browser
 EVIL = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>"
@@ -65,7 +64,7 @@ def drawn(**fields: Any) -> GraphPage:
 
 def opened(show: Shower, data: GraphPage, width: int = 1400) -> Any:
     """The page, drawn; nothing went wrong and nothing was asked of a network."""
-    screen = show(html=graph_page(data), width=width)
+    screen = show(html=page(data), width=width)
     screen.settle()
     assert screen.problems == []
     assert len(screen.requests) == 1
@@ -180,16 +179,6 @@ def test_it_fits_a_telephone_and_needs_no_target(show: Shower) -> None:
     assert "share" not in screen.page.locator("#node-card").inner_text()
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
-    """Edges to nowhere, nodes beside the page, shares of other targets."""
-    with pytest.raises(InputError, match="a node that the page does not have"):
-        drawn(edges=(edge(0, 17, 1.0),))
-    with pytest.raises(InputError, match="no column or lane"):
-        drawn(lanes=1)
-    with pytest.raises(InputError, match="for each of 1 targets"):
-        drawn(targets=(PageTarget("logit", 1.0),))
-
-
 def test_pages_of_models_open(ffb: ModuleType, model_of: Any, tokens_of: Any, show: Shower) -> None:
     """A flow graph and routes of a model, conserved: drawn without a word in the console."""
     model, tokens = model_of("gpt2"), tokens_of("gpt2", 10)
@@ -210,7 +199,7 @@ def test_pages_of_models_open(ffb: ModuleType, model_of: Any, tokens_of: Any, sh
 
 def test_a_notebook_frame_is_as_high_as_the_graph(show: Shower) -> None:
     """Opened far below what is seen, as in a long notebook, the frame has the page's height once it is reached, and follows it."""
-    view = iframe(graph_page(drawn()), height=300)
+    view = iframe(page(drawn()), height=300)
     screen = show(html=f"<!doctype html><body><div style='height: 4000px'></div>{view._repr_html_()}", width=900)
     frame, outer = screen.page.frame_locator("iframe"), screen.page.locator("iframe")
     frame.locator("body[data-state=drawn]").wait_for()

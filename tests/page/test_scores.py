@@ -9,6 +9,7 @@ from tests.page.screen import COLLIDING, Builder, Shower
 from tl_ffblock.errors import InputError
 from tl_ffblock.page import PageText
 from tl_ffblock.results.attention_scores import AttentionScores
+from tl_ffblock.views import panel_of
 
 HOSTILE = ("<img src=x onerror=window.x=1>", "is", "the", "cat", "</script>")
 
@@ -104,7 +105,8 @@ def test_what_is_sent_is_what_there_is() -> None:
     """Precision is told; a result says of itself what it holds."""
     scores = made(tuple("abcd"))
     text = PageText(scores.queries, scores.layers, True, (0, 1, 2, 3))
-    assert 0 < scores.payload(text).precision < 1e-3
+    (block,) = panel_of(scores, scores.token_maps(), text, str, ()).values()
+    assert 0 < block.precision < 1e-3
     assert "softmax of scores = pattern to 1.0e−7" in repr(scores)
     with pytest.raises(InputError, match="make both of one text"):
-        dataclasses.replace(scores, layers=(0, 5)).payload(text)
+        panel_of(dataclasses.replace(scores, layers=(0, 5)), scores.token_maps(), text, str, ())

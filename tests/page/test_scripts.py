@@ -7,8 +7,7 @@ import pytest
 
 from tests.page.scripts import chunks_of, tokens_of
 from tl_ffblock.page import document
-from tl_ffblock.page.graph import GRAPH_SCRIPTS
-from tl_ffblock.page.shares import SHARES_SCRIPTS
+from tl_ffblock.page.document import GRAPH_SCRIPTS, SHARES_SCRIPTS
 
 ASSETS = Path(document.__file__).parent / "assets"
 BROWSER = frozenset(

@@ -11,8 +11,8 @@ from tests.page.screen import Builder
 from tl_ffblock.layer.scopes import STEPS
 from tl_ffblock.page.document import asset
 from tl_ffblock.page.numbers import pack
-from tl_ffblock.results.map_figure import GAIN, INK, LOSS
 from tl_ffblock.results.measures import contextualization_change
+from tl_ffblock.views.figures import GAIN, INK, LOSS
 
 pytestmark = needs_node
 

@@ -11,8 +11,8 @@ from tests.page.screen import Builder, Shower
 from tl_ffblock.errors import InputError
 from tl_ffblock.page import page
 from tl_ffblock.results.average import average
-from tl_ffblock.results.page_data import token_maps_page
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.views.maps import token_maps_page
 
 
 def shares(*, layered: bool = False) -> TokenMaps:

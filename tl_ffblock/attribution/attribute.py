@@ -1,6 +1,6 @@
 """`ffb.attribute`: a model, prompts and a target become attributions.
 
-One forward pass with local rules and one backward pass a batch of prompts (bridge/slopes.py says how). What does not sum
+One forward pass with local rules and one backward pass a batch of prompts (bridge/linearised.py says how). What does not sum
 up is refused.
 """
 

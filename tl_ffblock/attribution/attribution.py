@@ -4,38 +4,47 @@ import dataclasses
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.arithmetic import difference, mean
-from tl_ffblock.attribution.beside import BesideMaps
 from tl_ffblock.attribution.certificate import Certificate, relative
 from tl_ffblock.attribution.flows import flows_of
 from tl_ffblock.attribution.graph import AttributionGraph, graph_of
-from tl_ffblock.attribution.positioned import PositionedShares
 from tl_ffblock.attribution.saving import read_fields, write_fields
-from tl_ffblock.attribution.shown import VANISHED, ShownAttribution, embeddings_in_words, shares_in_words, sums_in_words
-from tl_ffblock.attribution.tables import TabledShares, largest
-from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.attribution.tables import (
+    VANISHED,
+    TabledShares,
+    embeddings_in_words,
+    largest,
+    shares_in_words,
+    sums_in_words,
+)
+from tl_ffblock.errors import InputError, ScopeKeyError, brief
+from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.settings import TOLERANCE
 from tl_ffblock.numerals import significant
-from tl_ffblock.result import equal
+from tl_ffblock.result import Result, equal
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.token_maps import BETWEEN_TOKENS, TokenMaps
 from tl_ffblock.results.tokens import shortened, told_apart
 from tl_ffblock.signatures import strict
 
+Reading: TypeAlias = Literal["residual", "heads", "edges"]
+_COLUMNS: dict[Reading, str] = {"residual": "flowing at", "heads": "written at", "edges": BETWEEN_TOKENS}
+"""What a column is."""
 _RTOL_OF_COMBINED = 1e-4
 """How well the flows of a difference or a mean must balance, which have no certificate."""
 
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
+class Attribution(TabledShares, Result):
     """Signed shares of a target, in its own units (logits, nats), of one sequence.
 
     With complete rules `value = tokens + positions + token types + biases + edits + nonlinear`, and the same at every
@@ -162,6 +171,42 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
         if not held:
             raise ScopeKeyError('no maps here: ask with of=("maps", ...).')
         return ScopeTable(held, tuple(range(self.n_layers)))
+
+    def token_maps(self, of: Reading = "residual") -> TokenMaps:
+        """Signed shares as `TokenMaps`, which `ffb.average(results, positions={"IO": [2, 4], "END": -1})` takes as they are.
+
+        "residual" and "heads" are numbers by position, in one row: a head's share is what it writes at the column's position,
+        wherever it took that from (the edges say), and through the residual stream flows what does at the column's position.
+        "residual" has one layer more than the model: its first is what enters, its last the end.
+
+        Args:
+            of: "residual" [boundary 1 1 pos], "heads" [layer head 1 pos] or "edges" [layer head query key].
+
+        Raises:
+            InputError: for another name.
+            ScopeKeyError: if it was not asked for.
+        """
+        if of not in get_args(Reading):
+            raise InputError(f"of={brief(of)}: expected one of {', '.join(map(repr, get_args(Reading)))}.")
+        if of == "edges":
+            values, causal = self.edges, not bool(self.edges.triu(1).any())
+            queries = tuple(range(len(self.labels)))
+        else:
+            values = self.residual[:, None, None] if of == "residual" else self.heads[:, :, None]
+            causal, queries = False, (_read_at(self.residual),)
+        return TokenMaps(
+            values=values,
+            tokens=self.labels,
+            layers=tuple(range(len(values))),
+            channels=("residual",) if of == "residual" else head_names(range(values.shape[1])),
+            queries=queries,
+            causal=causal,
+            column=_COLUMNS[of],
+            model=self.model,
+            signed=True,
+            kind=f"shares of the {self.quantity}",
+            provenance={"fingerprint": self.fingerprint, "rules": self.rules},
+        )
 
     def graph(self, keep: float = 0.9) -> AttributionGraph:
         """The attribution as a graph of tokens, heads, feed-forwards and the residual stream, in which flows are conserved.
@@ -310,3 +355,11 @@ class Attribution(ShownAttribution, BesideMaps, PositionedShares, TabledShares):
                 f"  {self.certificate or 'no certificate: a difference or a mean'}",
             ]
         )
+
+
+def _read_at(residual: Tensor) -> int:
+    """The last position at which anything reaches the target at the last layer from which anything does."""
+    reaching = residual.any(dim=1).nonzero()
+    if not len(reaching):
+        return residual.shape[1] - 1
+    return int(torch.nonzero(residual[int(reaching.max())]).max())

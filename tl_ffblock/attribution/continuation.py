@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tl_ffblock.attribution.attribute import DEFAULTS, ForwardOptions, open_attribution_run, read_rules
 from tl_ffblock.attribution.certificate import refuse_forms, relative
-from tl_ffblock.attribution.shown import ShownContinuation, shares_in_words
+from tl_ffblock.attribution.tables import shares_in_words
 from tl_ffblock.bridge.inputs import tokens_of
 from tl_ffblock.bridge.linearised import RuleName
 from tl_ffblock.bridge.runs import Ids, Run, continued
@@ -21,7 +21,7 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import CompletenessError, InputError, brief
 from tl_ffblock.layer.positions import one_position, several, whole_number
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.result import equal
+from tl_ffblock.result import Result, equal
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.results.tokens import told_apart
 from tl_ffblock.signatures import spelled_out, strict, whole
@@ -38,7 +38,7 @@ AT_ONCE = 16
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class ContinuationAttribution(ShownContinuation):
+class ContinuationAttribution(Result):
     """Signed shares of every token of a continuation: row by row `values = shares + biases + edits + nonlinear`.
 
     The nonlinear part is 0 for logits; of a log-probability it is minus the entropy, often more than all shares together. Rules

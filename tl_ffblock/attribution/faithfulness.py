@@ -22,7 +22,7 @@ from torch import Tensor
 from tl_ffblock.attribution.attribute import open_attribution_run
 from tl_ffblock.attribution.faithfulness_result import Faithfulness, Measure
 from tl_ffblock.attribution.method_scores import LEAVE_ONE_OUT, RANDOM, RECENCY, CleanTarget, Results, read_results
-from tl_ffblock.attribution.shown import VANISHED
+from tl_ffblock.attribution.tables import VANISHED
 from tl_ffblock.attribution.targets import Direction, Target, answers_of, for_prompts, in_words, name_of_direction
 from tl_ffblock.bridge.edited import RemovalName, Removals
 from tl_ffblock.bridge.inputs import RunSequence, special_ids

@@ -1,6 +1,6 @@
 """An attribution as tables: summands of the target, and its heads, neurons and edges, largest first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.numerals import significant
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 
 Table: TypeAlias = Literal["summands", "heads", "neurons", "edges"]
 """Tables of an attribution."""
+
+
+OVERLAP = (
+    "Heads and neurons are no further summands: in one layer its heads and what goes past them, with the biases that enter "
+    "later, are the whole target again, and so are its neurons and what goes past those. Later layers read earlier ones and "
+    "neurons read heads, so shares of different layers, and of heads and neurons, overlap."
+)
+"""What sums to what."""
+VANISHED = "gradient x input before a norm of the embeddings is zero by scale invariance; what is left is rounding"
+"""What is said in place of an order of tokens."""
 
 
 @strict
@@ -114,3 +125,36 @@ def _summands(result: "Attribution") -> "pandas.DataFrame":
     if result.nonlinear:
         rows.append(("nonlinear", result.n_layers, -1, result.target, result.nonlinear))
     return pd.DataFrame(rows, columns=["kind", "layer", "position", "name", "share"])
+
+
+def sums_in_words(result: "Attribution") -> dict[str, float]:
+    """What the target is the sum of, in words; kinds that have no share are left out, but for the tokens."""
+    summands = {
+        "tokens": float(result.entering.sum()),
+        "biases": float(result.bias_shares.sum()),
+        "edits": sum(result.edits.values()),
+        "nonlinear": result.nonlinear,
+    }
+    if result.rules != "path":
+        summands["not handed out"] = result.value - sum(summands.values())
+    return {name: share for name, share in summands.items() if share or name == "tokens"}
+
+
+def embeddings_in_words(result: "Attribution") -> dict[str, float]:
+    """What the tokens' shares are the sum of; nothing where they are all of embeddings of tokens."""
+    beside = {"positions": float(result.positions.sum()), "token types": float(result.token_types.sum())}
+    shown = {name: share for name, share in beside.items() if share}
+    return {"embeddings": float(result.tokens.sum())} | shown if shown else {}
+
+
+def shares_in_words(shares: Mapping[str, float]) -> str:
+    """Names with their shares in a line: `tokens +5.29 · biases −0.3`."""
+    return " · ".join(f"{name} {significant(share)}" for name, share in shares.items())
+
+
+def largest_first(entries: Iterable[tuple[str, float]], most: int) -> Iterator[tuple[str, float]]:
+    """So many names with their shares, largest first, then the sum of all smaller ones, where there are any."""
+    ordered = sorted(entries, key=lambda entry: -abs(entry[1]))
+    yield from ordered[:most]
+    if smaller := ordered[most:]:
+        yield f"{len(smaller)} smaller ones", sum(share for _, share in smaller)

@@ -112,7 +112,8 @@ def response(module: nn.Module, name: str) -> Float[Tensor, "vector d_out"]:
     Raises:
         UnsupportedModelError: if it does not say how wide its input is.
     """
-    return _rows_through(module, _fixed_vectors(_width(module, name)).to(_parameter(module, name)))
+    like = _parameter(module, name)
+    return _rows_through(module, _fixed_vectors(_width(module, name)).to(like))
 
 
 def same(first: Tensor, second: Tensor) -> bool:

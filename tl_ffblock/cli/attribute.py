@@ -102,7 +102,7 @@ def _write(result: "Attribution", kind: str, file: Path) -> None:
 def _print(out: "Console", result: "Attribution") -> None:
     from rich.text import Text
 
-    from tl_ffblock.attribution.shown import OVERLAP
+    from tl_ffblock.attribution.tables import OVERLAP
 
     title = f"{result.target} = {signed(result.value, 4)} of {result.model}, rules {result.rules}"
     out.print(Text(title, style="bold"))
@@ -134,7 +134,7 @@ def _sums(result: "Attribution") -> "Table":
     """What the target is the sum of, each row a summand; what is set back is among the tokens or the biases above it."""
     from rich.text import Text
 
-    from tl_ffblock.attribution.shown import embeddings_in_words, largest_first, sums_in_words
+    from tl_ffblock.attribution.tables import embeddings_in_words, largest_first, sums_in_words
 
     table = _shares_table("what it is the sum of", "summand")
     within = {"tokens": embeddings_in_words(result), "biases": dict(largest_first(result.biases.items(), MOST))}

@@ -218,11 +218,11 @@ def _changes(maps: "ContributionMaps") -> "Table":
 
     from tl_ffblock.layer.scopes import STEPS
     from tl_ffblock.results.measures import contextualization_change
-    from tl_ffblock.results.page_blocks import steps_of, steps_since
+    from tl_ffblock.views.maps import steps_of, steps_since
 
     steps = [s for s in STEPS[maps.order] if s.before in maps.scopes and s.scope in maps.scopes]
     changes = [contextualization_change(maps, str(step.before), step.scope).tolist() for step in steps]
-    later = steps_since(steps_of(maps.order, maps.values, maps.signed), "Atb")
+    later = steps_since(steps_of(maps), "Atb")
     left = [contextualization_change(maps, "Atb", later[-1]).tolist()] if len(later) > 1 else []
     table = Table(title="change of mixing, 1 - Spearman" if steps else None, **plain_table())
     table.add_column("layer", justify="right")

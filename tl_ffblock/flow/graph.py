@@ -13,10 +13,8 @@ from torch import Tensor
 from tl_ffblock.errors import CompletenessError, InputError, MapFileError
 from tl_ffblock.files import write_atomically
 from tl_ffblock.flow.draft import NodeKind, Unit
-from tl_ffblock.flow.view import flow_page
 from tl_ffblock.numerals import scientific
-from tl_ffblock.page import PageView, graph_page, iframe
-from tl_ffblock.results.stills import still_of
+from tl_ffblock.result import Result
 from tl_ffblock.results.tokens import shortened, visible
 from tl_ffblock.signatures import strict
 
@@ -149,7 +147,7 @@ class FlowVectors:
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class FlowGraph:
+class FlowGraph(Result):
     """What flows through one position of some consecutive layers, from the first one's input to the last one's output.
 
     What enters a node sums to it: along the edges, what the node brings itself, and the rest, which is not shown.
@@ -242,26 +240,6 @@ class FlowGraph:
             for source, target, held in of_edges
         )
         return graph
-
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One self-contained page of the graph; written to `path` when given.
-
-        Raises:
-            InputError: if the folder of `path` does not exist.
-        """
-        html = graph_page(flow_page(self))
-        if path is not None:
-            write_atomically(Path(path), html.encode("utf-8"))
-        return html
-
-    def show(self, *, height: int = 820) -> PageView:
-        """The page in a notebook cell, inside a frame of its own, `height` pixels high until it says how high it is.
-
-        Raises:
-            InputError: if `height` is not positive.
-        """
-        data = flow_page(self)
-        return iframe(graph_page(data), height=height, title="flow graph", still=still_of(data))
 
     def __repr__(self) -> str:
         targets = ", ".join(f"{target.name} = {target.value:.4g}" for target in self.targets) or "no target"

@@ -26,7 +26,7 @@ class LayerPlace:
     """By what attention reads at the position, through its values."""
     pruning: Pruning
     eps: float
-    """The unit of rounding: see `bridge.settings.eps_of`."""
+    """The unit of rounding: see `bridge.model.Model.eps`."""
 
     @property
     def position(self) -> int:

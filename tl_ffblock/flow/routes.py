@@ -7,8 +7,8 @@ import numpy as np
 from tl_ffblock._version import __version__
 from tl_ffblock.attribution.graph import REST
 from tl_ffblock.errors import InputError
-from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, PageView, graph_page, iframe
-from tl_ffblock.results.stills import still_of
+from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, PageView
+from tl_ffblock.result import views
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict
 
@@ -38,8 +38,8 @@ def routes(result: "Attribution", *, keep: float = 0.8, height: int = 820) -> Pa
     """
     if not hasattr(result, "graph"):
         raise InputError(f'result is a {type(result).__name__}: expected what ffb.attribute(..., of="graph") makes.')
-    data = routes_page(result, result.graph(keep), keep)
-    return iframe(graph_page(data), height=height, title=data.heading, still=still_of(data))
+    view: PageView = views().page_view(routes_page(result, result.graph(keep), keep), height)
+    return view
 
 
 def routes_page(result: "Attribution", graph: "AttributionGraph", keep: float) -> GraphPage:

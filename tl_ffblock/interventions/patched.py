@@ -1,34 +1,63 @@
 """Clean, corrupted and patched in one call, and differences of runs: of maps and of vectors."""
 
 import dataclasses
-import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, TypeAlias, Unpack, overload
 
-from jaxtyping import Float, Int
+import pandas as pd
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.capture import cache_of
-from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.inputs import one_sequence
+from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import InputError
-from tl_ffblock.files import write_atomically
-from tl_ffblock.interventions.pairs import PromptList, equally_long, refuse_unpaired
-from tl_ffblock.layer.positions import Positions
+from tl_ffblock.layer.positions import Positions, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.layer.vectors import Decomposition
-from tl_ffblock.page import page
+from tl_ffblock.result import Result, Results
 from tl_ffblock.results.maps import SIDES, ContributionMaps
-from tl_ffblock.results.page_data import page_data
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out, strict
 
+PromptList: TypeAlias = Sequence[str] | Sequence[Integer[Tensor, " _pos"]]
+"""Texts, or token ids of each prompt."""
+PatchHooks: TypeAlias = Hooks | Callable[[Any], Hooks]
+"""Hooks of a patched run, or a function that makes them of the clean run's ActivationCache."""
+
+
+def refuse_unpaired(clean: Sized, corrupted: Sized) -> None:
+    """Pairs take as many prompts of each kind.
+
+    Raises:
+        InputError: if there are not.
+    """
+    if len(clean) != len(corrupted):
+        raise InputError(f"{len(clean)} clean prompts and {len(corrupted)} corrupted: expected pairs.")
+
+
+def equally_long(model: Model, pair: tuple[Any, Any], which: str) -> tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]]:
+    """The tokens of a clean and a corrupted prompt.
+
+    Raises:
+        InputError: if one cannot be used, or they differ in length.
+    """
+    clean, corrupted = (
+        one_sequence(model, given, name + which) for given, name in zip(pair, ("clean", "corrupted"), strict=True)
+    )
+    if len(clean) != len(corrupted):
+        raise InputError(
+            f"clean{which} has {len(clean)} tokens, corrupted{which} {len(corrupted)}: patching puts what is at one position of a "
+            "run at the same position of the other. Use prompts of equally many tokens."
+        )
+    return clean, corrupted
+
 
 @strict
-@dataclasses.dataclass(frozen=True)
-class PatchedMaps:
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class PatchedMaps(Result):
     """The maps of a clean run, a corrupted run, and the corrupted run with patches."""
 
     clean: ContributionMaps
@@ -38,51 +67,38 @@ class PatchedMaps:
     @property
     def corruption(self) -> ContributionMaps:
         """`clean - corrupted`: what the corruption took away."""
-        return _named(difference(self.clean, self.corrupted), "the clean run", "the corrupted run")
+        return self._difference("clean", "corrupted")
 
     @property
     def repair(self) -> ContributionMaps:
-        """`patched - corrupted`: what the patches brought."""
-        return _named(difference(self.patched, self.corrupted), "the patched run", "the corrupted run")
+        """`patched - corrupted`: what the patches restored."""
+        return self._difference("patched", "corrupted")
 
     @property
     def rest(self) -> ContributionMaps:
         """`clean - patched`: what the patches left."""
-        return _named(difference(self.clean, self.patched), "the clean run", "the patched run")
+        return self._difference("clean", "patched")
 
-    def to_html(
-        self, path: str | os.PathLike[str] | None = None, *, layer: int | None = None, scope: str | None = None
-    ) -> str:
-        """One self-contained page of the three runs, any two of them beside each other on one scale.
+    def to_dataframe(self) -> pd.DataFrame:
+        """The tables of the three runs in one, with the run's name as the first column, "run"."""
+        frames = {name: maps.to_dataframe() for name, maps in self._runs.items()}
+        return pd.concat(frames, names=["run", None]).reset_index("run").reset_index(drop=True)
 
-        Args:
-            path: File to write, if any.
-            layer: Layer shown first; None means the last one, which every patch has reached.
-            scope: Scope shown first.
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """The tokens of the three runs."""
+        return f"{self.clean.model}, layers {spans(self.clean.layers)}", {
+            name: shortened(maps.tokens) for name, maps in self._runs.items()
+        }
 
-        It opens at the patched run against the corrupted one.
-        """
-        runs = {"clean": self.clean, "corrupted": self.corrupted, "patched": self.patched}
-        layer = self.clean.layers[-1] if layer is None else layer
-        html = page(page_data(runs, layer=layer, scope=scope, compare=("patched", "corrupted")), circuitsvis=True)
-        if path is not None:
-            write_atomically(Path(path), html.encode("utf-8"))
-        return html
+    @property
+    def _runs(self) -> dict[str, ContributionMaps]:
+        return {"clean": self.clean, "corrupted": self.corrupted, "patched": self.patched}
 
-    def __repr__(self) -> str:
-        return "\n".join(
-            f"{name}: {shortened(maps.tokens)}"
-            for name, maps in (("clean", self.clean), ("corrupted", self.corrupted), ("patched", self.patched))
-        )
-
-
-def _named(maps: ContributionMaps, *sides: str) -> ContributionMaps:
-    """A difference whose two sides have these names, whatever their texts."""
-    return dataclasses.replace(maps, provenance={**maps.provenance, **dict(zip(SIDES, sides, strict=True))})
-
-
-PatchHooks: TypeAlias = Hooks | Callable[[Any], Hooks]
-"""Hooks of a patched run, or a function that makes them of the clean run's ActivationCache."""
+    def _difference(self, first: str, second: str) -> ContributionMaps:
+        """A difference whose two sides are named by the runs, whatever their texts."""
+        maps = difference(self._runs[first], self._runs[second])
+        sides = dict(zip(SIDES, (f"the {first} run", f"the {second} run"), strict=True))
+        return dataclasses.replace(maps, provenance={**maps.provenance, **sides})
 
 
 class HowMade(SettingsOptions, ChunkOption, total=False):
@@ -112,7 +128,7 @@ def patched_maps(
     scopes: Sequence[str] | str | None = None,
     queries: Positions = None,
     **options: Unpack[HowMade],
-) -> list[PatchedMaps]: ...
+) -> Results[PatchedMaps]: ...
 @spelled_out(HowMade, DEFAULTS)
 def patched_maps(
     model: Any,
@@ -124,7 +140,7 @@ def patched_maps(
     scopes: Sequence[str] | str | None = None,
     queries: Positions = None,
     **options: Unpack[HowMade],
-) -> PatchedMaps | list[PatchedMaps]:
+) -> PatchedMaps | Results[PatchedMaps]:
     """The maps of a clean run, of a corrupted run, and of the corrupted run under hooks; of one pair of prompts or many.
 
     `ffb.average([runs.repair for runs in patched_maps(...)], positions=...)` is the mean over pairs with its interval.
@@ -134,7 +150,7 @@ def patched_maps(
         clean: A text or token ids [pos], or a list of these.
         corrupted: Another of equally many tokens, or a list with one for each clean prompt.
         fwd_hooks: Hooks for the patched run, or a function that makes them of the clean run's ActivationCache; for lists the
-            same for every pair, or a list with one function a pair.
+            same for every pair, or a list with one function per pair.
         layers: As in `contribution_maps`.
         scopes: As in `contribution_maps`.
         queries: As in `contribution_maps`.
@@ -144,32 +160,27 @@ def patched_maps(
         InputError: if the two of a pair have different numbers of tokens, there are not as many of each, or they cannot be used.
     """
     known = identify(model)
-    lists = [isinstance(given, list | tuple) for given in (clean, corrupted)]
-    if all(lists):
+    lists = isinstance(clean, list | tuple) and isinstance(corrupted, list | tuple)
+    if lists:
         refuse_unpaired(clean, corrupted)
-    pairs = list(zip(clean, corrupted, strict=True)) if all(lists) else [(clean, corrupted)]
-    makers = _hooks_by_pair(fwd_hooks, len(pairs))
+    pairs = list(zip(clean, corrupted, strict=True)) if lists else [(clean, corrupted)]
+    hooks: Sequence[Any] = [fwd_hooks] * len(pairs)  # for all, or one function
+    if not callable(fwd_hooks) and fwd_hooks and all(callable(one) for one in fwd_hooks):
+        hooks = fwd_hooks
+    if len(hooks) != len(pairs):
+        raise InputError(f"fwd_hooks: {len(hooks)} functions for {len(pairs)} pairs of prompts; expected one per pair.")
 
     def maps(tokens: Int[Tensor, " pos"], hooks: Hooks) -> ContributionMaps:
         return contribution_maps(
             known, tokens, layers=layers, scopes=scopes, queries=queries, fwd_hooks=hooks, **options
         )
 
-    results = []
-    for number, (pair, hooks) in enumerate(zip(pairs, makers, strict=True)):
-        first, second = equally_long(known, pair, f"[{number}]" if all(lists) else "")
-        made = hooks(cache_of(known, first)) if callable(hooks) else hooks
+    results = Results[PatchedMaps]()
+    for number, (pair, own) in enumerate(zip(pairs, hooks, strict=True)):
+        first, second = equally_long(known, pair, f"[{number}]" if lists else "")
+        made = own(cache_of(known, first)) if callable(own) else own
         results.append(PatchedMaps(maps(first, ()), maps(second, ()), maps(second, made)))
-    return results if all(lists) else results[0]
-
-
-def _hooks_by_pair(fwd_hooks: PatchHooks | Sequence[Callable[[Any], Hooks]], n_pairs: int) -> Sequence[PatchHooks]:
-    """What each pair's patched run is run with."""
-    if callable(fwd_hooks) or not fwd_hooks or not all(callable(hooks) for hooks in fwd_hooks):
-        return [fwd_hooks] * n_pairs  # type: ignore[list-item]  # no list of functions: hooks for all, or one function
-    if len(fwd_hooks) != n_pairs:
-        raise InputError(f"fwd_hooks: {len(fwd_hooks)} functions for {n_pairs} pairs of prompts; expected one a pair.")
-    return fwd_hooks  # type: ignore[return-value]  # all are functions
+    return results if lists else results[0]
 
 
 @strict
@@ -195,7 +206,7 @@ class VectorDifference:
 
     @property
     def order(self) -> Order:
-        """Where the norms stand."""
+        """Where the norms are."""
         return self.first.order
 
     def parts(self, scope: str) -> Float[Tensor, "query key d_model"]:
@@ -237,9 +248,8 @@ def difference(
             )
         return first - second
     if isinstance(first, Decomposition) and isinstance(second, Decomposition):
-        shapes = [tuple(part.parts(part.scopes[0]).shape) for part in (first, second)]
-        same = [(part.layer, part.order, part.queries) for part in (first, second)]
-        if same[0] != same[1] or shapes[0] != shapes[1]:
+        kinds = [(part.layer, part.order, part.queries, part.parts(part.scopes[0]).shape) for part in (first, second)]
+        if kinds[0] != kinds[1]:
             raise InputError(
                 f"cannot subtract {second!r} from {first!r}: expected the same layer, queries and number of tokens."
             )

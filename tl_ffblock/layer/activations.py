@@ -135,7 +135,7 @@ class Activation:
         return total
 
     def _derivative(self, s: Tensor) -> Tensor:
-        # What is kept for this derivative is no part of a run whose layers forget what they keep (bridge/checkpoints.py).
+        # What is kept for this derivative is no part of a run whose layers forget what they keep (bridge/traced.py).
         as_it_is = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
         with torch.inference_mode(False), torch.enable_grad(), as_it_is:
             at = s.detach().clone().requires_grad_()
@@ -154,6 +154,11 @@ class PathCoefficients:
     on_pre: Float[Tensor, "*shape"]
     on_linear: Float[Tensor, "*shape"] | None
     baseline: Float[Tensor, ""]
+
+    @property
+    def factors(self) -> tuple[Float[Tensor, "*shape"], ...]:
+        """Of each input matrix (`FeedForward.inputs`)."""
+        return (self.on_pre,) if self.on_linear is None else (self.on_pre, self.on_linear)
 
 
 @dataclass(frozen=True)

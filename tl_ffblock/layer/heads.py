@@ -26,7 +26,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.fast.buffers import Buffers, Stack
-from tl_ffblock.layer.fast.norms import NormsOfPairs
+from tl_ffblock.layer.fast.pair_rows import NormsOfPairs
 from tl_ffblock.layer.fast.products import HeadProducts, ProductKey
 from tl_ffblock.layer.linear import LinearLayer, Parts, alone, residual
 from tl_ffblock.layer.positions import several

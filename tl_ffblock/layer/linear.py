@@ -19,7 +19,8 @@ numbers are those of Kobayashi et al. 2024.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import reduce
+from operator import add
 
 import torch
 from einops import einsum
@@ -37,7 +38,6 @@ from tl_ffblock.layer.scopes import (
     Normalise,
     Operation,
     Step,
-    feed_step,
     steps_to_output,
 )
 from tl_ffblock.layer.settings import Settings
@@ -157,8 +157,8 @@ def reconcile(parts: Parts, whole: Float[Tensor, "query d"], rtol: float) -> Par
     return replace(parts, remainder=gap if parts.remainder is None else parts.remainder + gap)
 
 
-def captum_shares(activation: Activation, players: Parts, linear: Parts | None, n_steps: int) -> Parts:
-    """Attribute the activation's output to its players with captum's Gauss-Legendre rule (appendix E of the paper).
+def captum_shares(activation: Activation, players: Sequence[Parts], n_steps: int) -> Parts:
+    """Attribute the activation's output to the players of its pre-activation(s) with captum's Gauss-Legendre rule (appendix E of the paper).
 
     The players of one position are one example: tokens, bias and remainder by neuron. The function
     is the sum of all neurons' outputs, whose gradient with respect to a player's neuron is that
@@ -175,15 +175,15 @@ def captum_shares(activation: Activation, players: Parts, linear: Parts | None, 
         return torch.cat([parts.tokens, *others], dim=1)
 
     rows = []
-    for row in zip(*(stacked(parts).detach() for parts in (players, linear) if parts is not None), strict=True):
+    for row in zip(*(stacked(parts).detach() for parts in players), strict=True):
         inputs = tuple(player[None] for player in row)
         with torch.enable_grad():
             attributed = IntegratedGradients(output).attribute(
                 inputs, n_steps=n_steps, method="gausslegendre", internal_batch_size=8
             )
         rows.append(torch.stack([a[0] for a in attributed]).sum(dim=0).to(inputs[0].dtype))
-    shared, keys = torch.stack(rows), players.tokens.shape[1]
-    bias = shared[:, keys] + activation.at_zero(shared) if linear is None else shared[:, keys]
+    shared, keys = torch.stack(rows), players[0].tokens.shape[1]
+    bias = shared[:, keys] + activation.at_zero(shared) if len(players) == 1 else shared[:, keys]
     return Parts(shared[:, :keys], bias, shared[:, keys + 1] if shared.shape[1] > keys + 1 else None)
 
 
@@ -250,6 +250,8 @@ class LinearLayer:
         self.settings = settings
         self.steps = steps_to_output(record.block.order)
         """The steps up to the layer's output, which the vjp takes."""
+        self.paths: dict[int, PathCoefficients] = {}
+        """Path coefficients at every query by number of the expert, as far as they were made."""
         self._attention = attention
         self._entering = entering
 
@@ -266,14 +268,14 @@ class LinearLayer:
             case Normalise(of, name):
                 return self.block.norm(name)(record.tensor(of))
             case Feed(of):
-                if isinstance(self.block.feed_forward, FeedForward):
-                    assert record.post is not None
-                    return record.post @ self.block.feed_forward.w_out + self.block.feed_forward.b_out
-                x, total = record.tensor(of), torch.zeros_like(record.tensor(of))
+                total = torch.zeros_like(record.tensor(of))
                 for _, ff, weight in record.feed_forwards():
-                    assert weight is not None
-                    post = ff.activation.output(*ff.pre_activations(x))
-                    total += weight[:, None] * (post @ ff.w_out + ff.b_out)
+                    post = (
+                        record.post if weight is None else ff.activation.output(*ff.pre_activations(record.tensor(of)))
+                    )
+                    assert post is not None, "neither activations nor a router"
+                    out = post @ ff.w_out + ff.b_out
+                    total += out if weight is None else weight[:, None] * out
                 return total
 
     def parts(self, asked: Sequence[str] | None = None) -> dict[str, Parts]:
@@ -324,40 +326,28 @@ class LinearLayer:
         """Feed-forward of parts whose whole is x; experts each on their own, weighed by the frozen router."""
         out = None
         for number, ff, weight in self.record.feed_forwards():
-            dense = project(self.neuron_shares(parts, ff, x, number), ff.w_out, ff.b_out)
+            dense = project(self.neuron_shares(parts, number, ff, x), ff.w_out, ff.b_out)
             if weight is None:
                 return dense
             weighed = weigh(dense, weight[:, None])
             out = weighed if out is None else out + weighed
         return Parts(torch.zeros_like(parts.tokens), torch.zeros_like(parts.bias)) if out is None else out
 
-    def neuron_shares(self, parts: Parts, ff: FeedForward, x: Float[Tensor, "query d"], expert: int) -> Parts:
+    def neuron_shares(self, parts: Parts, number: int, ff: FeedForward, x: Float[Tensor, "query d"]) -> Parts:
         """Every neuron's output as a sum over source tokens: Integrated Gradients through the activation (eq. 12-14, 44)."""
-        pre, pre_linear = self.record.pre_activations(ff, x)
-        if ff.w_gate is None:
-            players, linear = self.players(parts, ff.w_in, ff.b_in, pre), None
-        else:
-            assert ff.b_gate is not None and pre_linear is not None
-            players = self.players(parts, ff.w_gate, ff.b_gate, pre)
-            linear = self.players(parts, ff.w_in, ff.b_in, pre_linear)
+        pairs = zip(ff.inputs, self.record.pre_activations(ff, x), strict=False)
+        players = [self.players(parts, w, b, real) for (_, w, b), real in pairs if real is not None]
         if self.settings.method == "captum":
-            return captum_shares(ff.activation, players, linear, self.settings.n_steps)
-        coefficients = self.coefficients(ff, pre, pre_linear, expert)
-        shared = weigh(players, coefficients.on_pre)
-        if linear is not None:
-            assert coefficients.on_linear is not None
-            shared = shared + weigh(linear, coefficients.on_linear)
-        return replace(shared, bias=shared.bias + coefficients.baseline)
+            return captum_shares(ff.activation, players, self.settings.n_steps)
+        path = self.path(number, ff, x)
+        shared = reduce(add, [weigh(of, factor) for of, factor in zip(players, path.factors, strict=True)])
+        return replace(shared, bias=shared.bias + path.baseline)
 
-    def coefficients(
-        self,
-        ff: FeedForward,
-        pre: Float[Tensor, "query d_mlp"],
-        pre_linear: Float[Tensor, "query d_mlp"] | None,
-        expert: int,
-    ) -> PathCoefficients:
+    def path(self, number: int, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
         """What Integrated Gradients multiplies the parts of the pre-activations by, for the expert of a number."""
-        return ff.activation.coefficients(pre, pre_linear)
+        if number not in self.paths:
+            self.paths[number] = ff.activation.coefficients(*self.record.pre_activations(ff, x))
+        return self.paths[number]
 
     def players(
         self,
@@ -407,7 +397,7 @@ class LinearLayer:
                 norm = LinearNorm.of(self.block.norm(name), self.record.tensor(of), frozen=True)
                 return [(of, norm.vjp(cotangent))]
             case Feed(of):
-                return [(of, self.vjp_feed_forward(cotangent))]
+                return [(of, self.vjp_feed_forward(cotangent, self.record.tensor(of)))]
 
     def _by_head(self, cotangent: Float[Tensor, "query d"]) -> Float[Tensor, "query head e"]:
         return einsum(cotangent, self.block.attention.w_o, "query d, head e d -> query head e")
@@ -425,24 +415,13 @@ class LinearLayer:
         shared = by_value.reshape(len(by_value), len(w_v), -1, by_value.shape[-1]).sum(dim=2)
         return einsum(shared, w_v, "key kv_head e, kv_head d e -> key d")
 
-    def vjp_feed_forward(self, cotangent: Float[Tensor, "query d"]) -> Float[Tensor, "query d"]:
-        """By what the feed-forward reads."""
+    def vjp_feed_forward(
+        self, cotangent: Float[Tensor, "query d"], x: Float[Tensor, "query d"]
+    ) -> Float[Tensor, "query d"]:
+        """By what the feed-forward reads, x."""
         total = torch.zeros_like(cotangent)
-        for ff, coefficients, weight in self._path:
+        for number, ff, weight in self.record.feed_forwards():
             by_post = (cotangent if weight is None else cotangent * weight[:, None]) @ ff.w_out.T
-            by_pre = by_post * coefficients.on_pre
-            if ff.w_gate is None:
-                total += by_pre @ ff.w_in.T
-            else:
-                assert coefficients.on_linear is not None
-                total += by_pre @ ff.w_gate.T + (by_post * coefficients.on_linear) @ ff.w_in.T
+            pairs = zip(ff.inputs, self.path(number, ff, x).factors, strict=True)
+            total += reduce(add, [(by_post * factor) @ w.T for (_, w, _), factor in pairs])
         return total
-
-    @cached_property
-    def _path(self) -> list[tuple[FeedForward, PathCoefficients, Float[Tensor, " query"] | None]]:
-        """`LayerRecord.feed_forwards` with path coefficients."""
-        x = self.record.tensor(feed_step(self.block.order).operands[0])
-        return [
-            (ff, self.coefficients(ff, *self.record.pre_activations(ff, x), expert=number), weight)
-            for number, ff, weight in self.record.feed_forwards()
-        ]

@@ -188,7 +188,7 @@ def _parts_in(
     if inside is not None:
         chosen = torch.as_tensor(inside, device=record.resid_pre.device)
         ff, some, own = ff.neurons(chosen), record.neurons(chosen), own[:, chosen]
-    shares = LinearLayer(some, settings).neuron_shares(read, ff, record.tensor(_operand(record)), expert)
+    shares = LinearLayer(some, settings).neuron_shares(read, expert, ff, record.tensor(_operand(record)))
     weighed = shares if record.routing is None else weigh(shares, record.routing[:, expert, None])
     return reconcile(weighed, own, settings.rtol) if record.edited else weighed
 

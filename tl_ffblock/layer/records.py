@@ -4,10 +4,11 @@
 a run from which everything else follows. Axis names: `head query key d d_head d_mlp`; `d` is d_model.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from einops import einsum
@@ -17,6 +18,8 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.activations import Activation
 from tl_ffblock.layer.scopes import INPUT, NormName, Order
+
+InputMatrix: TypeAlias = Literal["in", "gate"]
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,16 @@ class FeedForward:
     w_gate: Float[Tensor, "d d_mlp"] | None = None
     b_gate: Float[Tensor, " d_mlp"] | None = None
 
+    @property
+    def inputs(self) -> tuple[tuple[InputMatrix, Float[Tensor, "d d_mlp"], Float[Tensor, " d_mlp"]], ...]:
+        """Each input matrix with its bias: that of the pre-activation, then with a gate that of the linear branch."""
+        plain: tuple[InputMatrix, Tensor, Tensor] = ("in", self.w_in, self.b_in)
+        return (plain,) if self.w_gate is None or self.b_gate is None else (("gate", self.w_gate, self.b_gate), plain)
+
     def pre_activations(self, x: Float[Tensor, "query d"]) -> tuple[Tensor, Tensor | None]:
         """Pre-activation (of the gate where there is one) and linear branch, [query d_mlp]."""
-        linear = x @ self.w_in + self.b_in
-        if self.w_gate is None or self.b_gate is None:
-            return linear, None
-        return x @ self.w_gate + self.b_gate, linear
+        pre, *linear = (x @ w + b for _, w, b in self.inputs)
+        return pre, linear[0] if linear else None
 
     def neurons(self, chosen: Int[Tensor, " neuron"]) -> "FeedForward":
         """Some of its neurons, with the whole output bias."""
@@ -157,41 +164,32 @@ def feed_forwards(block: Block) -> tuple[FeedForward, ...]:
     return () if ff is None else (ff,) if isinstance(ff, FeedForward) else ff.experts
 
 
-def _axes(*names: str) -> dict[str, tuple[str, ...]]:
-    """Metadata of a tensor field: its axes after the batch."""
-    return {"axes": names}
-
-
 @dataclass(frozen=True)
 class LayerRecord:
     """One layer of one run; leading `batch` axis until `sequence` takes one out.
 
     `whole[scope]` is the model's own tensor at the end of a scope, read from its hooks; the sum of
-    the parts is compared with it. A tensor's axes are metadata of its field, so that `sequence` and `rows` cut every
+    the parts is compared with it. A tensor's axes are read from the type of its field, so that `sequence` and `rows` cut every
     tensor without naming it.
     """
 
     block: Block
-    queries: Int[Tensor, "*batch query"] = field(metadata=_axes("query"))
+    queries: Int[Tensor, "*batch query"]
     """Positions of the rows."""
-    resid_pre: Float[Tensor, "*batch key d"] = field(metadata=_axes("key", "d"))
-    pattern: Float[Tensor, "*batch head query own_key"] = field(metadata=_axes("head", "query", "key"))
+    resid_pre: Float[Tensor, "*batch key d"]
+    pattern: Float[Tensor, "*batch head query own_key"]
     """Over the keys of a query's own sequence, which are all there are unless sequences lie below each other."""
-    value: Float[Tensor, "*batch key kv_head d_head"] = field(metadata=_axes("key", "kv_head", "d_head"))
-    pre: Float[Tensor, "*batch query d_mlp"] | None = field(metadata=_axes("query", "d_mlp"))
+    value: Float[Tensor, "*batch key kv_head d_head"]
+    pre: Float[Tensor, "*batch query d_mlp"] | None
     """Pre-activation (of the gate where there is one)."""
-    pre_linear: Float[Tensor, "*batch query d_mlp"] | None = field(metadata=_axes("query", "d_mlp"))
-    post: Float[Tensor, "*batch query d_mlp"] | None = field(metadata=_axes("query", "d_mlp"))
-    whole: Mapping[str, Float[Tensor, "*batch query d"]] = field(metadata=_axes("query", "d"))
-    routing: Float[Tensor, "*batch query expert"] | None = field(default=None, metadata=_axes("query", "expert"))
+    pre_linear: Float[Tensor, "*batch query d_mlp"] | None
+    post: Float[Tensor, "*batch query d_mlp"] | None
+    whole: Mapping[str, Float[Tensor, "*batch query d"]]
+    routing: Float[Tensor, "*batch query expert"] | None = None
     """The router's weights, zero where an expert was not chosen; frozen like the pattern."""
-    query: Float[Tensor, "*batch query head d_head"] | None = field(
-        default=None, metadata=_axes("query", "head", "d_head")
-    )
+    query: Float[Tensor, "*batch query head d_head"] | None = None
     """Query vectors as attention multiplied them (after any rotation and norm of their own), where they were asked for."""
-    key: Float[Tensor, "*batch key kv_head d_head"] | None = field(
-        default=None, metadata=_axes("key", "kv_head", "d_head")
-    )
+    key: Float[Tensor, "*batch key kv_head d_head"] | None = None
     """Key vectors, likewise."""
     edited: bool = False
     """Whether other hooks changed a tensor inside the block: a gap is then their effect, the remainder."""
@@ -296,7 +294,12 @@ class LayerRecord:
         return replace(self, **changed)
 
 
-_AXES: dict[str, tuple[str, ...]] = {f.name: f.metadata["axes"] for f in fields(LayerRecord) if "axes" in f.metadata}
+_AXES = {
+    field_.name: tuple(axes[1].replace("own_", "").split())
+    for field_ in fields(LayerRecord)
+    if (axes := re.search(r"\*batch ([\w ]+)", str(field_.type)))
+}
+"""The axes of every tensor field after the batch, as its type says."""
 
 
 @dataclass(eq=False)

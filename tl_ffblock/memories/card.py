@@ -1,6 +1,6 @@
 """All that is known of one memory, as plain data: what a view, a table or a JSON file takes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,14 +18,7 @@ from tl_ffblock.memories.names import Cells, Named, select_memories
 from tl_ffblock.memories.parts import CoefficientParts, parts_at
 from tl_ffblock.memories.triggers import Text, Triggers, refuse_one_text, search
 from tl_ffblock.memories.values import agreeing, value_tokens
-from tl_ffblock.page import BlockPayload, PageText
-from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict
-
-_DIGITS = 5
-"""Significant digits of a number on a page."""
-_TOKENS = ("tokens", "top", "bottom")
-"""Fields that hold tokens."""
 
 
 @strict
@@ -104,11 +97,6 @@ class MemoryCard:
     fingerprint: str = ""
     """Of the model's weights; empty where it is not known."""
 
-    @property
-    def kind(self) -> str:
-        """Which view of a page shows it."""
-        return "memory"
-
     def on_text(self, model: Any, text: Text, attribution: NeuronAttribution | None = None) -> "MemoryCard":
         """The card with a text of the reader's own.
 
@@ -148,18 +136,6 @@ class MemoryCard:
             carried=None if shares is None else tuple(shares.shares[0].tolist()),
         )
         return replace(self, text=shown)
-
-    def payload(self, text: PageText) -> BlockPayload:
-        """The card as a page takes it, numbers rounded to five digits.
-
-        Raises:
-            InputError: if the card's text is not the page's.
-        """
-        if self.text is not None and len(self.text.tokens) != len(text.words):
-            raise InputError(
-                f"the card of memory {self.memory} is of a text of {len(self.text.tokens)} tokens, the page of {len(text.words)}."
-            )
-        return BlockPayload(_sendable({"kind": self.kind, **self.to_dict()}), 0.5 * 10.0 ** (1 - _DIGITS))
 
     def to_dict(self) -> dict[str, Any]:
         """The same in lists, numbers and strings, for JSON."""
@@ -252,12 +228,3 @@ def _card_value(model: Model, triggers: Triggers, reading: Reading, k: int) -> C
         agreeing=int(agrees.sum()) if triggers.causal else None,
         followed=int(followed.sum()) if triggers.causal else None,
     )
-
-
-def _sendable(value: Any) -> Any:
-    """Numbers rounded, white space in tokens made visible; lists and dictionaries gone through."""
-    if isinstance(value, Mapping):
-        return {name: [*map(visible, held)] if name in _TOKENS else _sendable(held) for name, held in value.items()}
-    if isinstance(value, list | tuple):
-        return [_sendable(held) for held in value]
-    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

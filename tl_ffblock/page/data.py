@@ -1,145 +1,369 @@
-"""What a page is made of: a text, runs with named blocks, and where to open; nothing of how they were made."""
+"""What pages are made of: a text with runs and named blocks, signed shares of a target, a layered graph; nothing of how they were made."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.page.blocks import MapsBlock, PageBlock, PageText
+from tl_ffblock.page.numbers import finite, pack, pack_reachable, rounded, worst_precision
 
 View: TypeAlias = Literal["maps", "heads", "all", "scores", "memories", "logit"]
 """Ways to look at a page's data: maps, lines of heads, every layer and head, attention scores term by term, cards of memories, a
-target shared out."""
-
-
-def _shows(view: View, block: PageBlock) -> bool:
-    """Whether a view can show a block."""
-    kinds = {"scores": "scores", "memories": "memory", "logit": "logit"}
-    if view in kinds:
-        return block.kind == kinds[view]
-    return isinstance(block, MapsBlock) and (view == "maps" or block.axis == "head")
-
-
-_LACKING = {
-    "heads": "maps by head: make them with heads=True, or put attention_maps beside them",
-    "all": "maps by head: make them with heads=True, or put attention_maps beside them",
-    "scores": "attention scores: put attention_scores beside the maps",
-    "memories": "a memory's card: put one beside the maps",
-    "logit": "an attribution: put one of the same text (ffb.attribute) beside the maps",
+target attributed."""
+_HEADS = "maps by head: make them with heads=True, or put attention_maps beside them"
+# The kind of block that each view shows, and what a page without one lacks.
+_NEEDED = {
+    "maps": ("maps", "maps"),
+    "heads": ("maps", _HEADS),
+    "all": ("maps", _HEADS),
+    "scores": ("scores", "attention scores: put attention_scores beside the maps"),
+    "memories": ("memory", "a memory's card: put one beside the maps"),
+    "logit": ("logit", "an attribution: put one of the same text (ffb.attribute) beside the maps"),
 }
-"""What a page lacks that cannot open in a view."""
+# Significant digits of shares that are read.
+SHOWN_DIGITS = 4
+# Of numbers of maps and graphs, as they are sent: two more than are read, so that rounding twice gives another digit
+# to one in hundreds.
+MAP_DIGITS = 6
+# Of shares of which there are few: whatever a float32 holds, so that nothing is rounded twice.
+FULL_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class PageText:
+    """The positions that all blocks and runs of a page share.
+
+    `queries` are the positions of rows, `words` has for each position the number of its word, `special` the positions of special
+    tokens, `segments` the names of parts that readers tell apart, such as two sentences, and where each begins. Cells that a
+    `causal` model cannot reach are not sent. `named` says that labels are names of positions, whose numbers say nothing.
+    """
+
+    queries: tuple[int, ...]
+    layers: tuple[int, ...]
+    causal: bool
+    words: tuple[int, ...]
+    special: tuple[int, ...] = ()
+    segments: tuple[tuple[str, int], ...] = ()
+    named: bool = False
+
+    def is_square(self, most: int) -> bool:
+        """Whether all positions are rows, and they are no more than `most`."""
+        return len(self.words) <= most and self.queries == tuple(range(len(self.words)))
+
+    def reachable(self) -> Bool[Tensor, "query key"]:
+        """The cells that are sent."""
+        keys, rows = torch.arange(len(self.words)), torch.tensor(self.queries)[:, None]
+        return keys <= rows if self.causal else torch.ones(len(rows), len(keys), dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class DataBlock:
+    """A block with a view of its own, as JSON can hold it: scores, a memory's card, a target attributed.
+
+    `json["kind"]` is the form that a view of the page's scripts reads; `precision` is the largest relative error of its numbers.
+    """
+
+    json: Mapping[str, Any]
+    precision: float
+
+
+@dataclass(frozen=True)
+class MapsBlock:
+    """Maps of tokens by channel and layer: contributions by scope or by head, attention patterns, signed attributions.
+
+    `short` is one of their numbers in a word ("norm"), `unit` the same with its unit, `meaning` what a cell says. Each of
+    `channels` has a name, a label in words, the channel before it, which it is compared with, and the component between the two.
+    `columns` are further numbers of each row, by name and channel. Each of `tracks`, the overview of layers, has a title, a note,
+    columns (channel, ref, label, words), values by channel, and whether colours are stretched and columns cumulative. `axis` is
+    what channels are, of heads `of` the scope that they add up to; `sides` is what a difference is of. `cells` says whether the
+    page opens with shares of the others, `shares` whether the values are such shares already, `whole` whether all that a row
+    takes from is on the page, `exact` whether its certificate speaks of them, and `coarse` whether two digits are enough.
+    """
+
+    title: str
+    short: str
+    unit: str
+    meaning: str
+    channels: tuple[Mapping[str, str | None], ...]
+    values: Mapping[str, Float[Tensor, "layer query key"]]
+    columns: Mapping[str, Mapping[str, Float[Tensor, "layer query"]]] = field(default_factory=dict)
+    tracks: tuple[dict[str, Any], ...] = ()
+    axis: Literal["scope", "head"] = "scope"
+    of: str = ""
+    signed: bool = False
+    sides: tuple[str, ...] = ()
+    cells: Literal["others", "none"] = "others"
+    shares: Literal["others", ""] = ""
+    whole: bool = True
+    exact: bool = False
+    coarse: bool = False
+
+    def payload(self, text: PageText) -> DataBlock:
+        """Labels, and each channel's numbers packed.
+
+        Raises:
+            InputError: if a table has another shape than the labels say.
+        """
+        cells = text.reachable()
+        shape = (len(text.layers), *cells.shape)
+        by_name = {str(channel["name"]): self.values[str(channel["name"])] for channel in self.channels}
+        for name, maps in by_name.items():
+            if tuple(maps.shape) != shape:
+                raise InputError(
+                    f"values of {name} have shape {tuple(maps.shape)}, the page's labels say [layer query key] = {shape}."
+                )
+        opening = next((c["before"] for c in self.channels if c["component"] == "FF" and c["before"] in by_name), None)
+        values = pack_reachable(by_name, cells, coarse=self.coarse, root=opening)
+        columns = {name: {c: pack(rows) for c, rows in table.items()} for name, table in self.columns.items()}
+        labels = (
+            "title",
+            "short",
+            "unit",
+            "meaning",
+            "axis",
+            "of",
+            "signed",
+            "sides",
+            "cells",
+            "shares",
+            "whole",
+            "exact",
+        )
+        json = {"kind": "maps"} | {label: getattr(self, label) for label in labels}
+        json |= {
+            "channels": self.channels,
+            "tracks": [track | {"values": {c: finite(n) for c, n in track["values"].items()}} for track in self.tracks],
+            "values": {name: table.payload for name, table in values.items()},
+            "columns": {n: {c: rows.payload for c, rows in table.items()} for n, table in columns.items()},
+        }
+        return DataBlock(json, worst_precision([*values.values(), *(r for t in columns.values() for r in t.values())]))
+
+
+PageBlock: TypeAlias = MapsBlock | DataBlock
+"""What a page can show of its text."""
 
 
 @dataclass(frozen=True)
 class PageStart:
-    """Where the page opens; runs by their number."""
+    """Where the page opens: a channel of the first block, the positions of a row and a column, a run and the one compared with."""
 
     layer: int
     scope: str
-    """A channel of the first block."""
     to: int
-    """Position whose row is selected."""
     from_: int
-    """Position whose column is selected."""
     run: int = 0
     ref_run: int = 0
-    """The run that is compared with."""
     view: View = "maps"
-
-    def payload(self) -> dict[str, Any]:
-        """Under the names of the page's selection."""
-        fields = asdict(self)
-        return fields | {"from": fields.pop("from_"), "refRun": fields.pop("ref_run")}
 
 
 @dataclass(frozen=True)
 class PageRun:
-    """One forward pass."""
+    """One forward pass: a name such as "clean", tokens made visible, blocks by name; the first one's channels need no name before them."""
 
     name: str
-    """How the reader tells it from others: "clean", "patched"."""
     tokens: tuple[str, ...]
-    """Tokens with white space made visible."""
     blocks: Mapping[str, PageBlock]
-    """What there is to see, by name; the first block's channels need no name before them."""
-
-
-@dataclass(frozen=True)
-class PageCertificate:
-    """The largest completeness error, with its place."""
-
-    error: float
-    scope: str
-    layer: int
-    query: int
-    run: int = 0
 
 
 @dataclass(frozen=True)
 class PageData:
-    """Everything that one page shows."""
+    """A page of maps: several runs have the same blocks and channels.
+
+    `certificate` is the largest completeness error with its place, None where it is unknown; `statement` is said in its place.
+    `layered` is False where the one layer is that of the whole model; then the page speaks of none. `circuitsvis` says whether
+    readers may have square maps drawn by CircuitsVis, too.
+    """
 
     model: str
-    """Name of the model."""
     heading: str
-    """What is shown: "contribution maps"."""
     text: PageText
     runs: tuple[PageRun, ...]
-    """One or several, with the same blocks and channels."""
     start: PageStart
-    certificate: PageCertificate | None
-    """None where it is unknown."""
-    provenance: Mapping[str, str]
-    """How the numbers were made, as small print."""
+    certificate: Mapping[str, Any] | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
     layered: bool = True
-    """False where the one layer stands for the whole model; then the page speaks of none."""
     statement: str = ""
-    """What is known of the numbers where there is no certificate of this kind, in a sentence."""
+    circuitsvis: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what could not be drawn.
 
         Raises:
-            InputError: if runs differ in tokens or blocks, or the page opens at what is not there or in a view of it.
+            InputError: if runs differ in tokens or blocks, or the page opens in a view of what is not there.
         """
-        n, names = len(self.text.words), list(self.runs[0].blocks) if self.runs else []
+        n, first = len(self.text.words), self.runs[0].blocks
         for run in self.runs:
-            if len(run.tokens) != n or list(run.blocks) != names:
+            if len(run.tokens) != n or list(run.blocks) != list(first):
                 raise InputError(
                     f"run {run.name} has {len(run.tokens)} tokens and the blocks {', '.join(run.blocks)}: "
-                    f"expected {n} tokens and {', '.join(names)}, as the first run."
+                    f"expected {n} tokens and {', '.join(first)}, as the first run."
                 )
-        if self.start.view not in get_args(View):
-            raise InputError(f"view={self.start.view!r}: expected one of {', '.join(get_args(View))}.")
-        if self.runs and not any(_shows(self.start.view, block) for block in self.runs[0].blocks.values()):
-            raise InputError(f'view="{self.start.view}": this page lacks {_LACKING[self.start.view]}.')
-        block = next(iter(self.runs[0].blocks.values()), None) if self.runs else None
-        channels: list[str] = [channel.name for channel in block.channels] if isinstance(block, MapsBlock) else []
-        start = self.start
-        places = start.layer in self.text.layers and start.to in self.text.queries and 0 <= start.from_ < n
-        if start.scope not in channels or not places or not {start.run, start.ref_run} <= set(range(len(self.runs))):
-            raise InputError(
-                f"a page with layers {self.text.layers} and maps {', '.join(channels) or 'none'} cannot open at {start}."
-            )
+        (kind, lacking), view = _NEEDED[self.start.view], self.start.view
+        kinds = [
+            ("maps" if view == "maps" or block.axis == "head" else "")
+            if isinstance(block, MapsBlock)
+            else block.json["kind"]
+            for block in first.values()
+        ]
+        if kind not in kinds:
+            raise InputError(f'view="{view}": this page lacks {lacking}.')
 
     def payload(self) -> dict[str, Any]:
         """Labels and packed numbers as JSON can hold them, under the names that the page's scripts read."""
-        precision = 0.0
-        runs = []
-        for run in self.runs:
-            blocks = {name: block.payload(self.text) for name, block in run.blocks.items()}
-            precision = max([precision, *(block.precision for block in blocks.values())])
-            packed = {name: dict(block.json) for name, block in blocks.items()}
-            runs.append({"name": run.name, "tokens": list(run.tokens), "blocks": packed})
+        sent = [
+            {name: b if isinstance(b, DataBlock) else b.payload(self.text) for name, b in run.blocks.items()}
+            for run in self.runs
+        ]
+        renamed = {"from_": "from", "ref_run": "refRun"}
+        runs = [
+            {
+                "name": run.name,
+                "tokens": run.tokens,
+                "blocks": {name: dict(block.json) for name, block in blocks.items()},
+            }
+            for run, blocks in zip(self.runs, sent, strict=True)
+        ]
         return {
             "model": self.model,
             "heading": self.heading,
             "runs": runs,
             **asdict(self.text),
-            "start": self.start.payload(),
-            "certificate": asdict(self.certificate) if self.certificate else None,
-            "precision": precision,
+            "start": {renamed.get(name, name): value for name, value in asdict(self.start).items()},
+            "certificate": self.certificate,
+            "precision": max((block.precision for blocks in sent for block in blocks.values()), default=0.0),
             "layered": self.layered,
             "statement": self.statement,
             "provenance": dict(self.provenance),
         }
+
+
+@dataclass(frozen=True)
+class SharesData:
+    """A page of signed shares: tokens tinted by their share, maps whose rows may be layers, tables, the certificate at the foot.
+
+    One of `rows` (name, value, shares by position, sums as pairs of words and share) is an attribution, several are a
+    continuation's tokens, whose matrix [target, source] is drawn, too. Each of `maps` has title, note, names of a row and a column,
+    rows, columns, values and, by "row,column", details: what a cell is made of. Each of `tables` has title, note and entries.
+    """
+
+    heading: str
+    facts: str
+    tokens: tuple[str, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+    maps: tuple[dict[str, Any], ...] = ()
+    tables: tuple[Mapping[str, Any], ...] = ()
+    certificate: str = ""
+
+    def payload(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        maps = [rounded(each, FULL_DIGITS) | {"values": rounded(each["values"], MAP_DIGITS)} for each in self.maps]
+        held = {"heading": self.heading, "facts": self.facts, "tokens": self.tokens}
+        shown = {"rows": rounded(self.rows, FULL_DIGITS), "maps": maps, "tables": rounded(self.tables, FULL_DIGITS)}
+        return held | shown | {"certificate": self.certificate, "digits": SHOWN_DIGITS}
+
+
+def shares_map(
+    title: str,
+    note: str,
+    rows: tuple[str, Sequence[str]],
+    columns: tuple[str, Sequence[str]],
+    values: Tensor,
+    details: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A signed map of a page.
+
+    Args:
+        title: Of the map.
+        note: What a cell is.
+        rows: What a row is called, and the rows' names.
+        columns: Likewise.
+        values: [row column].
+        details: By "row,column" the names and numbers of what a cell is made of.
+    """
+    named = {"title": title, "note": note, "row": rows[0], "column": columns[0], "rows": rows[1], "columns": columns[1]}
+    return named | {"values": values, "details": details or {}}
+
+
+@dataclass(frozen=True)
+class PageNode:
+    """A node of a graph, where it lies, and what its card says.
+
+    `label` is a word (a token), `short` what it is in a word or two, `name` the same in words, `says` the tokens that it says. By
+    target there are `shares`, its own (`own_shares`) and those that enter it from `unseen` terms that are not on the page
+    (`rest_shares`), and `ranks` (1 is the first, 0 none) and `probabilities` of the target's token.
+    """
+
+    column: int
+    lane: int
+    label: str
+    short: str
+    name: str
+    says: tuple[str, ...]
+    facts: tuple[tuple[str, float], ...]
+    shares: tuple[float, ...]
+    own_shares: tuple[float, ...]
+    rest_shares: tuple[float, ...]
+    unseen: int = 0
+    ranks: tuple[int, ...] = ()
+    probabilities: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class PageEdge:
+    """What one node gives to another, by target `shares` and, for the slider, `weights`; some are `always` shown."""
+
+    source: int
+    target: int
+    unit: str
+    size: float
+    shares: tuple[float, ...]
+    weights: tuple[float, ...]
+    always: bool = False
+
+
+@dataclass(frozen=True)
+class PageTarget:
+    """A number that is attributed; nodes have rank and probability of its `token`."""
+
+    name: str
+    value: float
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class GraphPage:
+    """A page of a layered graph.
+
+    `meaning` says what lines and colours are; `columns` are headings, `widths` units whose sizes are drawn as widths, in words;
+    without `targets` the slider goes by size. At most `shown` edges are drawn at first beside those that always are; `position`
+    is the token that is marked, `start` the node in the middle where the picture is larger than its place; -1 is none.
+    """
+
+    model: str
+    heading: str
+    tokens: tuple[str, ...]
+    meaning: str
+    columns: tuple[str, ...]
+    lanes: int
+    nodes: tuple[PageNode, ...]
+    edges: tuple[PageEdge, ...]
+    targets: tuple[PageTarget, ...]
+    certificate: str
+    provenance: Mapping[str, str]
+    widths: Mapping[str, str]
+    shown: int = 400
+    position: int = -1
+    start: int = -1
+
+    def payload(self) -> dict[str, Any]:
+        """As JSON can hold it, numbers rounded to six digits, what is not finite null."""
+        payload: dict[str, Any] = rounded(asdict(self), MAP_DIGITS)
+        return payload
+
+
+AnyPage: TypeAlias = PageData | SharesData | GraphPage
+"""What a page is made of."""

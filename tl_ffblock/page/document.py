@@ -2,16 +2,20 @@
 
 import base64
 import hashlib
+import importlib.metadata
 import json
 import zlib
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, Literal
 
-from tl_ffblock.page.bundle import LARGEST, bundle
-from tl_ffblock.page.data import PageData
+from tl_ffblock.page.data import AnyPage, GraphPage, PageData, SharesData
 
+# Tokens up to which a page offers CircuitsVis: three maps of 64 x 64 take it a second or two (benchmarks/page.py).
+LARGEST = 64
+# Scripts that know no document: arithmetic, the selection, words.
 PURE = (
     "numbers",
     "text",
@@ -26,7 +30,6 @@ PURE = (
     "logit",
     "colours",
 )
-"""Scripts that know no document: arithmetic, the selection, words."""
 DRAWING = (
     "svg",
     "place",
@@ -55,26 +58,97 @@ DRAWING = (
     "exports",
     "page",
 )
+# In the order in which they stand on the page: each uses what scripts before it define, never after.
 SCRIPTS = PURE + DRAWING
-"""In the order in which they stand on the page: each uses what scripts before it define, never after."""
 
 
-def page(data: PageData, *, circuitsvis: bool = False) -> str:
+SHARES_SCRIPTS = ("numbers", "shares", "colours", "svg", "cells", "shares_view")
+GRAPH_SCRIPTS = (
+    "shares",
+    "colours",
+    "svg",
+    "graph_layout",
+    "graph_words",
+    "graph_view",
+    "graph_overview",
+    "graph_card",
+    "graph_page",
+)
+# Body, title, scripts and styles of each page.
+_PARTS: dict[type, tuple[str, str, Sequence[str], tuple[str, ...]]] = {
+    PageData: ("page.html", "Contribution maps", SCRIPTS, ("page.css",)),
+    SharesData: ("shares.html", "Shares of a target", SHARES_SCRIPTS, ("page.css", "shares.css")),
+    GraphPage: ("graph_page.html", "Flow graph", GRAPH_SCRIPTS, ("page.css", "graph_page.css")),
+}
+_COMPONENT = Template(
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="$policy">'
+    '<title>CircuitsVis</title><style>$style</style></head><body><h1></h1><div id="view"></div>'
+    '<script type="application/json" id="data">$data</script><script>$bundle</script><script>$start</script></body></html>'
+)
+_COMPONENT_STYLE = "body{margin:12px;font:14px system-ui,sans-serif;background:#fff;color:#17202a}h1{font-size:15px}"
+_COMPONENT_START = """
+const given = JSON.parse(document.getElementById("data").textContent);
+document.querySelector("h1").textContent = given.heading;
+document.title = given.heading;
+CircuitsVis.render("view", CircuitsVis[given.component], given.properties);
+"""
+
+
+def page(data: AnyPage, *, circuitsvis: bool = True) -> str:
     """One HTML page that asks nothing of any network.
 
     Tokens reach the page as data only: the content policy lets no script run but those put here, each named by its hash.
 
     Args:
         data: What is shown.
-        circuitsvis: Whether its reader may have square maps of up to `LARGEST` tokens drawn by CircuitsVis too. The bundle then
-            lies deflated in the page, runs when asked for, and adds half a megabyte.
+        circuitsvis: Whether maps that say so may be drawn by CircuitsVis, too, where they are square and of up to `LARGEST` tokens:
+            it draws every cell as an object. The bundle then lies deflated in the page, runs when asked for, and adds half a megabyte.
 
     Raises:
         InputError: if a block's numbers do not fit the labels.
         ModuleNotFoundError: if CircuitsVis is asked for and not installed.
     """
-    bundles = [bundle()] if circuitsvis and _is_square(data) else []
-    return document("page.html", "Contribution maps", data.payload(), script_of(SCRIPTS), asset("page.css"), bundles)
+    offered = isinstance(data, PageData) and circuitsvis and data.circuitsvis and data.text.is_square(LARGEST)
+    bundles = [bundle()] if offered else []
+    body, title, scripts, styles = _PARTS[type(data)]
+    return document(body, title, data.payload(), script_of(scripts), "".join(map(asset, styles)), bundles)
+
+
+def component_page(
+    component: Literal["AttentionPattern", "AttentionHeads"], properties: dict[str, Any], *, heading: str
+) -> str:
+    """A page with a component of CircuitsVis; tokens and heading reach it as data and cannot become markup.
+
+    Raises:
+        ModuleNotFoundError: if CircuitsVis is not installed.
+    """
+    script = bundle()
+    return _COMPONENT.substitute(
+        policy=policy([script, _COMPONENT_START], _COMPONENT_STYLE),
+        style=_COMPONENT_STYLE,
+        data=to_json({"component": component, "properties": properties, "heading": heading}),
+        bundle=script,
+        start=_COMPONENT_START,
+    )
+
+
+def bundle() -> str:
+    """The script of the installed CircuitsVis, which defines a global of that name, ready to stand inside a script element.
+
+    Its Python functions are not used: they ask google.com at every display and do not escape tokens.
+
+    Raises:
+        ModuleNotFoundError: if CircuitsVis is not installed or ships no bundle.
+    """
+    try:
+        wheel = importlib.metadata.distribution("circuitsvis")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ModuleNotFoundError("drawing maps needs CircuitsVis: pip install circuitsvis") from error
+    path = Path(str(wheel.locate_file("circuitsvis/dist/cdn/iife.js")))
+    if not path.is_file():
+        raise ModuleNotFoundError(f"CircuitsVis {wheel.version} has no {path}: install the wheel from PyPI.")
+    script = path.read_text(encoding="utf-8").replace("</script", "<\\/script")
+    return script.partition("//# sourceMappingURL=")[0]
 
 
 def document(
@@ -91,26 +165,16 @@ def document(
         bundles: Scripts of CircuitsVis that may run when they are asked for; they lie deflated in the page.
     """
     head = Template(asset("head.html")).substitute(policy=policy([script, *bundles], style), title=title, style=style)
-    lying = (f'<script type="text/plain" id="circuitsvis-bundle">{deflated(bundle)}</script>' for bundle in bundles)
+    deflated = [base64.b64encode(zlib.compress(script.encode("utf-8"), 9)).decode("ascii") for script in bundles]
+    lying = (f'<script type="text/plain" id="circuitsvis-bundle">{script}</script>' for script in deflated)
     scripts = "".join(lying) + f"<script>{script}</script>"
     return head + Template(asset(body)).substitute(data=to_json(payload), scripts=scripts)
-
-
-def _is_square(data: PageData) -> bool:
-    """CircuitsVis draws square maps, and every cell as an object of its own."""
-    n = len(data.text.words)
-    return n <= LARGEST and data.text.queries == tuple(range(n))
 
 
 def to_json(payload: dict[str, Any]) -> str:
     """JSON that cannot end or open a script element, whatever the tokens say."""
     text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def deflated(text: str) -> str:
-    """Text as base64 of its deflated bytes, as the page's `inflate` reads it."""
-    return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")
 
 
 def script_of(names: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ from string import Template
 from typing import Any
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.page.widget import page_widget
 
 # The page tells its height; a few lines of script outside its frame follow it, and take the still picture away. A notebook that
 # is not trusted strips frame and script, and the picture stays with a line that says why. Sandboxed, the frame may run its
@@ -23,8 +22,26 @@ _FRAME = Template(
     'Math.min(event.data.height, $most) + "px"; }); })();</script></div>'
 )
 _STILL = Template('<img src="data:image/png;base64,$png" alt="$title" style="max-width: 100%">')
+# Pixels that a frame grows to; then it scrolls.
 MOST = 4000
-"""Pixels that a frame grows to; then it scrolls."""
+_WIDGET = """
+function render({ model, el }) {
+  const frame = document.createElement("iframe");
+  frame.setAttribute("sandbox", "allow-scripts allow-downloads");
+  frame.title = model.get("title");
+  frame.srcdoc = model.get("page");
+  Object.assign(frame.style, { width: "100%", height: model.get("height") + "px", border: "1px solid #d5dbe1", borderRadius: "6px" });
+  const hear = (event) => {
+    if (event.source !== frame.contentWindow || !event.data) return;
+    if (event.data.tlFfblock === "height") frame.style.height = Math.min(event.data.height, model.get("most")) + "px";
+    if (event.data.tlFfblock === "selection") { model.set("selection", event.data.selection); model.save_changes(); }
+  };
+  window.addEventListener("message", hear);
+  el.append(frame);
+  return () => window.removeEventListener("message", hear);
+}
+export default { render };
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,21 +67,38 @@ class PageView:
         Raises:
             ModuleNotFoundError: if anywidget is not installed.
         """
-        return page_widget(self.html, height=self.height, most=MOST, title=self.title)
+        try:
+            import anywidget
+            import traitlets
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "a page that tells Python its selection needs anywidget: pip install anywidget"
+            ) from error
+
+        texts, numbers = (
+            dict.fromkeys(("page", "title"), traitlets.Unicode),
+            dict.fromkeys(("height", "most"), traitlets.Int),
+        )
+        synced = {
+            name: kind().tag(sync=True) for name, kind in (texts | numbers | {"selection": traitlets.Dict}).items()
+        }
+        widget = type("PageWidget", (anywidget.AnyWidget,), {"_esm": _WIDGET} | synced)
+        return widget(page=self.html, height=self.height, most=MOST, title=self.title)
 
     def _repr_html_(self) -> str:
         title = escape(self.title)
-        still = "" if self.still is None else _STILL.substitute(png=self._png(), title=title)
+        still = (
+            ""
+            if self.still is None
+            else _STILL.substitute(png=base64.b64encode(self.still).decode("ascii"), title=title)
+        )
         return _FRAME.substitute(title=title, page=escape(self.html), height=int(self.height), most=MOST, still=still)
-
-    def _png(self) -> str:
-        return base64.b64encode(self.still or b"").decode("ascii")
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """What notebooks store: the frame, a still picture, a line of text; each reader takes the richest it can show."""
         bundle = {"text/html": self._repr_html_(), "text/plain": repr(self)}
         if self.still is not None:
-            bundle["image/png"] = self._png()
+            bundle["image/png"] = base64.b64encode(self.still).decode("ascii")
         return bundle
 
     def __repr__(self) -> str:

@@ -21,10 +21,10 @@ from torch import Tensor
 
 FLOOR = 1e-9
 COARSE_FLOOR = 1e-4
+# Ratio of neighbouring codes, less one: three digits are sure.
 STEP = 2e-4
-"""Ratio of neighbouring codes, less one: three digits are sure."""
+# The same for maps of more than `LONG` cells: three digits, the last one by half.
 LONG_STEP = 1e-3
-"""The same for maps of more than `LONG` cells: three digits, the last one by half."""
 LONG = 64 * 64
 
 

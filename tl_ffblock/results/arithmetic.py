@@ -55,14 +55,16 @@ def combined(results: Sequence[One], operation: Operation, between: str, verb: s
     """
     first = results[0]
     for other in results[1:]:
-        for name, known in [(name, attrgetter(name)) for name in (*fields.joined, *fields.same)]:
-            mine, theirs = known(first), known(other)
-            if name in fields.joined and isinstance(mine, tuple) and len(mine) != len(theirs):
+        for name in fields.same:
+            mine, theirs = (attrgetter(name)(result) for result in (first, other))
+            if mine != theirs:
+                raise InputError(f"cannot {verb} results with different {name}: {brief(mine)} against {brief(theirs)}.")
+        for name in fields.joined:
+            mine, theirs = getattr(first, name), getattr(other, name)
+            if isinstance(mine, tuple) and len(mine) != len(theirs):
                 raise InputError(
                     f"cannot {verb} results of {len(mine)} and of {len(theirs)} {name}: use texts of equally many."
                 )
-            if name in fields.same and mine != theirs:
-                raise InputError(f"cannot {verb} results with different {name}: {brief(mine)} against {brief(theirs)}.")
     by_kind: tuple[tuple[tuple[str, ...], Operation], ...] = (
         (fields.joined, lambda labels: _label(labels, between)),
         (fields.numbers, lambda numbers: _computed(numbers, operation)),

@@ -4,23 +4,218 @@ Prompts of equally many tokens are averaged position by position. Others are ali
 `positions={"IO": [4, 2], "END": -1}` a cell is (query "END", key "IO"), wherever these stand in a prompt.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import NamedPositions, aligned, whole_number
-from tl_ffblock.results.average_maps import AverageMaps
-from tl_ffblock.results.intervals import N_DRAWS, refuse_mixed
-from tl_ffblock.results.page_blocks import ATTENTION, SHARES
+from tl_ffblock.files import write_atomically
+from tl_ffblock.layer.positions import NamedPositions, aligned, spans, whole_number
+from tl_ffblock.result import Result
+from tl_ffblock.results.arithmetic import Arithmetic, combined, pairwise
+from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
 from tl_ffblock.results.ranks import others_of, shares_of_others
-from tl_ffblock.results.token_maps import TokenMaps
-from tl_ffblock.results.tokens import joined
+from tl_ffblock.results.token_maps import ATTENTION, BETWEEN_TOKENS, SHARES, TokenMaps, table_of, without_queries
+from tl_ffblock.results.tokens import BETWEEN_SIDES, joined, shortened, sides_of
 from tl_ffblock.signatures import strict
+
+_DIFFERENCE = Arithmetic(
+    same=("layers", "channels", "queries", "keys", "layered"),
+    joined=("labels", "model", "kind", "provenance"),
+    numbers=("values", "shares"),
+    largest=("causal",),
+)
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class AverageMaps(Result):
+    """The mean of several prompts' maps, cell by cell: `mean`, `low`, `high`, `counts` are [layer channel query key].
+
+    `average["Atb"]` is the mean [layer query key], `average["Atb", 3]` that of one layer. `a - b` of the same prompts is
+    the mean of the prompts' own differences, with its paired interval; of prompts that are pairs, `a.paired_difference(b)`.
+    """
+
+    values: Float[Tensor, "prompt layer channel query key"]
+    """Each prompt's own; NaN where a causal model has no such cell in it."""
+    layers: tuple[int, ...]
+    channels: tuple[str, ...]
+    """Scopes, or attention heads."""
+    queries: tuple[str, ...]
+    """Names of the rows: as they were given, else position numbers; the one row of shares by position is "written at"."""
+    keys: tuple[str, ...]
+    """Names of the columns, likewise."""
+    labels: tuple[str, ...]
+    """Which tokens stand there: by column, different ones of the prompts joined."""
+    model: str
+    kind: str
+    """What the values are, in a reader's words."""
+    signed: bool
+    """True where values can be negative, as in a difference."""
+    causal: bool = False
+    """Whether keys behind a query exist in no prompt; by name that is no law of the columns' order, so False."""
+    n_draws: int = N_DRAWS
+    """Draws of the bootstrap over prompts."""
+    seed: int = 0
+    layered: bool = True
+    """False where the one layer stands for the whole model, as of a logit's shares."""
+    prompts: tuple[tuple[str, ...], ...] = ()
+    """Each prompt's tokens, which say whether two averages are of the same ones."""
+    column: str = BETWEEN_TOKENS
+    """What a column is, as of the maps: "key", or of shares by position "written at", "flowing at"."""
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    """How the maps were made, the fingerprint of the model's weights among it."""
+    shares: Float[Tensor, "prompt layer channel query key"] | None = None
+    """Each prompt's cells as shares of what its row takes from all other tokens, those that have no name included; NaN at a
+    row's own cell. Of a difference they differ in points. None of signed maps, attention and shares by position."""
+    whole: bool = True
+    """Whether every token of a prompt is a column; named positions are some of them, of which rows have no shares."""
+    sides: tuple[str, ...] = ()
+    """Of a difference: names of the two that it is of, the first less the second."""
+
+    @cached_property
+    def interval(self) -> MeanInterval:
+        """Mean, low, high and counts of every cell."""
+        return mean_interval(self.values, n_draws=self.n_draws, seed=self.seed)
+
+    @property
+    def mean(self) -> Float[Tensor, "layer channel query key"]:
+        """The mean over the prompts that have the cell."""
+        return self.interval.mean
+
+    @property
+    def by_position(self) -> bool:
+        """Whether a cell is a number of its column's position alone, and of no query."""
+        return self.column != BETWEEN_TOKENS
+
+    def as_shares(self) -> "AverageMaps":
+        """The mean of `shares`, with its interval.
+
+        Raises:
+            InputError: if there are none.
+        """
+        if self.shares is None:
+            raise InputError(
+                f"as_shares: {self.kind} have no shares of what a row takes from other tokens. They are of contribution maps, "
+                "averaged as `ffb.average(maps, positions)` averages them."
+            )
+        return replace(self, values=self.shares, shares=None, kind="difference of " * self.signed + SHARES, whole=False)
+
+    def token_maps(self) -> TokenMaps:
+        """The means as maps whose tokens are the columns, for measures, figures and pages."""
+        numbers = [len(self.keys) - 1] if self.by_position else [self.keys.index(query) for query in self.queries]
+        # Cells that no prompt of a causal model has are the zeros that they are in a single prompt's maps.
+        mean = self.mean.nan_to_num() if self.causal and self.whole else self.mean
+        return TokenMaps(
+            values=mean,
+            tokens=self.keys,
+            layers=self.layers,
+            channels=self.channels,
+            queries=tuple(numbers),
+            causal=self.causal,
+            model=self.model,
+            signed=self.signed,
+            kind=self.kind,
+            layered=self.layered,
+            column=self.column,
+            provenance=self.provenance,
+            whole=self.whole,
+            sides=self.sides,
+        )
+
+    def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
+        return self.token_maps()[key]
+
+    def __sub__(self, other: "AverageMaps") -> "AverageMaps":
+        """The mean of the prompts' differences, with its paired interval.
+
+        Raises:
+            InputError: if the two are not of the same prompts, in the same order, and the same cells.
+        """
+        if not isinstance(other, AverageMaps):
+            return NotImplemented
+        difference = self.paired_difference(other)
+        for number, (mine, theirs) in enumerate(zip(self.prompts, other.prompts, strict=True)):
+            if mine != theirs:
+                raise InputError(
+                    f"cannot subtract averages of different prompts: prompt {number} is {shortened(mine)!r} against "
+                    f"{shortened(theirs)!r}. A paired interval is of the same prompts in the same order. Of prompts that are pairs, "
+                    "such as clean and corrupted ones, a.paired_difference(b) is what each pair differs by; of unrelated prompts "
+                    "each average has its own interval, and their difference has none here."
+                )
+        return difference
+
+    def paired_difference(self, other: "AverageMaps") -> "AverageMaps":
+        """The mean of what the prompts of each pair differ by, with its paired interval: the first of both, the second, ...
+
+        Only the caller knows that they are pairs, such as clean and corrupted prompts; for unrelated ones the interval means nothing.
+
+        Raises:
+            InputError: if the two are not of as many prompts and the same cells.
+        """
+        if len(self.values) != len(other.values):
+            raise InputError(
+                f"cannot subtract averages of {len(self.values)} and of {len(other.values)} prompts: differences are of one "
+                "prompt each. Average as many, in the same order."
+            )
+        apart = [at for at, pair in enumerate(zip(self.labels, other.labels, strict=False)) if len(set(pair)) > 1]
+        mine, theirs = ([average.page_labels()[at] for at in apart] for average in (self, other))
+        both = combined([self, other], pairwise(torch.sub), BETWEEN_SIDES, "subtract", _DIFFERENCE)
+        pairs = zip(self.prompts, other.prompts, strict=True)
+        return replace(
+            both,
+            kind=f"difference of {both.kind}",
+            prompts=tuple(one if one == two else (*one, BETWEEN_SIDES, *two) for one, two in pairs),
+            sides=sides_of(mine, theirs, (self.model, other.model)),
+            signed=True,
+        )
+
+    def to_dataframe(self, *, by_prompt: bool = False) -> pd.DataFrame:
+        """Long form, cells that exist: layer, channel, query, key, their tokens, value (the mean), low, high, n.
+
+        Shares by position have no query: position and token stand in place of both.
+
+        Args:
+            by_prompt: Whether each prompt has a row of its own: `prompt` in place of low, high and n.
+        """
+        axes: dict[str, Sequence[Any]] = {"prompt": range(len(self.values))} if by_prompt else {}
+        axes |= {"layer": self.layers, "channel": self.channels, "query": self.queries, "key": self.keys}
+        numbers = {"value": self.values if by_prompt else self.mean}
+        if not by_prompt:
+            numbers |= {"low": self.interval.low, "high": self.interval.high, "n": self.interval.counts}
+        frame = table_of(axes, numbers)
+        for at, end in enumerate(("query", "key")):
+            frame.insert(len(axes) + at, f"{end}_token", frame[end].map(dict(zip(self.keys, self.labels, strict=True))))
+        frame = frame.dropna(subset="value", ignore_index=True)
+        return without_queries(frame) if self.by_position else frame
+
+    def to_csv(self, path: str | os.PathLike[str], *, by_prompt: bool = False) -> Path:
+        """Write `to_dataframe` as a CSV file, as a whole or not at all.
+
+        Raises:
+            InputError: if the folder does not exist.
+        """
+        text = self.to_dataframe(by_prompt=by_prompt).to_csv(index=False)
+        write_atomically(Path(path), text.encode("utf-8"))
+        return Path(path)
+
+    def page_labels(self) -> tuple[str, ...]:
+        """What is at each position: its tokens, after its name where it was given one."""
+        named = zip(self.keys, self.labels, strict=True)
+        return tuple(label if name.isdecimal() else f"{name}:{label}" for name, label in named)
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        axes = {self.column: self.keys} if self.by_position else {"queries": self.queries, "keys": self.keys}
+        lines = {axis: ", ".join(labels) for axis, labels in {"channels": self.channels, **axes}.items()}
+        return f"{self.kind} of {self.model} · {len(self.values)} prompts · layers {spans(self.layers)}", lines
 
 
 @runtime_checkable

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Inches of one column of a paper.
 COLUMN = 3.4
-"""Inches of one column of a paper."""
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 MARKERS = "osD^vP*X"
+# A logarithmic axis is for values that differ by more than this factor.
 LOG_SPREAD = 20
-"""A logarithmic axis is for values that differ by more than this factor."""
+# Letters in a line above a small panel; longer titles take a second line instead of leaving the picture.
 PANEL_TITLE = 30
-"""Letters in a line above a small panel; longer titles take a second line instead of leaving the picture."""
 STYLE: dict[str, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -90,8 +90,8 @@ def scatter_words(samples: str) -> str:
     return f"with standard errors (thick) and standard deviations over {samples} (thin)"
 
 
+# The same where a caption names the samples elsewhere.
 SCATTER_OF_MEAN = "mean, standard error (thick) and standard deviation (thin)"
-"""The same where a caption names the samples elsewhere."""
 
 
 def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3) -> "Figure":

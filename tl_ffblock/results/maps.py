@@ -8,10 +8,11 @@ completeness error, so nothing of the layer's vector is out of sight.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import pandas as pd
 import torch
@@ -23,29 +24,28 @@ from tl_ffblock.files import TensorFile
 from tl_ffblock.layer.positions import several, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
-from tl_ffblock.result import Result
+from tl_ffblock.result import Result, views
 from tl_ffblock.results.arithmetic import Arithmetic, alike, combined, pairwise
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
-from tl_ffblock.results.shown import ShownMaps
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
 from tl_ffblock.results.tokens import BETWEEN_SIDES, shortened, sides_of, visible
 from tl_ffblock.signatures import real, strict
 
+# Sums, differences and means of maps; of several completeness errors the worst is kept.
 _COMBINED = Arithmetic(
     same=("layers", "scopes", "queries", "order", "causal", "heads.channels"),
     joined=("tokens", "model", "provenance"),
     numbers=("values", "bias", "remainder", "heads"),
     largest=("completeness", "signed"),
 )
-"""Sums, differences and means of maps; of several completeness errors the worst is kept."""
+# Under which names a difference's provenance has what it is of.
 SIDES = ("difference of", "minus")
-"""Under which names a difference's provenance has what it is of."""
 
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class ContributionMaps(ShownMaps, Result):  # type: ignore[misc]
+class ContributionMaps(Result):
     """Contributions of every source token to every asked position, by scope and layer.
 
     `maps[scope]` is `Float[layer query key]`, `maps[scope, layer]` is `Float[query key]` with the
@@ -257,6 +257,109 @@ class ContributionMaps(ShownMaps, Result):  # type: ignore[misc]
             return cls(**labels | {name: ScopeTable(held, layers) for name, held in data.items()}, heads=heads)
         except (KeyError, TypeError) as error:
             raise MapFileError(f"{path} lacks something of contribution maps: {error}.") from error
+
+    def to_html(  # type: ignore[override]  # of the options that there are
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        layer: int | None = None,
+        scope: str | None = None,
+        query: int | str | None = None,
+        view: str = "maps",
+        segments: Mapping[str, int] | None = None,
+        beside: Any = (),
+    ) -> str:
+        """One self-contained page of the run; written to `path` when given.
+
+        Args:
+            path: File to write, if any.
+            layer: Layer to open at, negative ones from the end; None means the one the step changed most.
+            scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
+            query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.
+            view: "maps", or of maps made with heads "heads" (lines between tokens) or "all" (every layer and head), or
+                "memories" where a card of one stands beside, or "logit" where an attribution does.
+            segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads
+                can show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`)
+                stands between two.
+            beside: What stands beside them, of the same text: maps to compare with, such as those of `attention_maps`; results of
+                `ffb.attribute`; cards of memories.
+
+        Raises:
+            InputError: if what is asked for is not in the result, `beside` is of another text, `segments` do not fit it, or the
+                folder of `path` does not exist.
+            ModuleNotFoundError: if CircuitsVis is not installed and the text is short enough for it.
+        """
+        return super().to_html(path, layer=layer, scope=scope, query=query, view=view, segments=segments, beside=beside)
+
+    def show(  # type: ignore[override]  # of the options that there are
+        self,
+        *,
+        height: int = 820,
+        layer: int | None = None,
+        scope: str | None = None,
+        query: int | str | None = None,
+        view: str = "maps",
+        segments: Mapping[str, int] | None = None,
+        beside: Any = (),
+    ) -> Any:
+        """The page in a notebook cell, inside a frame of its own; options as in `to_html`, CircuitsVis left out.
+
+        Where Matplotlib is installed a still picture of the opening view lies beside it, for readers without frames.
+
+        Args:
+            height: Pixels of the frame until the page says how high it is, and where notebooks run no scripts.
+            layer: As in `to_html`.
+            scope: As in `to_html`.
+            query: As in `to_html`.
+            view: As in `to_html`.
+            segments: As in `to_html`.
+            beside: As in `to_html`.
+
+        Raises:
+            InputError: as `to_html`, and if `height` is not positive.
+        """
+        return super().show(
+            height=height, layer=layer, scope=scope, query=query, view=view, segments=segments, beside=beside
+        )
+
+    def figure(  # type: ignore[override]  # these have no figure without a layer
+        self, *, layer: int, scope: str, against: str | None = None, width: float | None = None
+    ) -> Any:
+        """One map, or two and their difference, as a Matplotlib figure: shares of the others, colours of the page.
+
+        Args:
+            layer: Layer number, negative ones from the end.
+            scope: The scope shown.
+            against: Another to compare with; None means `scope` alone.
+            width: Inches; None means one column of a paper for one map, two for three.
+
+        Raises:
+            ScopeKeyError: if a scope is missing.
+            InputError: if there is no such layer.
+            ModuleNotFoundError: if Matplotlib is not installed.
+        """
+        return super().figure(layer=layer, scope=scope, against=against, width=width)
+
+    def to_circuitsvis(
+        self, scope: str, layer: int, *, kind: Literal["pattern", "heads"] = "pattern", height: int = 640
+    ) -> Any:
+        """One map by CircuitsVis's `AttentionPattern`, or all heads of it by `AttentionHeads`.
+
+        Its Python functions are not used: they ask the network at every display and run what tokens say. Here its script comes
+        from the installed wheel, tokens are visible and inert, the mask is the model's and the scale the data's.
+
+        Args:
+            scope: Which scope.
+            layer: Layer number, negative ones from the end.
+            kind: "pattern", or "heads" of maps that were made with heads.
+            height: Pixels of the frame in a notebook.
+
+        Raises:
+            InputError: for an unknown layer or `kind`, or maps with a choice of queries.
+            ScopeKeyError: if a scope is missing, or the maps were made without heads.
+            ModuleNotFoundError: if CircuitsVis is not installed.
+        """
+        return views().circuitsvis_view(self, scope, layer, kind, height)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         error, scope, layer, query = self.worst_completeness()

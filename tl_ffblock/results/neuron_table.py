@@ -1,26 +1,25 @@
 """Which neurons carry a contribution: the labelled result of `neurons`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pandas as pd
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.numerals import scientific
+from tl_ffblock.result import Result
 from tl_ffblock.results.tokens import shortened, visible
 from tl_ffblock.signatures import strict
 
-if TYPE_CHECKING:
-    import pandas
-
+# Cells that the short form describes.
 MOST_CELLS_SHOWN = 3
-"""Cells that the short form describes."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
-class NeuronShares:
+class NeuronShares(Result):
     """A layer's neurons and what each has of some contributions, one sequence.
 
     Laws, measured and held: `shares.sum(-1) = norms`, up to `share_error`; of every neuron the shares of all tokens and the
@@ -59,10 +58,8 @@ class NeuronShares:
         most = min(self.k if k is None else whole_number(k, "k", at_least=1), self.shares.shape[-1])
         return self.shares.abs().topk(most, dim=-1).indices
 
-    def to_dataframe(self, k: int | None = None) -> "pandas.DataFrame":
+    def to_dataframe(self, k: int | None = None) -> pd.DataFrame:
         """One row per cell and neuron, the k largest shares of each cell: layer, query, key, their tokens, neuron, share, token_share, coefficient."""
-        import pandas as pd
-
         top = self.top(k)
         cells = [(row, column) for row in range(len(self.queries)) for column in range(len(self.keys))]
         rows = [
@@ -82,18 +79,20 @@ class NeuronShares:
         ]
         return pd.DataFrame(rows)
 
-    def __repr__(self) -> str:
-        lines = [
-            f"NeuronShares: {len(self.names)} neurons of layer {self.layer} of {self.model} at {self.scope} · "
-            f"{len(self.queries)} x {len(self.keys)} cells",
-            f"  tokens  {shortened(self.tokens)}",
-            f"  laws    shares sum to the norm within {scientific(float(self.share_error.max()))}, to the coefficients within "
-            f"{scientific(float(self.coefficient_error.max()))}",
-        ]
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        share, coefficient = (scientific(float(error.max())) for error in (self.share_error, self.coefficient_error))
+        lines = {
+            "tokens": shortened(self.tokens),
+            "laws": f"shares sum to the norm within {share}, to the coefficients within {coefficient}",
+        }
         top = self.top(3)
         order = self.norms.flatten().argsort(descending=True)[:MOST_CELLS_SHOWN].tolist()
         for row, column in (divmod(cell, len(self.keys)) for cell in order):
             query, key = (f"{visible(self.tokens[at])}@{at}" for at in (self.queries[row], self.keys[column]))
             shown = (f"{self.names[n]} {float(self.shares[row, column, n]):+.3g}" for n in top[row, column].tolist())
-            lines.append(f"  {query} from {key}: {float(self.norms[row, column]):.3g} = {', '.join(shown)}, ...")
-        return "\n".join(lines)
+            lines[f"{query} from {key}"] = f"{float(self.norms[row, column]):.3g} = {', '.join(shown)}, ..."
+        return (
+            f"{len(self.names)} neurons of layer {self.layer} of {self.model} at {self.scope} · "
+            f"{len(self.queries)} x {len(self.keys)} cells",
+            lines,
+        )

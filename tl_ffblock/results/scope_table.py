@@ -11,8 +11,8 @@ from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.result import Values
 
+# The numbers of a result: one table by scope each.
 TABLES = ("values", "bias", "remainder", "completeness")
-"""The numbers of a result: one table by scope each."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)

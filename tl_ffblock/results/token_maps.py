@@ -4,38 +4,36 @@ What is written for `TokenMaps` serves every kind of map; measures read it.
 A map is `[query, key]`: row = the position that is written, column = the source token.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, ScopeKeyError, brief
-from tl_ffblock.files import write_atomically
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.layer.scopes import missing_scope
-from tl_ffblock.page import PageData, PageView, SharesData, View, iframe, page, shares_page
+from tl_ffblock.result import Result, tabulated
 from tl_ffblock.results.intervals import identity_of
-from tl_ffblock.results.page_blocks import BETWEEN_TOKENS
-from tl_ffblock.results.page_data import token_maps_page
-from tl_ffblock.results.position_page import position_page, refuse_choices
-from tl_ffblock.results.stills import still_of
-from tl_ffblock.results.tokens import shortened, told_apart
+from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import strict
 
-if TYPE_CHECKING:
-    import pandas
+# The kind of attention weights.
+ATTENTION = "attention"
+# The kind of maps whose cells are shares of what a row takes from all other tokens.
+SHARES = "shares of other tokens"
+# What a column is of maps between tokens.
+BETWEEN_TOKENS = "key"
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
-class TokenMaps:
+class TokenMaps(Result):
     """Maps by layer and channel; the channels are scopes or attention heads.
 
     `maps[channel]` is `Float[layer query key]`, `maps[channel, layer]` is `Float[query key]` with the
@@ -151,10 +149,6 @@ class TokenMaps:
             kind="attention",
         )
 
-    @overload
-    def __getitem__(self, key: str) -> Float[Tensor, "layer query key"]: ...
-    @overload
-    def __getitem__(self, key: tuple[str, int]) -> Float[Tensor, "query key"]: ...
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
         channel, layer = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
         if channel not in self.channels:
@@ -166,105 +160,37 @@ class TokenMaps:
         """The cells that can be non-zero: all, or key <= query in a causal model."""
         return reachable_cells(self.queries, len(self.tokens), self.causal)
 
-    def to_dataframe(self) -> "pandas.DataFrame":
+    def to_dataframe(self) -> pd.DataFrame:
         """Long form: one row per channel, layer, query and key, with both tokens and the value; cells that are NaN have none.
 
         Numbers by position have no query: layer, channel, position, token, value.
         """
-        import pandas as pd
-
         names = np.array(self.tokens, dtype=object)
-        channel, layer, query, key = (
-            index.reshape(-1)
-            for index in np.meshgrid(
-                np.array(self.channels, dtype=object),
-                np.array(self.layers),
-                np.array(self.queries),
-                np.arange(len(names)),
-                indexing="ij",
-            )
-        )
-        frame = pd.DataFrame(
-            {
-                "layer": layer,
-                "channel": channel,
-                "query": query,
-                "key": key,
-                "query_token": names[query],
-                "key_token": names[key],
-                "value": self.values.transpose(0, 1).reshape(-1).detach().cpu().numpy(),
-            }
-        )
-        frame = frame.dropna(subset="value", ignore_index=True)
+        axes: dict[str, Any] = {"channel": self.channels, "layer": self.layers, "query": self.queries}
+        frame = table_of(axes | {"key": range(len(names))}, {"value": self.values.transpose(0, 1)})
+        for at, end in enumerate(("query", "key")):
+            frame.insert(4 + at, f"{end}_token", names[frame[end]])
+        frame = frame[["layer", "channel", *frame.columns[2:]]].dropna(subset="value", ignore_index=True)
         return without_queries(frame) if self.by_position else frame
 
-    def to_html(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        layer: int | None = None,
-        channel: str | None = None,
-        view: View = "maps",
-        segments: Mapping[str, int] | None = None,
-    ) -> str:
-        """One self-contained page of the maps; written to `path` when given.
-
-        Args:
-            path: File to write, if any.
-            layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
-            channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
-            view: "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head).
-            segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads
-                can show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`)
-                stands between two. BertViz's `sentence_b_start=k` is `{"A": 0, "B": k}`.
-
-        Raises:
-            InputError: if layer or channel are not there, `segments` do not fit the tokens, numbers by position, whose page
-                shows all at once, are asked for one of them, or the folder of `path` does not exist.
-        """
-        data = self._page(layer, channel, view, segments)
-        html = shares_page(data) if isinstance(data, SharesData) else page(data)
-        if path is not None:
-            write_atomically(Path(path), html.encode("utf-8"))
-        return html
-
-    def show(
-        self,
-        *,
-        layer: int | None = None,
-        channel: str | None = None,
-        view: View = "maps",
-        segments: Mapping[str, int] | None = None,
-        height: int = 820,
-    ) -> PageView:
-        """The page in a notebook cell, inside a frame of its own; options as in `to_html`."""
-        data = self._page(layer, channel, view, segments)
-        html = shares_page(data) if isinstance(data, SharesData) else page(data)
-        return iframe(html, height=height, title=self.kind, still=still_of(data))
-
-    def _page(
-        self, layer: int | None, channel: str | None, view: View, segments: Mapping[str, int] | None
-    ) -> PageData | SharesData:
-        """What the page shows; options as in `to_html`."""
-        if not self.by_position:
-            return token_maps_page({"run": self}, layer=layer, channel=channel, view=view, segments=segments)
-        refuse_choices(layer=layer, channel=channel, view=None if view == "maps" else view, segments=segments)
-        return position_page({"run": self}, told_apart(self.tokens))
-
-    def __repr__(self) -> str:
+    def summary(self) -> tuple[str, Mapping[str, object]]:
         rows = "" if len(self.queries) == len(self.tokens) else f" · {len(self.queries)} queries"
         rows = f" · {self.column} each token" if self.by_position else rows
-        return "\n".join(
-            [
-                f"TokenMaps: {self.kind} of {self.model} · {len(self.tokens)} tokens{rows} · "
-                f"layers {spans(self.layers)} · {str(self.values.dtype).removeprefix('torch.')}",
-                f"  tokens    {shortened(self.tokens)}",
-                f"  channels  {', '.join(self.channels)}",
-            ]
+        dtype = str(self.values.dtype).removeprefix("torch.")
+        return (
+            f"{self.kind} of {self.model} · {len(self.tokens)} tokens{rows} · layers {spans(self.layers)} · {dtype}",
+            {"tokens": shortened(self.tokens), "channels": ", ".join(self.channels)},
         )
 
 
-def without_queries(frame: "pandas.DataFrame") -> "pandas.DataFrame":
+def table_of(axes: Mapping[str, Sequence[Any]], numbers: Mapping[str, Tensor]) -> pd.DataFrame:
+    """One row per cell of tensors that have these axes: its labels, its numbers."""
+    grid = np.meshgrid(*(np.array(labels, dtype=object) for labels in axes.values()), indexing="ij")
+    labels = {name: held.reshape(-1) for name, held in zip(axes, grid, strict=True)}
+    return tabulated(labels | {name: held.reshape(-1) for name, held in numbers.items()}).infer_objects()
+
+
+def without_queries(frame: pd.DataFrame) -> pd.DataFrame:
     """A table of numbers by position: its key is the position, and its one query says nothing."""
     named = {"key": "position", "key_token": "token"}
     return frame.drop(columns=["query", "query_token"]).rename(columns=named)

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import whole_number
 
+# Between the two labels of a difference's position: the first's, then the second's that is subtracted.
 BETWEEN_SIDES = " / "
-"""Between the two labels of a difference's position: the first's, then the second's that is subtracted."""
+# Of the name of a difference's side.
 MOST_LETTERS = 60
-"""Of the name of a difference's side."""
+# Different tokens that a label of several results names; further ones become an ellipsis.
 MOST_NAMES = 3
-"""Different tokens that a label of several results names; further ones become an ellipsis."""
 
+# What tokenizers write behind each of two sentences.
 SEPARATORS = ("[SEP]", "</s>")
-"""What tokenizers write behind each of two sentences."""
+# Parts of a text that a reader can tell apart.
 MOST_SEGMENTS = 6
-"""Parts of a text that a reader can tell apart."""
 
 
 def visible(token: str) -> str:

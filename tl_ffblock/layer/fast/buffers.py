@@ -5,7 +5,7 @@ the system costs a page fault every 4 kB, together a twentieth of a map's time.
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -30,10 +30,10 @@ class Budget:
     """What a tile costs beside its pairs, in operations of the large product. A causal layer's tile of several source
     tokens also holds pairs that cannot be reached, so its tiles grow in that direction only up to here."""
 
-    def sequences(self, record: LayerRecord, chunk_bytes: int | None = None) -> int:
-        """How many sequences like this one to work on at a time; `chunk_bytes` as in `Settings`."""
+    def sequences(self, record: LayerRecord, settings: Settings) -> int:
+        """How many sequences like this one to work on at a time."""
         ff = record.block.feed_forward
-        if not isinstance(ff, FeedForward):
+        if _stays_alone(record, settings) or not isinstance(ff, FeedForward):
             return 1
         number = ff.w_in.element_size()
         bytes_a_row = (1 if ff.w_gate is None else 2) * ff.w_in.shape[1] * number
@@ -42,7 +42,7 @@ class Budget:
         fitting = (
             self.sequence_bytes // (record.queries.shape[-1] * bytes_a_row),
             self.group_bytes // bytes_a_key,
-            (chunk_bytes or self.row_bytes) // bytes_a_pair,
+            (settings.chunk_bytes or self.row_bytes) // bytes_a_pair,
         )
         return max(1, min(fitting))
 
@@ -128,31 +128,22 @@ def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Setti
         buffers: Their budget says how much is worked on at a time.
         settings: Of the decomposition; captum takes sequences one by one.
     """
+    whole = None
     if isinstance(records, BatchRecords) and records.whole and not _stays_alone(records.batch, settings):
-        for numbers in _fitting(records.numbers, records.batch, buffers, settings):
-            first = records.numbers.index(numbers[0])
-            yield Stack(numbers, records.batch.flattened(slice(first, first + len(numbers))))
-        return
+        whole = records.batch
     by_form: dict[Hashable, list[int]] = {}
-    for number, record in records.items():
-        form = (id(record.block), len(record.resid_pre), *record.queries.tolist())
-        by_form.setdefault(number if _stays_alone(record, settings) else form, []).append(number)
-    for alike in by_form.values():
-        for numbers in _fitting(alike, records[alike[0]], buffers, settings):
-            yield Stack(numbers, LayerRecord.below_each_other([records[number] for number in numbers]))
+    for number, record in records.items() if whole is None else ():
+        form = (record.edited, id(record.block), len(record.resid_pre), *record.queries.tolist())
+        by_form.setdefault(form, []).append(number)
+    for alike in by_form.values() if whole is None else [list(records)]:
+        record = whole or records[alike[0]]
+        at_once = buffers.budget(record.block.attention.w_o.device).sequences(record, settings)
+        for start in range(0, len(alike), at_once):
+            numbers = alike[start : start + at_once]
+            below = LayerRecord.below_each_other
+            stacked = whole.flattened(slice(start, start + at_once)) if whole else below([records[n] for n in numbers])
+            yield Stack(tuple(numbers), stacked)
 
 
 def _stays_alone(record: LayerRecord, settings: Settings) -> bool:
     return record.edited or settings.method == "captum" or not isinstance(record.block.feed_forward, FeedForward)
-
-
-def _fitting(
-    numbers: Sequence[int], record: LayerRecord, buffers: Buffers, settings: Settings
-) -> Iterator[tuple[int, ...]]:
-    """As many at a time as the budget has room for, of sequences that are like the record's."""
-    device: torch.device = record.block.attention.w_o.device
-    at_once = 1
-    if not _stays_alone(record, settings):
-        at_once = buffers.budget(device).sequences(record, settings.chunk_bytes)
-    for start in range(0, len(numbers), at_once):
-        yield tuple(numbers[start : start + at_once])

@@ -1,7 +1,7 @@
 """Linear scopes as sums over heads: what a part is before its vector is made.
 
-Up to the feed-forward every part is a sum of the heads' vectors plus, at its own token, what the
-residual brought (eq. 21, 26-27, 28-34):
+Up to the feed-forward every part is a sum of the heads' vectors plus, at its own token, the
+residual's (eq. 21, 26-27, 28-34):
 
     F_i(x_j) = scale_i sum_h alpha[h,i,j] B[h,j] + delta_ij residual_i
 
@@ -27,9 +27,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.layer.fast.buffers import Buffers
-from tl_ffblock.layer.fast.products import InputMatrix, linear_parts
+from tl_ffblock.layer.fast.products import linear_parts
 from tl_ffblock.layer.linear import value_constant
-from tl_ffblock.layer.records import LayerRecord, Norm
+from tl_ffblock.layer.records import InputMatrix, LayerRecord, Norm
 from tl_ffblock.layer.scopes import NormName
 
 
@@ -75,7 +75,7 @@ class HeadSum:
     scale: Float[Tensor, "query 1"] | None = None
     """What the heads' sum is multiplied by; None where no head takes part (the layer's input alone)."""
     residual: Float[Tensor, "query d_model"] | None = None
-    """What every query's own token brings beside the heads; None where nothing."""
+    """Every query's own token beside the heads; None where nothing."""
     bias: BiasFactors | None = None
     """The scope's bias part; None where it has none or nobody asks."""
 
@@ -156,34 +156,17 @@ class KeyGroup:
         return heads_first.transpose(0, 1)
 
 
-@dataclass(frozen=True)
 class Tile:
     """A few source tokens of a group against neighbouring rows; its pairs are counted source token by source token."""
 
-    group: KeyGroup
-    keys: slice
-    rows: slice
-
-    @cached_property
-    def n_keys(self) -> int:
-        """How many source tokens."""
-        return self.keys.stop - self.keys.start
-
-    @cached_property
-    def n_matrices(self) -> int:
-        """How many source tokens of all sequences."""
-        return self.n_keys * self.group.n_sequences
-
-    @cached_property
-    def n_pairs(self) -> int:
-        """How many pairs."""
-        return self.n_matrices * (self.rows.stop - self.rows.start)
-
-    @cached_property
-    def keys_in_group(self) -> slice:
-        """The source tokens of all sequences, counted from the group's first."""
-        first, n_sequences = self.group.keys.start, self.group.n_sequences
-        return slice((self.keys.start - first) * n_sequences, (self.keys.stop - first) * n_sequences)
+    def __init__(self, group: KeyGroup, keys: slice, rows: slice) -> None:
+        self.group, self.keys, self.rows = group, keys, rows
+        self.n_keys = keys.stop - keys.start
+        # Matrices of a batched product: source tokens of all sequences, counted from the group's first.
+        self.n_matrices = self.n_keys * group.n_sequences
+        self.n_pairs = self.n_matrices * (rows.stop - rows.start)
+        first = (keys.start - group.keys.start) * group.n_sequences
+        self.keys_in_group = slice(first, first + self.n_matrices)
 
     def cut(self, table: Float[Tensor, "group_matrix group_row head"]) -> Float[Tensor, "matrix row head"]:
         """The tile's part of a table of its group."""
@@ -200,7 +183,7 @@ class ReachablePairs:
 
     Args:
         record: One layer of one sequence, or of several below each other.
-        values: What the tokens bring to every head.
+        values: Of the tokens, for every head.
         buffers: Memory to work in.
         n_sequences: How many sequences these are.
     """
@@ -221,6 +204,15 @@ class ReachablePairs:
         self.n_keys = record.resid_pre.shape[0] // n_sequences
         self.positions: list[int] = record.queries[: self.n_queries].tolist()
         """Of every row."""
+        first = torch.arange(n_sequences * self.n_queries, device=values.device, dtype=torch.int32) * self.n_keys
+        own = torch.tensor(self.positions * n_sequences, device=values.device, dtype=torch.int32)
+        keys = torch.arange(self.n_keys, device=values.device, dtype=torch.int32)
+        self.cells: Int[Tensor, "key sequence query"] = first.view(n_sequences, -1) + keys[:, None, None]
+        """The number of every pair in a table [sequence * query, key]: row * n_keys + key."""
+        self._own_cells: Int[Tensor, " query"] = first + own
+        # How many pairs of this layer are as much work as a call's fixed cost: a pair takes 2 d_mlp d_model operations, and
+        # d_mlp is about 4 d_model.
+        self._pairs_of_a_call = self.budget.call_operations // (8 * record.resid_pre.shape[1] ** 2)
 
     def count(self) -> int:
         """How many pairs there are."""
@@ -270,31 +262,6 @@ class ReachablePairs:
             last += 1
         return last
 
-    @cached_property
-    def _pairs_of_a_call(self) -> int:
-        """How many pairs of this layer are as much work as a call's fixed cost."""
-        d_model = self.record.resid_pre.shape[1]
-        # A pair takes 2 d_mlp d_model operations, and d_mlp is about 4 d_model.
-        return self.budget.call_operations // (8 * d_model**2)
-
-    @cached_property
-    def cells(self) -> Int[Tensor, "key sequence query"]:
-        """The number of every pair in a table [sequence * query, key]: row * n_keys + key."""
-        by_sequence = self._first_cells.view(self.n_sequences, self.n_queries)
-        return by_sequence + torch.arange(self.n_keys, device=self.values.device, dtype=torch.int32)[:, None, None]
-
-    @cached_property
-    def _first_cells(self) -> Int[Tensor, " query"]:
-        """The number of every query's pair with the first source token."""
-        n_rows = self.n_sequences * self.n_queries
-        return torch.arange(n_rows, device=self.values.device, dtype=torch.int32) * self.n_keys
-
-    @cached_property
-    def _own_cells(self) -> Int[Tensor, " query"]:
-        """The number of every query's pair with its own token."""
-        positions = torch.tensor(self.positions * self.n_sequences, device=self.values.device, dtype=torch.int32)
-        return self._first_cells + positions
-
     def add_residual(
         self,
         rows: Float[Tensor, "pair width"],
@@ -309,7 +276,7 @@ class ReachablePairs:
         rows.index_add_(0, own, residual[queries[own]])
 
     def self_values(self, norms: tuple[NormName, ...]) -> Float[Tensor, "query d_model"]:
-        """`sum_h alpha[h,i,i] B[h,i]`: what the heads bring from every query's own token."""
+        """`sum_h alpha[h,i,i] B[h,i]`: the heads' part of every query's own token."""
         return linear_parts([self.record.block.norm(name) for name in norms], self._self_values)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The feed-forward of all pairs at the cost of one matrix product each.
+"""The norms of all pairs: sums over heads before the feed-forward, and that at the cost of one matrix product per pair.
 
 The pre-activation of a pair is a sum over heads, and the residual's at the own token (eq. 12-14, 44):
 
@@ -20,19 +20,28 @@ token, so everything that depends on the query alone is multiplied once and not 
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.layer.activations import PathCoefficients
-from tl_ffblock.layer.fast.head_sums import HeadSum, KeyGroup, ReachablePairs, Tile
-from tl_ffblock.layer.fast.products import InputMatrix, MakeProduct, ProductKey, product_pays, worth_keeping
-from tl_ffblock.layer.records import FeedForward, Norm
-from tl_ffblock.layer.scopes import NormName
+from tl_ffblock.layer.fast.buffers import Buffers, Stack
+from tl_ffblock.layer.fast.head_sums import BiasFactors, HeadSum, KeyGroup, ReachablePairs, Tile
+from tl_ffblock.layer.fast.products import MakeProduct, ProductKey, product_pays
+from tl_ffblock.layer.linear import LinearLayer, alone, token_values
+from tl_ffblock.layer.records import AttentionWeights, FeedForward, InputMatrix, LayerRecord, Norm
+from tl_ffblock.layer.scopes import INPUT, STEPS, Add, Attend, Feed, Normalise, NormName, Operation
 from tl_ffblock.layer.settings import Settings
+
+_KEYS_IN_FLOAT64 = 32
+"""Source tokens whose Gram matrices are made at a time: float64 doubles what their vectors occupy."""
+
+_ROWS_A_HEAD = 3
+"""Up to so many rows for each head vectors are faster than a Gram matrix (measured for 9 and 12 heads: 3 to 5)."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,7 @@ class Expert:
 class PairRows:
     """Packs the pairs that can be reached and takes the norms of what the feed-forward makes of them.
 
-    First the steps are said (`add`, `normalise`, `take_norms`), then the pairs are sent (`queue`, `flush`).
+    First the steps are said, as on a `HeadSum` (`+`, `normalised`, `take_norms`), then the pairs are sent (`queue`, `flush`).
 
     Args:
         pairs: The pairs.
@@ -100,10 +109,8 @@ class PairRows:
         """Filled by `flush` for every scope that `take_norms` named."""
         self.rows_sum = torch.zeros_like(x)
         """Sum over source tokens of the feed-forward's rows."""
-        self.end = ""
-        """The last scope that `take_norms` named."""
-        self.end_sum = self.rows_sum
-        """Sum over source tokens of the rows of that scope."""
+        self.end = "", self.rows_sum
+        """The last scope that `take_norms` named, and the sum over source tokens of its rows."""
         self._bfloat16 = settings.precision == "bfloat16"
         self._steps: list[Callable[[Tensor, Tensor], object]] = []
         self.experts: list[Expert] = []
@@ -128,18 +135,13 @@ class PairRows:
 
     def _expert(self, number: int, ff: FeedForward, router: Tensor | None, product: MakeProduct) -> Expert:
         pairs, head_sum, block = self.pairs, self.head_sum, self.pairs.record.block
-        coefficients, weight = self.paths[number], 1 if router is None else router[:, None]
+        weight = 1 if router is None else router[:, None]
         assert head_sum.scale is not None
-        # Without a gate r is of W_in's pre-activation; with one there are two, B(a) u of W_gate's and A(a) of W_in's.
-        matrices: list[tuple[InputMatrix, Tensor, Tensor]] = [("in", ff.w_in, coefficients.on_pre)]
-        if ff.w_gate is not None:
-            assert coefficients.on_linear is not None
-            matrices = [("gate", ff.w_gate, coefficients.on_pre), ("in", ff.w_in, coefficients.on_linear)]
         residual, branches = None, []
         w_o, norms = block.attention.w_o, [block.norm(name) for name in head_sum.norms]
-        keep = worth_keeping(pairs.count(), d_model=w_o.shape[2])
-        pays = product_pays(pairs.n_sequences * pairs.n_keys, w_o, keep=keep)
-        for matrix, w, r in matrices:
+        pays, keep = product_pays(pairs.n_sequences * pairs.n_keys, pairs.count(), w_o)
+        # Without a gate r is of W_in's pre-activation; with one there are two, B(a) u of W_gate's and A(a) of W_in's.
+        for (matrix, w, _), r in zip(ff.inputs, self.paths[number].factors, strict=True):
             if head_sum.residual is not None:
                 # It is divided by all scales already (HeadSum.normalised), so only r and the router's weight are left.
                 weighed = (head_sum.residual @ w).mul_(r * weight)
@@ -149,18 +151,20 @@ class PairRows:
             branches.append(Branch((matrix, len(self.experts)), w, r * (head_sum.scale * weight), made))
         return Expert(ff.w_out, branches, residual, None if router is None else router.nonzero()[:, 0].tolist())
 
-    def add(self, head_sum: HeadSum) -> None:
+    def __add__(self, head_sum: HeadSum) -> "PairRows":
         """The next step: a linear scope is added."""
         self._steps.append(partial(self._add_head_sum, head_sum))
+        return self
 
-    def normalise(self, norm: Norm, scale: Float[Tensor, "query 1"]) -> None:
+    def normalised(self, name: NormName, norm: Norm, scale: Float[Tensor, "query 1"]) -> "PairRows":
         """The next step: a norm with the scale of the real run; its shift is the bias part's."""
         self._steps.append(lambda rows, cells: norm.linear_(rows).div_(scale[cells // self.pairs.n_keys]))
+        return self
 
     def take_norms(self, scope: str) -> None:
         """The rows are now a scope whose norms are asked for."""
         self.norms[scope] = self.rows_sum.new_zeros(len(self.rows_sum), self.pairs.n_keys)
-        self.end, self.end_sum = scope, torch.zeros_like(self.rows_sum) if self._steps else self.rows_sum
+        self.end = scope, torch.zeros_like(self.rows_sum) if self._steps else self.rows_sum
         self._steps.append(partial(self._write_norms, self.norms[scope]))
 
     def queue(self, group: KeyGroup) -> None:
@@ -180,8 +184,8 @@ class PairRows:
         self._add_to_sum(rows, self.rows_sum)
         for step in self._steps:
             step(rows, cells)
-        if self.end_sum is not self.rows_sum:
-            self._add_to_sum(rows, self.end_sum)
+        if self.end[1] is not self.rows_sum:
+            self._add_to_sum(rows, self.end[1])
         self._waiting, self._n_waiting_pairs = [], 0
 
     def _feed_forward(self) -> Float[Tensor, "pair d_model"]:
@@ -278,3 +282,170 @@ class PairRows:
         for tile in self._waiting:
             yield tile, rows[start : start + tile.n_pairs].view(tile.n_matrices, -1, rows.shape[1])
             start += tile.n_pairs
+
+
+class NormsOfPairs:
+    """Follows a layer's program for all pairs: sums over heads up to the feed-forward, rows from there on.
+
+    Args:
+        stack: One layer of some sequences.
+        settings: How the decomposition is made.
+        scopes: Scopes of the block's order.
+        buffers: Memory to work in.
+        product: Makes head products, or has kept them (`HeadProducts.product`).
+        paths: Coefficients of Integrated Gradients by number of the expert, as far as they are known.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        settings: Settings,
+        scopes: tuple[str, ...],
+        buffers: Buffers,
+        product: MakeProduct,
+        paths: dict[int, PathCoefficients] | None = None,
+    ) -> None:
+        self.record = stack.record
+        self.settings = settings
+        self.scopes = scopes
+        self.product = product
+        self.paths = {} if paths is None else paths
+        self.at: dict[str, HeadSum | PairRows] = {}
+        """What each scope is."""
+        pairs = stack.record, token_values(stack.record, settings.value_bias)[0]
+        if len(stack.record.queries) == stack.n_sequences:
+            pairs = as_one_head(*pairs)
+        self.pairs = ReachablePairs(*pairs, buffers, stack.n_sequences)
+        steps = STEPS[stack.record.block.order]
+        last = max(number for number, step in enumerate(steps) if step.scope in scopes)
+        for step in steps[: last + 1]:
+            self.at[step.scope] = made = self._follow(step.operation)
+            if step.scope in scopes and isinstance(made, PairRows):
+                made.take_norms(step.scope)
+
+    @property
+    def pair_rows(self) -> PairRows | None:
+        """The rows from the feed-forward on."""
+        return next((made for made in self.at.values() if isinstance(made, PairRows)), None)
+
+    def measure(self) -> dict[str, Float[Tensor, "query key"]]:
+        """The norms by scope."""
+        linear = {scope: made for scope in self.scopes if isinstance(made := self.at[scope], HeadSum)}
+        # Scopes whose heads went through the same norms differ in scale and residual only: one Gram table for all.
+        of_heads = [made.norms for made in linear.values() if made.scale is not None]
+        gram = {norms: torch.zeros_like(self.record.pattern[0]) for norms in of_heads}
+        rows = self.pair_rows
+        for group in self.pairs.groups(max(self.record.resid_pre.shape[1], 0 if rows is None else rows.width)):
+            for norms, table in gram.items():
+                by_sequence = table.view(self.pairs.n_sequences, -1, self.pairs.n_keys)
+                by_sequence[:, group.first_row :, group.keys] = rearrange(
+                    part_norms(group.basis(norms), group.pattern),
+                    "(key sequence) row -> sequence row key",
+                    sequence=self.pairs.n_sequences,
+                )
+            if rows is not None:
+                rows.queue(group)
+        values = {scope: self._of_head_sum(made, gram) for scope, made in linear.items()}
+        if rows is not None:
+            rows.flush()
+            values |= rows.norms
+        return {scope: values[scope] for scope in self.scopes}
+
+    def _of_head_sum(self, head_sum: HeadSum, gram: dict[tuple[NormName, ...], Tensor]) -> Float[Tensor, "query key"]:
+        """`scale_i` times the heads' Gram norms; with a residual the own token's vector is made, d_model numbers a query."""
+        vector = head_sum.residual
+        if head_sum.scale is None:
+            norms = torch.zeros_like(self.record.pattern[0])
+        else:
+            norms = gram[head_sum.norms] * head_sum.scale
+            heads = head_sum.scale * self.pairs.self_values(head_sum.norms)
+            vector = heads if vector is None else vector + heads
+        if vector is None:
+            return norms
+        norms[range(len(norms)), self.pairs.positions * self.pairs.n_sequences] = vector.norm(dim=-1)
+        return norms
+
+    def _follow(self, operation: Operation) -> HeadSum | PairRows:
+        """One step of what was made before.
+
+        From the feed-forward on a program is one chain, so what a step there reads is what the rows are by then.
+        """
+        record = self.record
+        match operation:
+            case Attend():
+                bias = BiasFactors.of_attention(record, self.settings.value_bias)
+                return HeadSum(scale=torch.ones_like(record.tensor(INPUT)[:, :1]), bias=bias)
+            case Add(left, right):
+                added = self._operand(right)
+                assert isinstance(added, HeadSum)  # only the left operand comes after the feed-forward
+                return self._operand(left) + added
+            case Normalise(of, name):
+                norm = record.block.norm(name)
+                return self._operand(of).normalised(name, norm, norm.scale(record.tensor(of)))
+            case Feed(of):
+                return self._fed(self._operand(of), record.tensor(of))
+
+    def _operand(self, name: str) -> HeadSum | PairRows:
+        if name != INPUT:
+            return self.at[name]
+        x = self.record.tensor(INPUT)
+        return HeadSum(residual=x if bool(x.any()) else None)  # zero in a layer restricted to its heads
+
+    def _fed(self, made: HeadSum | PairRows, x: Float[Tensor, "query d_model"]) -> HeadSum | PairRows:
+        assert isinstance(made, HeadSum)
+        if made.scale is not None:
+            return PairRows(self.pairs, made, x, self.settings, self.product, self.paths)
+        if made.residual is None:
+            return made
+        # A parallel block's feed-forward reads its own position only: one vector per query, by the jvp.
+        unedited = LinearLayer(replace(self.record, edited=False), self.settings)
+        return HeadSum(residual=unedited.feed_forward(alone(made.residual), x).tokens[:, 0])
+
+
+def part_norms(
+    basis: Float[Tensor, "matrix head d_model"], pattern: Float[Tensor, "matrix row head"]
+) -> Float[Tensor, "matrix row"]:
+    """`||sum_h alpha[h,i,j] B[h,j]||`, the way that is faster."""
+    n_rows, n_heads = pattern.shape[1:]
+    if n_rows <= _ROWS_A_HEAD * n_heads:
+        return torch.linalg.vector_norm(torch.bmm(pattern, basis), dim=-1)
+    return gram_norms(basis, pattern)
+
+
+def gram_norms(
+    basis: Float[Tensor, "matrix head d_model"], pattern: Float[Tensor, "matrix row head"]
+) -> Float[Tensor, "matrix row"]:
+    """`||sum_h alpha[h,i,j] B[h,j]|| = sqrt(alpha K alpha)` with the Gram matrix K = B B^T of every source token.
+
+    In float64: a Gram matrix is small, and heads that cancel cost twice the digits in a square.
+    """
+    squares = []
+    for vectors, weights in zip(
+        torch.split(basis, _KEYS_IN_FLOAT64), torch.split(pattern, _KEYS_IN_FLOAT64), strict=True
+    ):
+        wide, alpha = vectors.double(), weights.double()
+        gram = wide @ wide.transpose(1, 2)  # [key head head]
+        squares.append(((alpha @ gram) * alpha).sum(dim=-1))
+    # Rounding may leave -1e-17 where the heads cancel wholly.
+    return torch.cat(squares).clamp_(min=0).sqrt_().to(basis.dtype)
+
+
+def as_one_head(
+    record: LayerRecord, values: Float[Tensor, "key head d_head"]
+) -> tuple[LayerRecord, Float[Tensor, "key 1 all_heads_d_head"]]:
+    """A record of which every sequence has one row, with its heads as one, whose pattern is 1 and whose values hold theirs.
+
+        sum_h alpha[h,j] v[h,j] W_O[h] = (alpha[0,j] v[0,j], alpha[1,j] v[1,j], ...) W_O
+
+    Its heads' pre-activations are then those of the pairs, without a product over heads.
+    """
+    alpha = rearrange(record.pattern, "head sequence key -> (sequence key) head 1")
+    attention = record.block.attention
+    w_o = rearrange(attention.w_o, "head e d -> 1 (head e) d")
+    # Weighted values of all heads are no product of the input with one matrix: what would make them is zero.
+    zero = w_o.new_zeros(())
+    w_v, b_v = zero.expand(1, w_o.shape[2], w_o.shape[1]), zero.expand(1, w_o.shape[1])
+    block = replace(record.block, attention=AttentionWeights(w_o, attention.b_o, w_v, b_v))
+    return replace(record, block=block, pattern=torch.ones_like(record.pattern[:1])), (values * alpha).flatten(1)[
+        :, None
+    ]

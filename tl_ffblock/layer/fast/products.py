@@ -14,14 +14,14 @@ checked against the weights at every use and made again when they changed.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.layer.records import Norm
+from tl_ffblock.layer.records import InputMatrix, Norm
 
 KEPT_BYTES = 256 * 2**20
 """How much a model's products may occupy; those of further layers are made anew at every call."""
@@ -33,7 +33,6 @@ pairs take theirs through W_out. Beyond, it is less than a thirtieth of the work
 _CALLS_EXPECTED = 4
 """A product that is kept serves further calls: it pays from a fourth of the source tokens on."""
 
-InputMatrix: TypeAlias = Literal["in", "gate"]
 MakeProduct: TypeAlias = Callable[..., Float[Tensor, "head d_head d_mlp"]]
 """`HeadProducts.product`, or the same of some heads."""
 
@@ -93,15 +92,11 @@ class HeadProducts:
         return sum(product.nbytes for product, _ in self._kept.values())
 
 
-def worth_keeping(n_pairs: int, d_model: int) -> bool:
-    """Whether a call has so few pairs that making a product again next time would be felt."""
-    return n_pairs < _ROWS_A_MODEL_WIDTH * d_model
-
-
-def product_pays(n_keys: int, w_o: Float[Tensor, "head d_head d_model"], *, keep: bool) -> bool:
-    """Whether so many source tokens are less work with the product, its making included."""
+def product_pays(n_keys: int, n_pairs: int, w_o: Float[Tensor, "head d_head d_model"]) -> tuple[bool, bool]:
+    """Whether so many source tokens are less work with the product, and so few pairs that it is worth keeping."""
     _, d_head, d_model = w_o.shape
-    return n_keys * (d_model - d_head) >= d_head * d_model // (_CALLS_EXPECTED if keep else 1)
+    keep = n_pairs < _ROWS_A_MODEL_WIDTH * d_model
+    return n_keys * (d_model - d_head) >= d_head * d_model // (_CALLS_EXPECTED if keep else 1), keep
 
 
 def linear_parts(norms: Sequence[Norm], vectors: Float[Tensor, "*lead d_model"]) -> Float[Tensor, "*lead d_model"]:

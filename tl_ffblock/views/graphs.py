@@ -1,14 +1,12 @@
 """A flow graph as a page: columns by depth, the residual stream above, what it reads and writes below."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tl_ffblock._version import __version__
+from tl_ffblock.flow.graph import FlowEdge, FlowGraph, FlowNode
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget
 from tl_ffblock.results.tokens import visible
-
-if TYPE_CHECKING:
-    from tl_ffblock.flow.graph import FlowEdge, FlowGraph, FlowNode
+from tl_ffblock.views.registry import page_of
 
 _MEANING = (
     "What flows through one position. What enters a node sums to it: along lines, what it brings itself (biases), and what is "
@@ -34,11 +32,12 @@ _TITLES = {
     "memory value": "memories",
     "feed-forward": "feed-forward",
 }
+# Kinds that only lead to others: an edge to one weighs what depends on it.
 _CHAIN = ("query", "key", "memory key")
-"""Kinds that only lead to others: an edge to one weighs what depends on it."""
 
 
-def flow_page(graph: "FlowGraph") -> GraphPage:
+@page_of.register
+def flow_page(graph: FlowGraph) -> GraphPage:
     """Everything that a page of a flow graph shows."""
     columns = _columns(graph)
     stream = _stream(graph)
@@ -58,7 +57,9 @@ def flow_page(graph: "FlowGraph") -> GraphPage:
         ),
         edges=tuple(_edge(graph, edge, dependent) for edge in graph.edges),
         targets=tuple(
-            PageTarget(target.name, target.value, "" if target.token is None else visible(target.token))
+            PageTarget(
+                name=target.name, value=target.value, token="" if target.token is None else visible(target.token)
+            )
             for target in graph.targets
         ),
         certificate=str(graph.certificate),
@@ -69,7 +70,7 @@ def flow_page(graph: "FlowGraph") -> GraphPage:
     )
 
 
-def _columns(graph: "FlowGraph") -> list[int]:
+def _columns(graph: FlowGraph) -> list[int]:
     """The longest way to each node: a column further right than all that enters it, or, where all is in the rest, than the node before."""
     sources: dict[int, list[int]] = {}
     for edge in graph.edges:
@@ -80,7 +81,7 @@ def _columns(graph: "FlowGraph") -> list[int]:
     return columns
 
 
-def _stream(graph: "FlowGraph") -> set[int]:
+def _stream(graph: FlowGraph) -> set[int]:
     """The residual stream: inputs, sums, and norms that are part of it (Post-LN)."""
     nodes = graph.nodes
     sums = {number for number, node in enumerate(nodes) if node.kind in ("input", "sum")}
@@ -91,7 +92,7 @@ def _stream(graph: "FlowGraph") -> set[int]:
     return sums | (added & of_sums) | last
 
 
-def _headings(graph: "FlowGraph", columns: Sequence[int]) -> tuple[str, ...]:
+def _headings(graph: FlowGraph, columns: Sequence[int]) -> tuple[str, ...]:
     """Layer and kind of each column."""
     titles: dict[int, str] = {}
     for node, column in sorted(zip(graph.nodes, columns, strict=True), key=lambda pair: pair[0].kind == "bias"):
@@ -99,7 +100,7 @@ def _headings(graph: "FlowGraph", columns: Sequence[int]) -> tuple[str, ...]:
     return tuple(titles[column] for column in range(max(columns) + 1))
 
 
-def _dependent(graph: "FlowGraph") -> list[tuple[float, ...]]:
+def _dependent(graph: FlowGraph) -> list[tuple[float, ...]]:
     """Of every node the share that its edges are weighed by: its own, or of what it only leads to the largest."""
     shares = [node.shares for node in graph.nodes]
     for edge in sorted(graph.edges, key=lambda edge: -edge.source):
@@ -109,7 +110,7 @@ def _dependent(graph: "FlowGraph") -> list[tuple[float, ...]]:
     return shares
 
 
-def _edge(graph: "FlowGraph", edge: "FlowEdge", dependent: list[tuple[float, ...]]) -> PageEdge:
+def _edge(graph: FlowGraph, edge: FlowEdge, dependent: list[tuple[float, ...]]) -> PageEdge:
     source, target = graph.nodes[edge.source], graph.nodes[edge.target]
     trunk = ("input", "norm", "qkv", "heads", "attention", "sum", "feed-forward")
     single = source.kind in ("row", "head", "value", "memory value", "bias")
@@ -118,7 +119,7 @@ def _edge(graph: "FlowGraph", edge: "FlowEdge", dependent: list[tuple[float, ...
     return PageEdge(edge.source, edge.target, edge.unit, edge.size, edge.shares, weights, always=always)
 
 
-def _node(node: "FlowNode", column: int, lane: int) -> PageNode:
+def _node(node: FlowNode, column: int, lane: int) -> PageNode:
     facts = [("layer", float(node.layer)), ("norm", node.norm)]
     if node.coefficient is not None:
         facts.append((_COEFFICIENTS[node.kind], node.coefficient))
@@ -154,7 +155,7 @@ _COEFFICIENTS = {
 }
 
 
-def _short(node: "FlowNode") -> str:
+def _short(node: FlowNode) -> str:
     """A word or two: "H3 q", "H3 v@4", "m 305"."""
     match node.kind:
         case "query" | "key" | "value":

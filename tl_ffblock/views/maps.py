@@ -1,0 +1,777 @@
+"""Pages of maps of tokens: contributions, attention and its scores, averages, patched runs; where they open, and panels beside them."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor
+
+from tl_ffblock.errors import InputError, ScopeKeyError, brief
+from tl_ffblock.interventions.patched import PatchedMaps
+from tl_ffblock.layer.heads import head_names
+from tl_ffblock.layer.positions import layer_number, real_number, spans
+from tl_ffblock.layer.scopes import STEPS, Step, missing_scope
+from tl_ffblock.memories.card import MemoryCard
+from tl_ffblock.numerals import significant
+from tl_ffblock.page import (
+    DataBlock,
+    MapsBlock,
+    PageBlock,
+    PageData,
+    PageRun,
+    PageStart,
+    PageText,
+    PageView,
+    SharesData,
+    View,
+    component_page,
+    iframe,
+    shares_map,
+)
+from tl_ffblock.page.numbers import pack, rounded, worst_precision
+from tl_ffblock.results.attention_scores import AttentionScores
+from tl_ffblock.results.average import AverageMaps
+from tl_ffblock.results.intervals import UNKNOWN
+from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.ranks import others_of, shares, shares_of_others, unit_ranks
+from tl_ffblock.results.token_maps import ATTENTION, SHARES, TokenMaps
+from tl_ffblock.results.tokens import shortened, special_positions, text_segments, told_apart, visible, word_numbers
+from tl_ffblock.signatures import strict
+from tl_ffblock.views.figures import maps_figure, still_of
+from tl_ffblock.views.registry import figure_of, page_of, panel_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Tokens beyond which heads are sent with two digits.
+FINE_TOKENS = 64
+# Room for heads on a page; scopes beyond it are left out.
+HEADS_BYTES = 3_000_000
+# Positions up to which heads have a map [layer, head] each; of more there is one map [layer and head, position].
+MOST_MAPS = 12
+# Significant digits of a neuron's card.
+CARD_DIGITS = 5
+CONTRIBUTES = "how much the column's token contributes to the row's vector"
+NORM = "norm, in units of the residual stream"
+_NAMED = {"Attn": "value-weighted attention", "Atb": "attention block"}
+
+Changes = Mapping[str, Float[Tensor, " layer"]]
+Steps = Mapping[str, tuple[Step, str | None]]
+"""By scope: its step, and the scope before it where the two can be compared."""
+
+
+@page_of.register
+@strict
+def contribution_page(
+    maps: ContributionMaps,
+    *,
+    layer: int | None = None,
+    scope: str | None = None,
+    query: int | str | None = None,
+    view: View = "maps",
+    segments: Mapping[str, int] | None = None,
+    beside: Any = (),
+) -> PageData:
+    """The page of one run; `ContributionMaps.to_html` says what the options are."""
+    return page_data({"run": maps}, layer=layer, scope=scope, query=query, view=view, segments=segments, beside=beside)
+
+
+@figure_of.register(ContributionMaps)
+def contribution_figure(
+    maps: ContributionMaps, *, layer: int, scope: str, against: str | None, width: float | None
+) -> "Figure":
+    """One map, or two and their difference; `ContributionMaps.figure` says what the arguments are."""
+    for name in (scope, against):
+        if name is not None and name not in maps.values:
+            raise ScopeKeyError(missing_scope(name, maps.values))
+    wide = None if width is None else real_number(width, "width", above=0.0)
+    run = PageRun("run", tuple(map(visible, maps.tokens)), {"contributions": contribution_block(maps, steps_of(maps))})
+    start = PageStart(layer_number(layer, maps.layers), scope, maps.queries[0], maps.queries[0])
+    return maps_figure(PageData(maps.model, "", _page_text(maps, {}), (run,), start), against, wide)
+
+
+@page_of.register
+@strict
+def patched_page(maps: PatchedMaps, *, layer: int | None = None, scope: str | None = None) -> PageData:
+    """The page of three runs, any two of them beside each other on one scale; it opens at the patched run against the corrupted one.
+
+    Args:
+        maps: Of the three runs.
+        layer: Layer shown first; None means the last one, which every patch has reached.
+        scope: Scope shown first.
+    """
+    runs = {"clean": maps.clean, "corrupted": maps.corrupted, "patched": maps.patched}
+    layer = maps.clean.layers[-1] if layer is None else layer
+    return page_data(runs, layer=layer, scope=scope, compare=("patched", "corrupted"))
+
+
+@page_of.register
+@strict
+def token_page(
+    maps: TokenMaps,
+    *,
+    layer: int | None = None,
+    channel: str | None = None,
+    view: View = "maps",
+    segments: Mapping[str, int] | None = None,
+) -> PageData | SharesData:
+    """The page of maps of any channels; that of numbers by position shows all at once.
+
+    Args:
+        maps: Maps, or numbers by position.
+        layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
+        channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
+        view: "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head).
+        segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads can
+            show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`) is between
+            two. BertViz's `sentence_b_start=k` is `{"A": 0, "B": k}`.
+
+    Raises:
+        InputError: if layer or channel are not there, `segments` do not fit the tokens, or numbers by position are asked for one.
+    """
+    if not maps.by_position:
+        return token_maps_page({"run": maps}, layer=layer, channel=channel, view=view, segments=segments)
+    _refuse_choices(layer=layer, channel=channel, view=None if view == "maps" else view, segments=segments)
+    return position_page({"run": maps}, told_apart(maps.tokens))
+
+
+@page_of.register
+@strict
+def average_page(
+    average: AverageMaps, *, layer: int | None = None, channel: str | None = None
+) -> PageData | SharesData:
+    """The page of the mean and of both ends of its interval, any two beside each other.
+
+    That of numbers by position is a map of all layers and channels by position, each cell with its interval.
+
+    Args:
+        average: The mean.
+        layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
+        channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
+
+    Raises:
+        InputError: if layer or channel are not there, or of numbers by position are asked for.
+    """
+    runs, labels, interval = _ends(average), average.page_labels(), "95 % interval (bootstrap over prompts)"
+    if average.by_position:
+        _refuse_choices(layer=layer, channel=channel)
+        return position_page(runs, labels, f"Mean of {len(average.values)} prompts, with each cell's {interval}.")
+    named = not all(name.isdecimal() for name in average.keys)
+    shown, further = (runs, None) if average.shares is None else (_ends(average.as_shares()), runs)
+    data = token_maps_page(shown, further, layer=layer, channel=channel, labels=labels, named=named)
+    statement = f"Mean of {len(average.values)} prompts; low and high are the ends of each cell's {interval}."
+    return replace(data, statement=statement)
+
+
+@page_of.register
+@strict
+def scores_page(scores: AttentionScores, *, layer: int | None = None) -> PageData:
+    """The page of scores term by term, lines between tokens, maps.
+
+    Args:
+        scores: Of heads.
+        layer: Layer to open at, negative ones from the end; None means the first.
+
+    Raises:
+        InputError: if the layer is not there.
+    """
+    return token_maps_page({"run": scores.token_maps()}, layer=layer, view="scores", beside=scores)
+
+
+def page_data(
+    runs: Mapping[str, ContributionMaps],
+    *,
+    layer: int | None = None,
+    scope: str | None = None,
+    query: int | str | None = None,
+    compare: tuple[str, str] | None = None,
+    view: View = "maps",
+    segments: Mapping[str, int] | None = None,
+    beside: Any = (),
+) -> PageData:
+    """Labels, measures and numbers of one run or several, and where their page opens.
+
+    Args:
+        runs: Results by name, of the same positions, layers and scopes.
+        layer: Layer to open at, negative ones from the end; None means the one the step changed most.
+        scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
+        query: Destination to open at, a position or a token; None means the one that changed most.
+        compare: The run to open with and the one to compare it with; None means the first alone.
+        view: "maps", or of results with heads "heads" (lines) or "all" (every layer and head).
+        segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
+        beside: Further maps of the same tokens and layers, such as attention patterns, attributions, cards; of one run only.
+
+    Raises:
+        InputError: if what is asked for is not in the results, or they do not fit each other.
+    """
+    results, first = list(runs.values()), next(iter(runs.values()))
+    if scope is not None and scope not in first.values:
+        raise InputError(f"scope={scope!r}: these maps hold {', '.join(first.values)}.")
+    run, ref_run = (list(runs).index(name) for name in compare or (next(iter(runs)),) * 2)
+    steps = steps_of(first)
+    changes = [_step_changes(result, steps) for result in results]
+    scope = scope or _feed_forward(steps)
+    sizes = changes[0][0].get(scope, torch.zeros(len(first.layers))).nan_to_num(-math.inf)
+    most = first.layers[int(sizes.argmax())]  # the layer that the step changed most
+    number = most if layer is None else layer_number(layer, first.layers, "in these maps")
+    before = scope if compare is not None else steps[scope][1]
+    reference = results[ref_run].values[before, number] if before is not None else None
+    to, from_ = _start_cell(first, results[run].values[scope, number], reference, query)
+    preferred = [s for s in (scope, steps[scope][1]) if s]
+    text = _page_text(first, segments)
+    return PageData(
+        model=first.model,
+        heading="difference of two results" if first.signed else "contribution maps",
+        text=text,
+        runs=tuple(
+            _with_panels(_run(name, result, steps, of_run, preferred), result, beside, text, preferred)
+            for (name, result), of_run in zip(runs.items(), changes, strict=True)
+        ),
+        start=PageStart(number, scope, to, from_, run, ref_run, view),
+        certificate=_worst(results),
+        provenance={"order": first.order, **first.provenance},
+        circuitsvis=True,
+    )
+
+
+def token_maps_page(
+    runs: Mapping[str, TokenMaps],
+    further: Mapping[str, TokenMaps] | None = None,
+    *,
+    layer: int | None = None,
+    channel: str | None = None,
+    view: View = "maps",
+    segments: Mapping[str, int] | None = None,
+    labels: Sequence[str] | None = None,
+    named: bool = False,
+    beside: Any = (),
+) -> PageData:
+    """The page of any token maps of the same positions, one run or several.
+
+    Args:
+        runs: Maps by name; the page opens at the first.
+        further: Of the same runs and cells, maps of another kind beside them.
+        layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
+        channel: Channel to open at; None means after the feed-forward where there is such a scope, else as for layers.
+        view: "maps", or of heads "heads" (lines) or "all" (every layer and head), or that of a panel beside.
+        segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
+        labels: What is at each position; None means the tokens.
+        named: Whether these are names of positions, which then have no numbers.
+        beside: As of `page_data`.
+
+    Raises:
+        InputError: if layer or channel are not there, or the runs do not fit each other.
+    """
+    maps = next(iter(runs.values()))
+    if channel is not None and channel not in maps.channels:
+        raise InputError(f"channel={channel!r}: these maps hold {', '.join(maps.channels)}.")
+    number, name = _start_map(maps, layer, channel)
+    to, from_ = _largest_cell(maps[name, number], maps)
+    shown = tuple(visible(token) for token in labels or maps.tokens)
+    text = replace(_page_text(maps, segments), named=named)
+    blocks = {
+        run: {m.kind: token_maps_block(m) for m in (m, *([further[run]] if further else []))} for run, m in runs.items()
+    }
+    return PageData(
+        model=maps.model,
+        heading=next(iter((further or runs).values())).kind,
+        text=text,
+        runs=tuple(_with_panels(PageRun(run, shown, held), maps, beside, text, ()) for run, held in blocks.items()),
+        start=PageStart(number, name, to, from_, view=view),
+        layered=maps.layered,
+    )
+
+
+def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statement: str = "") -> SharesData:
+    """The page of numbers by position; it is headed by the largest, as a sentence.
+
+    Args:
+        runs: The numbers, or their mean, first; others are named in a cell's details: the ends of its interval.
+        labels: What is at each position.
+        statement: What is known of the numbers, in a sentence.
+    """
+    first, names = next(iter(runs.values())), list(runs)[1:]
+    places = tuple(visible(label) for label in labels)
+    numbers = torch.stack([maps.values[:, :, 0] for maps in runs.values()])
+    _, n_layers, n_channels, n_places = numbers.shape
+    layers, channels = tuple(map(str, first.layers)), tuple(name.removeprefix("head ") for name in first.channels)
+    rows, columns = ("layer", layers), (first.column, places)
+    if n_channels == 1:
+        drawn = [(first.kind, rows, columns, numbers[:, :, 0])]
+    elif n_places <= MOST_MAPS:
+        heads = ("head", channels)
+        drawn = [(f"{first.column} {place}", rows, heads, numbers[..., at]) for at, place in enumerate(places)]
+    else:
+        both = ("layer.head", tuple(f"{layer}.{channel}" for layer in layers for channel in channels))
+        drawn = [(first.kind, both, columns, numbers.flatten(1, 2))]
+    layer, channel, at = np.unravel_index(int(numbers[0].abs().nan_to_num(0.0).argmax()), numbers.shape[1:])
+    where = f"Layer {layers[layer]}, {first.channels[channel]}"
+    note = f"Each cell is the share {first.column} the position."
+    return SharesData(
+        heading=f"{where}: {significant(float(numbers[0, layer, channel, at]))} {first.column} “{places[at]}”",
+        facts=f"{first.model} · {first.kind} · {n_layers} layers · {n_places} positions",
+        tokens=places,
+        maps=tuple(
+            shares_map(title[:1].upper() + title[1:], note, down, across, cells[0], dict(_others(cells[1:], names)))
+            for title, down, across, cells in drawn
+        ),
+        certificate=statement,
+    )
+
+
+def steps_of(maps: ContributionMaps) -> Steps:
+    """By scope: its step, and the scope before it where the two can be compared."""
+    comparable = () if maps.signed else maps.scopes
+    steps = (step for step in STEPS[maps.order] if step.scope in maps.scopes)
+    return {step.scope: (step, step.before if step.before in comparable else None) for step in steps}
+
+
+def steps_since(steps: Steps, base: str) -> list[str]:
+    """The scopes that follow from `base` step by step."""
+    chain = [base] if base in steps else []
+    for scope, (_, before) in steps.items():
+        if chain and before == chain[-1]:
+            chain.append(scope)
+    return chain[1:]
+
+
+def contribution_block(
+    maps: ContributionMaps, steps: Steps, columns: Mapping[str, Any] | None = None, tracks: Sequence[Any] = ()
+) -> MapsBlock:
+    """The maps by scope.
+
+    Args:
+        maps: Norms, or a difference, whose `sides` may name the two results.
+        steps: Of the maps.
+        columns: Further numbers of each row.
+        tracks: The overview of layers.
+    """
+    signed, sides = maps.signed, maps.sides if maps.signed else ()
+    title = " minus ".join(sides) or "first result minus second"
+    return MapsBlock(
+        title=title if signed else "contributions",
+        short="difference" if signed else "norm",
+        unit=f"difference of norms: {title}" if signed else NORM,
+        meaning=_more(sides) if signed else CONTRIBUTES,
+        channels=tuple(
+            channel(scope, _NAMED.get(scope) or f"after {step.shows}", before, step.component)
+            for scope, (step, before) in steps.items()
+        ),
+        values=maps.values,
+        columns=columns or {},
+        tracks=tuple(tracks),
+        signed=signed,
+        sides=sides,
+        exact=True,
+    )
+
+
+def token_maps_block(
+    maps: TokenMaps, layers: Sequence[int] | None = None, queries: Sequence[int] | None = None
+) -> MapsBlock:
+    """Any token maps: attention patterns, value-weighted attention, maps of one's own.
+
+    Args:
+        maps: With their labels.
+        layers: Those of the page, all of which the maps have; None means all.
+        queries: Likewise.
+    """
+    weights, shared = maps.kind == ATTENTION, maps.kind.endswith(SHARES)
+    kept = [maps.layers.index(layer) for layer in (maps.layers if layers is None else layers)]
+    rows = [maps.queries.index(query) for query in (maps.queries if queries is None else queries)]
+    cells = maps.values if len(rows) == len(maps.queries) else maps.values[:, :, rows]
+    cells = cells if len(kept) == len(maps.layers) else cells[kept]
+    values = {name: cells[:, number] for number, name in enumerate(maps.channels)}
+    meanings = {ATTENTION: "how much weight the row's token gives to the column's", SHARES: CONTRIBUTES}
+    brings = _more(maps.sides) if maps.sides else f"what the column's token brings to the row's ({maps.kind})"
+    sized = maps.signed or not maps.whole
+    return MapsBlock(
+        title=maps.kind,
+        short="weight" if weights else "share" if shared else "value",
+        unit="attention weight" if weights else maps.kind,
+        meaning=meanings.get(maps.kind, brings),
+        channels=tuple(channel(name) for name in maps.channels),
+        values=values,
+        tracks=(
+            size_track(values, maps.reachable()[rows])
+            if sized
+            else others_track(values, [maps.queries[row] for row in rows]),
+        ),
+        axis="head" if any(name.startswith("head ") for name in maps.channels) else "scope",
+        signed=maps.signed,
+        sides=maps.sides,
+        cells="none" if weights or sized else "others",
+        shares="others" if shared else "",
+        whole=maps.whole,
+        coarse=len(maps.tokens) > FINE_TOKENS and len(maps.channels) > 1,
+    )
+
+
+def channel(
+    name: str, label: str | None = None, before: str | None = None, component: str | None = None
+) -> dict[str, str | None]:
+    """A map of a block that the reader can choose: its name, what it is, what it is compared with, the component between."""
+    return {"name": name, "label": label or name, "before": before, "component": component}
+
+
+def size_track(
+    values: Mapping[str, Float[Tensor, "layer query key"]], cells: Bool[Tensor, "query key"]
+) -> dict[str, Any]:
+    """For signed maps: how large those of their cells are in the mean that exist, reachable and not NaN."""
+    sizes = {name: maps.cpu()[:, cells].double().abs().nanmean(dim=1) for name, maps in values.items()}
+    columns = [_column(name, None, name, f"mean size of a cell, {name}") for name in values]
+    return _track("size", "Strong colour: large cells in the mean.", columns, sizes)
+
+
+def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries: Sequence[int]) -> dict[str, Any]:
+    """How much of the rows comes from other positions than their own, as a mean share.
+
+    Cells that are NaN do not exist; a row of zeros has no shares.
+    """
+    rows = torch.arange(len(queries))
+    shared = {}
+    for name, maps in values.items():
+        cells = maps.cpu().double().nan_to_num(0.0)
+        own = shares(cells, "row")[:, rows, list(queries)]
+        shared[name] = 1 - own.where(cells.sum(dim=-1) != 0, torch.nan).nanmean(dim=1)
+    columns = [_column(n, None, n.removeprefix("head "), f"share that comes from other tokens, {n}") for n in values]
+    note = "Strong colour: more comes from other tokens than elsewhere (mean share of a row)."
+    return _track("from others", note, columns, shared, stretched=True)
+
+
+def circuitsvis_view(
+    maps: ContributionMaps, scope: str, layer: int, kind: Literal["pattern", "heads"], height: int
+) -> PageView:
+    """One map by CircuitsVis, or all heads of it; `ContributionMaps.to_circuitsvis` says what the arguments are."""
+    if kind not in ("pattern", "heads"):
+        raise InputError(f'kind={kind!r}: expected "pattern" or "heads".')
+    if len(maps.queries) != len(maps.tokens):
+        raise InputError(
+            f"CircuitsVis draws square maps; these hold {len(maps.queries)} queries of {len(maps.tokens)} tokens. "
+            "Make maps of all queries, or use to_html."
+        )
+    number = layer_number(layer, maps.layers)
+    cells = (maps.heads if kind == "heads" else maps.values)[scope, number].detach().cpu().float()
+    limit = float(cells.abs().max()) or 1.0
+    properties = {
+        "attention": cells.tolist(),
+        "tokens": [visible(token) for token in maps.tokens],
+        "maxValue": limit,
+        "minValue": -limit if maps.signed else 0.0,
+        "maskUpperTri": maps.causal,
+    }
+    by_head = {"attentionHeadNames": list(maps.heads.channels)} if kind == "heads" else {}
+    heading = f"{maps.model}, layer {number}, {scope}{' by head' if kind == 'heads' else ''}"
+    component: Any = "AttentionHeads" if kind == "heads" else "AttentionPattern"
+    html = component_page(component, properties | by_head, heading=heading)
+    return iframe(
+        html, height=height, title=heading, still=still_of(page_data({"run": maps}, layer=number, scope=scope))
+    )
+
+
+@panel_of.register
+def _maps_panel(further: TokenMaps, maps: Any, text: PageText, name: Callable[[str], str], first: Sequence[str]) -> Any:
+    if further.by_position:
+        raise InputError(
+            f"beside: the {further.kind} are numbers by position, {further.column} each, and no maps between tokens: put the "
+            'attribution itself beside the maps, or its token_maps("edges").'
+        )
+    refuse_other_run(f"{further.kind} maps are", further.tokens, further.identity, maps)
+    for axis in ("layers", "queries"):
+        held = getattr(further, axis)
+        if missing := [number for number in getattr(maps, axis) if number not in held]:
+            raise InputError(
+                f"beside: the {further.kind} maps lack {axis} {spans(missing)} of these: they have {spans(held)}. Make one of both "
+                f"with other {axis}=."
+            )
+    return {name(further.kind): token_maps_block(further, maps.layers, maps.queries)}
+
+
+@panel_of.register
+def _scores_panel(
+    scores: AttentionScores, maps: Any, text: PageText, name: Callable[[str], str], first: Sequence[str]
+) -> Any:
+    """Vectors, scores and weights by head."""
+    mine = (scores.queries, len(scores.tokens))
+    if mine != (text.queries, len(text.words)) or not set(scores.layers) <= set(text.layers):
+        raise InputError(
+            f"these scores are of {len(scores.tokens)} tokens, {len(scores.queries)} queries and layers {scores.layers}; the page "
+            f"is of {len(text.words)} tokens, {len(text.queries)} queries and layers {text.layers}: make both of one text."
+        )
+    cells, names = text.reachable(), head_names(scores.heads)
+    values = scores.score.masked_fill(scores.pattern == 0, torch.nan)
+    tables = {
+        "query": scores.query,
+        "key": scores.key,
+        "score": values[..., cells],
+        "weight": scores.pattern[..., cells],
+    }
+    packed = {n: {head: pack(t[:, at]) for at, head in enumerate(names)} for n, t in tables.items()}
+    json = {"kind": "scores", "layers": scores.layers, "heads": names, "scale": scores.scale, "error": scores.error}
+    sent = {n: {head: table.payload for head, table in heads.items()} for n, heads in packed.items()}
+    precision = worst_precision([table for heads in packed.values() for table in heads.values()])
+    return {name("scores"): DataBlock(json | sent, precision)}
+
+
+@panel_of.register
+def _card_panel(card: MemoryCard, maps: Any, text: PageText, name: Callable[[str], str], first: Sequence[str]) -> Any:
+    """The card, white space in its tokens made visible."""
+    if card.text is not None and len(card.text.tokens) != len(text.words):
+        raise InputError(
+            f"the card of memory {card.memory} is of a text of {len(card.text.tokens)} tokens, the page of {len(text.words)}."
+        )
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            tokens = ("tokens", "top", "bottom")
+            return {field: [*map(visible, held)] if field in tokens else shown(held) for field, held in value.items()}
+        return [*map(shown, value)] if isinstance(value, list | tuple) else value
+
+    json = {"kind": "memory", **rounded(shown(card.to_dict()), CARD_DIGITS)}
+    return {name("memory"): DataBlock(json, 0.5 * 10.0 ** (1 - CARD_DIGITS))}
+
+
+def refuse_other_run(what: str, tokens: Sequence[str], identity: Mapping[str, str], maps: Any) -> None:
+    """Refuse what is of other tokens, of a model of another name, or of other weights where both are known.
+
+    Raises:
+        InputError: naming the first difference.
+    """
+    if tuple(tokens) != maps.tokens:
+        raise InputError(
+            f"beside: the {what} of {len(tokens)} tokens ({shortened(tokens)}), these maps are of {len(maps.tokens)} "
+            f"({shortened(maps.tokens)}): make both of the same text."
+        )
+    for name in ("model", "fingerprint"):
+        mine, theirs = maps.identity[name], identity[name]
+        if mine != theirs and mine not in UNKNOWN and theirs not in UNKNOWN:
+            weights = " (its weights, by their fingerprint)" * (name == "fingerprint")
+            raise InputError(
+                f"beside: the {what} of {theirs}, these maps are of {mine}{weights}: make both of the same model."
+            )
+
+
+def _with_panels(run: PageRun, maps: Any, beside: Any, text: PageText, first: Sequence[str]) -> PageRun:
+    """A run with further blocks, each under a name of its own."""
+    blocks = dict(run.blocks)
+
+    def free(kind: str) -> str:
+        return kind if kind not in blocks else f"{kind} {len(blocks)}"
+
+    for further in beside if isinstance(beside, list | tuple) else (beside,):
+        blocks |= panel_of(further, maps, text, free, first)
+    return replace(run, blocks=blocks)
+
+
+def _column(channel: str, ref: str | None, label: str, words: str) -> dict[str, str | None]:
+    return {"channel": channel, "ref": ref, "label": label, "words": words}
+
+
+def _track(
+    title: str, note: str, columns: Sequence[Any], values: Changes, *, stretched: bool = False, cumulative: bool = False
+) -> dict[str, Any]:
+    of_track = {"title": title, "note": note, "columns": columns, "values": values}
+    return of_track | {"stretched": stretched, "cumulative": cumulative}
+
+
+def _more(sides: tuple[str, ...]) -> str:
+    """What a cell of a difference says."""
+    first, second = sides or ("the first result", "the second")
+    return f"how much more the column's token contributes to the row's vector in {first} than in {second}"
+
+
+def _step_changes(maps: ContributionMaps, steps: Steps) -> tuple[Changes, Changes]:
+    """How much the ranking of token pairs changed (1 - Spearman's rho): by each step, and since the attention block."""
+    cells = maps.reachable()
+
+    @cache
+    def ranked(scope: str) -> Float64[np.ndarray, "layer cell"]:
+        return unit_ranks(maps[scope].cpu()[:, cells].double().numpy())
+
+    def change(before: str, after: str) -> Float[Tensor, " layer"]:
+        return torch.from_numpy(1 - (ranked(before) * ranked(after)).sum(axis=-1))
+
+    by_step = {scope: change(before, scope) for scope, (_, before) in steps.items() if before is not None}
+    return by_step, {scope: change("Atb", scope) for scope in steps_since(steps, "Atb")}
+
+
+def _step_tracks(steps: Steps, by_step: Changes, since_block: Changes) -> list[dict[str, Any]]:
+    """The change by each step, and the change since the attention block: what is left of it after every further step."""
+    words = "change of the ranking of token pairs"
+    columns = [
+        _column(scope, before, step.component, f"{words} by {step.shows} ({before} → {scope})")
+        for scope, (step, before) in steps.items()
+        if before is not None
+    ]
+    if not columns:
+        return []
+    note = "Strong colour: the step changed the ranking of token pairs much (1 − Spearman's ρ, up to {:.2g})."
+    largest = max(float(change.nan_to_num(0).max()) for change in (*by_step.values(), *since_block.values()))
+    tracks = [_track("by each step", note.format(largest), columns, by_step)]
+    if len(since_block) > 1:
+        later = [
+            _column(s, "Atb", f"+{steps[s][0].component}", f"{words} since the attention block (Atb → {s})")
+            for s in since_block
+        ]
+        note = "“since Atb”: the change since the attention block; where it fades again, later steps take back what earlier ones did."
+        tracks.append(_track("since Atb", note, later, since_block, cumulative=True))
+    return tracks
+
+
+def _run(
+    name: str, maps: ContributionMaps, steps: Steps, changes: tuple[Changes, Changes], preferred: Sequence[str]
+) -> PageRun:
+    """The blocks of one run: contributions by scope and by head."""
+    cells = maps.reachable()
+    tables = {"bias": maps.bias, "remainder": maps.remainder}
+    columns = {n: t for n, t in tables.items() if any(bool(torch.count_nonzero(rows)) for rows in t.values())}
+    tracks = _step_tracks(steps, *changes) or [size_track({scope: maps[scope] for scope in steps}, cells)]
+    blocks: dict[str, PageBlock] = {"contributions": contribution_block(maps, steps, columns, tracks)}
+    if not maps.signed:
+        blocks |= _head_blocks(maps, preferred, int(cells.sum()) * len(maps.layers))
+    return PageRun(name, tuple(visible(token) for token in maps.tokens), blocks)
+
+
+def _head_blocks(maps: ContributionMaps, first: Sequence[str], n_sent: int) -> dict[str, MapsBlock]:
+    """Contributions by head, one block per scope, those of `first` before the rest, as many as there is room for.
+
+    Args:
+        maps: With heads, or without.
+        first: Scopes that the page opens with.
+        n_sent: Cells of one map that are sent, times layers.
+    """
+    heads, coarse = maps.heads, len(maps.tokens) > FINE_TOKENS
+    size = n_sent * len(heads.channels) * (1 if coarse else 2)
+    room = max(1, HEADS_BYTES // max(size, 1))
+    order = [*(scope for scope in first if scope in heads), *(scope for scope in heads if scope not in first)]
+    blocks: dict[str, MapsBlock] = {}
+    for scope in order[:room]:
+        values = {name: heads[scope][:, number] for number, name in enumerate(heads.channels)}
+        blocks[f"{scope} by head"] = MapsBlock(
+            title=f"{scope} by head",
+            short="norm",
+            unit=NORM,
+            meaning=f"{CONTRIBUTES} through this head",
+            channels=tuple(channel(name) for name in heads.channels),
+            values=values,
+            tracks=(others_track(values, maps.queries),),
+            axis="head",
+            of=scope,
+            exact=True,
+            coarse=coarse,
+        )
+    return blocks
+
+
+def _ends(average: AverageMaps) -> dict[str, TokenMaps]:
+    """The mean and both ends of its interval, of which no shares are made: those of each prompt are averaged."""
+    ends = {"mean": average.mean, "low": average.interval.low, "high": average.interval.high}
+    maps = average.token_maps()
+    return {name: replace(maps, values=values, whole=False) for name, values in ends.items()}
+
+
+def _others(numbers: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """By row and column, the other runs' numbers of a cell, where they are known."""
+    for row, of_row in enumerate(numbers.permute(1, 2, 0).tolist() if names else ()):
+        for column, known in enumerate(of_row):
+            if all(number == number for number in known):
+                yield f"{row},{column}", [*zip(names, known, strict=True)]
+
+
+def _refuse_choices(**choices: object) -> None:
+    """Refuse to open at a layer or a channel where all are shown at once."""
+    for name, choice in choices.items():
+        if choice is not None:
+            raise InputError(f"{name}={brief(choice)}: the page of numbers by position has all layers; leave it out.")
+
+
+def _page_text(maps: ContributionMaps | TokenMaps, segments: Mapping[str, int] | None) -> PageText:
+    """The positions of maps, with what their tokens' forms say of them."""
+    words, special = word_numbers(maps.tokens), special_positions(maps.tokens)
+    return PageText(maps.queries, maps.layers, maps.causal, words, special, text_segments(maps.tokens, segments))
+
+
+def _feed_forward(steps: Steps) -> str:
+    """The last feed-forward step that can be compared, else the last one, else the last step."""
+    feed_forward = [scope for scope, (step, _) in steps.items() if step.component == "FF"]
+    compared = [scope for scope in feed_forward if steps[scope][1] is not None]
+    return (compared or feed_forward or list(steps))[-1]
+
+
+def _start_map(maps: TokenMaps, layer: int | None, channel: str | None) -> tuple[int, str]:
+    """Layer and channel that a page of token maps opens at: of signed maps, most of whose cells are near zero, the largest's."""
+    feed_forward = [name for name in maps.channels if name.endswith("Ff")][-1:]
+    channels = [channel] if channel else feed_forward or list(maps.channels)
+    layers = list(maps.layers) if layer is None else [layer_number(layer, maps.layers, "in these maps")]
+    if not maps.signed:
+        return layers[0], channels[0]
+    cells = maps.values.detach().cpu().abs().nan_to_num(0.0)
+    rows, columns = [maps.layers.index(n) for n in layers], [maps.channels.index(name) for name in channels]
+    sizes = cells[rows][:, columns].amax(dim=(-2, -1))
+    row, column = divmod(int(sizes.argmax()), len(columns))
+    return layers[row], channels[column]
+
+
+def _start_cell(
+    maps: ContributionMaps,
+    after: Float[Tensor, "query key"],
+    before: Float[Tensor, "query key"] | None,
+    query: int | str | None,
+) -> tuple[int, int]:
+    """Positions of the cell whose share of the others changed most, in the row asked for if any.
+
+    Where no row has two others, as with two tokens of a causal model, it is the share of all that the row takes.
+    """
+    reachable = maps.reachable()
+    others = others_of(reachable, maps.queries)
+    changes = after.cpu().double().where(others, 0.0)
+    if not maps.signed and before is not None:
+        counted = others if int(others.sum(dim=-1).max()) > 1 else reachable
+        changes = shares_of_others(after, counted) - shares_of_others(before, counted)
+    return _largest_cell(changes, maps, None if query is None else _row_of(maps, query))
+
+
+def _largest_cell(
+    cells: Float[Tensor, "query key"], maps: ContributionMaps | TokenMaps, row: int | None = None
+) -> tuple[int, int]:
+    """Positions (to, from) of the cell that a page opens at: large, of another token, of two words where there are any."""
+    queries = list(maps.queries)
+    sizes = cells.detach().cpu().double().abs().nan_to_num(0.0).clone()
+    sizes[torch.arange(len(queries)), queries] = 0.0
+    if maps.causal:  # Early rows have few cells and so large shares.
+        sizes *= torch.tensor(queries, dtype=torch.float64)[:, None].sqrt()
+    special = special_positions(maps.tokens)
+    words = [position not in special and any(c.isalpha() for c in token) for position, token in enumerate(maps.tokens)]
+    weights = torch.tensor([1.0 if word else 1e-3 for word in words], dtype=torch.float64)
+    sizes *= weights[queries][:, None] * weights
+    row = int(sizes.max(dim=1).values.argmax()) if row is None else row
+    largest = int(sizes[row].argmax())
+    return queries[row], largest if float(sizes[row, largest]) > 0 else queries[row]
+
+
+def _row_of(maps: ContributionMaps, query: int | str) -> int:
+    """The row of a position, negative ones from the end, or of the first token that is written so."""
+    n = len(maps.tokens)
+    if isinstance(query, int):
+        positions = [query % n] if -n <= query < n else []
+    else:
+        positions = [at for at, token in enumerate(maps.tokens) if query in (token, token.strip(), visible(token))]
+    rows = [maps.queries.index(position) for position in positions if position in maps.queries]
+    if not rows:
+        raise InputError(
+            f"query={query!r}: expected a position among {', '.join(map(str, maps.queries[:20]))} or one of their tokens, "
+            f"such as {maps.tokens[maps.queries[-1]]!r}."
+        )
+    return rows[0]
+
+
+def _worst(results: Sequence[ContributionMaps]) -> dict[str, Any] | None:
+    worst = [(*result.worst_completeness(), run) for run, result in enumerate(results)]
+    error, scope, layer, query, run = max(worst, key=lambda entry: entry[0])
+    place = {"error": error, "scope": scope, "layer": layer, "query": query, "run": run}
+    return place if math.isfinite(error) and scope else None

@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant("certificate: cells of signed maps", "attribution/signed_maps.py", "error = float(relative((cells.sum(dim=0) - of_tokens).abs().max(), cells.abs().sum()))", "error = 0.0", _sabotage("signed_maps")),
     Mutant("certificate: senders of edges", "attribution/edges.py", "if plain and not self.streams <= rtol:", "if plain and self.streams < 0:", _sabotage("estimated_edges")),
     Mutant("certificate: receivers of edges", "attribution/edges.py", "if not self.derivatives <= rtol:", "if self.derivatives < 0:", _sabotage("estimated_edges")),
-    Mutant("certificate: best query in place of the worst", "map_tables.py", "worst = int(errors.argmax())", "worst = int(errors.argmin())", _sabotage("vectors-layer.vectors.attend")),
+    Mutant("certificate: best query in place of the worst", "contributions.py", "worst = int(errors.argmax())", "worst = int(errors.argmin())", _sabotage("vectors-layer.vectors.attend")),
     Mutant("certificate: rows of the last scope", "layer/fast/norms.py", "parts = replace(parts, tokens=self.rows.end[1][:, None])", "parts = replace(parts)", _sabotage("maps-layer.fast.head_sums")),
     Mutant("certificate: norms of a column", "layer/fast/norms.py", "_over_largest(values[scope][..., key] - norms[scope],", "_over_largest(norms[scope] - norms[scope],", _sabotage("maps-layer.fast.pair_rows")),
     Mutant("certificate: norms by head", "layer/fast/norms.py", "_over_largest(table[:, key] - norms,", "_over_largest(norms - norms,", _sabotage("by_head")),
@@ -154,7 +154,7 @@ MUTANTS = (
     # Batches, padding, caches.
     Mutant("batches: lengthened tokens count", "bridge/inputs.py", "return torch.arange(self.lengths[index])", "return torch.arange(self.tokens.shape[1])", ("tests/unit/test_batching.py", "tests/integration/test_inputs.py", "-k", "texts or batch")),
     Mutant("batches: rows in another order", "bridge/inputs.py", "enumerate(self.ascending)}", "enumerate(self.ascending[::-1])}", ("tests/integration/test_laws.py", "-k", "selections and gpt2")),
-    Mutant("batches: a table of two batches", "layer_tables.py", "tables[key][rows] = table[rows, index]", "tables[key][rows] = table[rows, 0]", ("tests/unit/test_batching.py",)),
+    Mutant("batches: a table of two batches", "contributions.py", "tables[key][rows] = table[rows, numbers.index(number)]", "tables[key][rows] = table[rows, 0]", ("tests/unit/test_batching.py",)),
     Mutant("caches: products of changed weights", "layer/fast/products.py", "bool((first == second).all())", "True", ("tests/unit/test_roads.py", "-k", "product")),
     Mutant("caches: keys and values of another start", "bridge/edited.py", "self._prefix[0] != start or", "", ("tests/interventions/test_resume.py",)),
     # Which model, tokens and hooks a result is of.

@@ -15,22 +15,24 @@ from typing import TYPE_CHECKING, Any
 from tl_ffblock._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tl_ffblock import attention as attention
-    from tl_ffblock import attribution as attribution
-    from tl_ffblock import bridge as bridge
-    from tl_ffblock import check as check
-    from tl_ffblock import contributions as contributions
-    from tl_ffblock import corpus as corpus
-    from tl_ffblock import errors as errors
-    from tl_ffblock import experiments as experiments
-    from tl_ffblock import graphs as graphs
-    from tl_ffblock import heads as heads
-    from tl_ffblock import interventions as interventions
-    from tl_ffblock import layer as layer
-    from tl_ffblock import memories as memories
-    from tl_ffblock import metrics as metrics
-    from tl_ffblock import page as page
-    from tl_ffblock import results as results
+    from tl_ffblock import (
+        attention as attention,
+        attribution as attribution,
+        bridge as bridge,
+        check as check,
+        contributions as contributions,
+        corpus as corpus,
+        errors as errors,
+        experiments as experiments,
+        graphs as graphs,
+        heads as heads,
+        interventions as interventions,
+        layer as layer,
+        memories as memories,
+        metrics as metrics,
+        page as page,
+        results as results,
+    )
     from tl_ffblock.attention import attention_maps, attention_scores
     from tl_ffblock.attribution import (
         Attribution,

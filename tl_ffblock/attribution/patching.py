@@ -17,8 +17,7 @@ from torch import Tensor
 
 from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run
 from tl_ffblock.attribution.certificate import refuse_forms
-from tl_ffblock.attribution.edges import KEEPS as OF_EDGES
-from tl_ffblock.attribution.edges import EdgeSums
+from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
 from tl_ffblock.bridge.inputs import is_single

@@ -11,7 +11,7 @@ from tests.page.test_heads import planted_heads
 from tests.page.test_logit_view import LAYERS, attribution
 from tests.page.test_scores import made
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import HeadTable
+from tl_ffblock.results.tables import HeadTable
 
 pytestmark = pytest.mark.browser
 

@@ -124,7 +124,7 @@ def test_twelve_by_twelve_heads_of_a_long_text_stay_small(show: Shower) -> None:
 
 def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower) -> None:
     """A result with heads shows their lines, the residual's only when asked; the block can be chosen; without heads there are no such views."""
-    from tl_ffblock.results.scope_table import HeadTable
+    from tl_ffblock.results.tables import HeadTable
 
     maps = build(5)
     heads = {scope: torch.stack([values, 0.5 * values], 1) for scope, values in maps.values.items()}
@@ -143,7 +143,7 @@ def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower)
 
 def test_the_residual_has_a_column_where_it_has_shares(build: Builder, show: Shower) -> None:
     """It brings tokens their own alone: of shares of the others it has no column, on the screen and in files, and the page says so."""
-    from tl_ffblock.results.scope_table import HeadTable
+    from tl_ffblock.results.tables import HeadTable
 
     maps = build(5)
     heads = {s: torch.stack([values, values * torch.eye(5)], 1) for s, values in maps.values.items()}

@@ -8,7 +8,7 @@ import torch
 from tests.page.screen import COLLIDING, Builder, Shower
 from tl_ffblock.errors import InputError
 from tl_ffblock.page import PageText
-from tl_ffblock.results.attention_scores import AttentionScores
+from tl_ffblock.results.token_maps import AttentionScores
 from tl_ffblock.views import panel_of
 
 HOSTILE = ("<img src=x onerror=window.x=1>", "is", "the", "cat", "</script>")

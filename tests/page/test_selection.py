@@ -9,7 +9,7 @@ from tests.page.screen import COLLIDING, Builder, Screen, Shower
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.patched import PatchedMaps
 from tl_ffblock.results.measures import contextualization_change
-from tl_ffblock.results.scope_table import HeadTable
+from tl_ffblock.results.tables import HeadTable
 from tl_ffblock.results.token_maps import TokenMaps
 
 pytestmark = pytest.mark.browser

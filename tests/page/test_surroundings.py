@@ -169,7 +169,7 @@ def test_circuitsvis_draws_when_asked(build: Builder, show: Shower) -> None:
 @pytest.mark.parametrize("kind", ["pattern", "heads"])
 def test_a_circuitsvis_view_stands_alone(build: Builder, show: Shower, kind: str) -> None:
     """`to_circuitsvis` draws with the component's own names, offline; a hostile token is text."""
-    from tl_ffblock.results.scope_table import HeadTable
+    from tl_ffblock.results.tables import HeadTable
 
     maps = build(4, tokens=("</script><img src=x onerror=window.x=1>", "b", "c", "d"))
     heads = {scope: values[:, None].expand(-1, 2, -1, -1) for scope, values in maps.values.items()}

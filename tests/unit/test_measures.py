@@ -11,7 +11,7 @@ import tl_ffblock
 from tl_ffblock import amplification, contextualization_change
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 
 
 def make(before: list[list[float]], after: list[list[float]], *, causal: bool = False, **changes: Any) -> Any:

@@ -30,7 +30,7 @@ from tl_ffblock.layer.settings import TOLERANCE
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result, equal
 from tl_ffblock.results.intervals import identity_of
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 from tl_ffblock.results.token_maps import BETWEEN_TOKENS, TokenMaps
 from tl_ffblock.results.tokens import shortened, told_apart
 from tl_ffblock.signatures import strict

@@ -16,7 +16,7 @@ from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.numerals import significant
 from tl_ffblock.results.intervals import identity_of
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 from tl_ffblock.results.tensor_files import FileFormat
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import strict

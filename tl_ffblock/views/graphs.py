@@ -93,7 +93,6 @@ def _stream(graph: FlowGraph) -> set[int]:
 
 
 def _headings(graph: FlowGraph, columns: Sequence[int]) -> tuple[str, ...]:
-    """Layer and kind of each column."""
     titles: dict[int, str] = {}
     for node, column in sorted(zip(graph.nodes, columns, strict=True), key=lambda pair: pair[0].kind == "bias"):
         titles.setdefault(column, f"layer {node.layer}\n{_TITLES[node.kind]}")
@@ -156,7 +155,6 @@ _COEFFICIENTS = {
 
 
 def _short(node: FlowNode) -> str:
-    """A word or two: "H3 q", "H3 v@4", "m 305"."""
     match node.kind:
         case "query" | "key" | "value":
             return f"H{node.head} {node.kind[0]}" + ("" if node.kind == "query" else f"@{node.index}")

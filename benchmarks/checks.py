@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -28,9 +29,11 @@ import tl_ffblock as ffb
 from tl_ffblock.bridge import model as bridge_model
 from tl_ffblock.bridge import traced
 from tl_ffblock.layer import local_forms
-from tl_ffblock.layer.fast.aggregate import Aggregate
-from tl_ffblock.layer.parts import Parts
+from tl_ffblock.layer.fast import norms
+from tl_ffblock.layer.fast.buffers import Stack
+from tl_ffblock.layer.linear import Parts
 from tl_ffblock.layer.records import Norm
+from tl_ffblock.layer.settings import Settings
 
 TOKENS = (15, 128)
 MODELS = ("minilm", "smollm2")
@@ -59,17 +62,17 @@ class Counted(TorchDispatchMode):
         return out
 
 
-def _no_sums(self: Aggregate) -> Parts:
+def _no_sums(stack: Stack, settings: Settings) -> Parts:
     """The bias part alone, which is a result; the sum of the tokens' parts is there to be checked."""
-    parts = _attend(self)
+    parts = _tokens_sum(stack, settings)
     return Parts(parts.tokens[:, :0], parts.bias)
 
 
-_attend, _input = Aggregate.attend, Aggregate.input
+_tokens_sum, _alone = norms._tokens_sum, norms.alone
 
 
-def _no_input(self: Aggregate) -> Parts:
-    parts = _input(self)
+def _no_input(x: Tensor) -> Parts:
+    parts = _alone(x)
     return Parts(parts.tokens[:, :0], parts.bias)
 
 
@@ -77,11 +80,12 @@ def _normed_without_form(value: Tensor, norm: Norm, x: Tensor) -> tuple[Tensor, 
     wide = x.to(norm.gain.dtype)
     with torch.no_grad():
         _, scale = norm.centred_and_scale(wide.detach())
-    return local_forms._Normed.apply(value.detach(), wide, norm.gain, scale, norm.centred), value  # type: ignore[no-untyped-call]
+    vjp = partial(local_forms._vjp_of_norm, x.shape, norm.centred)
+    return local_forms._linearised(value.detach(), vjp, [wide], norm.gain, scale), value
 
 
 def _trace_without_nan(run: Any, batch: Any, rules: Any, keeps: Any, *, twice: bool = False) -> Any:
-    with traced.with_gradients(), run.hooks(), traced._constant_weights(run.model):
+    with traced.with_gradients(), run.hooks(), traced.constant_weights(run.model):
         return traced._traced(run.model, batch, rules, keeps, twice=twice)
 
 
@@ -92,9 +96,9 @@ def _nothing(*args: Any, **options: Any) -> None:
 CHECKS: dict[str, dict[str, dict[str, Any]]] = {
     "maps": {
         "completeness": {
-            "tl_ffblock.layer.parts.Parts.error": lambda parts, whole: whole.new_zeros(len(whole)),
-            "tl_ffblock.layer.fast.aggregate.Aggregate.attend": _no_sums,
-            "tl_ffblock.layer.fast.aggregate.Aggregate.input": _no_input,
+            "tl_ffblock.layer.linear.Parts.error": lambda parts, whole: whole.new_zeros(len(whole)),
+            "tl_ffblock.layer.fast.norms._tokens_sum": _no_sums,
+            "tl_ffblock.layer.fast.norms.alone": _no_input,
             "tl_ffblock.layer.fast.pair_rows.PairRows._add_to_sum": _nothing,
         },
         "norms of a column": {"tl_ffblock.map_tables.errors_of_column": lambda *args: {}},
@@ -104,7 +108,7 @@ CHECKS: dict[str, dict[str, dict[str, Any]]] = {
     "attribution": {
         "linear forms": {
             "tl_ffblock.bridge.tape.Tape.compare": _nothing,
-            "tl_ffblock.bridge.slopes.normed": _normed_without_form,
+            "tl_ffblock.bridge.linearised.normed": _normed_without_form,
             "tl_ffblock.layer.local_forms.shared": lambda coefficients, pre, pre_linear: pre,
         },
         "sums at every layer": {

@@ -1,6 +1,7 @@
 """Do two commits give the same numbers, to the bit, and which words changed? Digests of every result of many families.
 
     python -m benchmarks.digests make OUT.json [--families gpt2 llama ...]     # in a checkout of each commit
+    python -m benchmarks.digests make OUT.json --api hooked                    # with TransformerLens 3
     python -m benchmarks.digests compare OLD.json NEW.json
 
 Numbers are the tensors, arrays and numeric columns of every result, each under the place where it stands, with the sum of
@@ -27,6 +28,8 @@ from tests import tiny
 from tests.numbers import numbers
 
 FAMILIES = ("gpt2", "llama", "bert", "gemma2", "phi", "olmo2", "mixtral", "opt", "bloom", "gpt_oss")
+HOOKED = ("gpt2", "llama_nobias", "bert", "gemma2", "phi")
+"""Families as HookedTransformer, and "bert" as HookedEncoder."""
 N = 7
 ROUNDING = 1e-6
 """Up to this relative difference of the sum of sizes two tables may differ by the order of additions alone."""
@@ -76,7 +79,10 @@ def words(result: Any, folder: Path) -> Iterator[tuple[str, str]]:
         yield "columns", ", ".join(result.to_dataframe().columns)
     if hasattr(result, "to_html"):
         page = folder / "page.html"
-        result.to_html(page)
+        try:
+            result.to_html(page)
+        except ffb.errors.InputError:  # no page of such a result
+            return
         data = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.S)
         yield (
             "page",
@@ -86,12 +92,13 @@ def words(result: Any, folder: Path) -> Iterator[tuple[str, str]]:
         )
 
 
-def made(families: tuple[str, ...]) -> dict[str, Any]:
+def made(families: tuple[str, ...], api: str) -> dict[str, Any]:
     """By family and kind of result: digests of numbers, and words."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for family in families:
-            model, ids = tiny.bridge(family), tiny.tokens(family, N)
+            model = tiny.bridge(family) if api == "bridge" else tiny.hooked(family)
+            ids = tiny.tokens(family, N)
             for name, call in calls(model, ids, family not in ("bert", "roberta")).items():
                 try:
                     result = call()
@@ -146,14 +153,16 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("make")
     making.add_argument("out", type=Path)
-    making.add_argument("--families", nargs="+", default=FAMILIES)
+    making.add_argument("--families", nargs="+")
+    making.add_argument("--api", choices=("bridge", "hooked"), default="bridge")
     comparing = commands.add_parser("compare")
     comparing.add_argument("files", nargs=2, type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if options.command == "make":
-        options.out.write_text(json.dumps(made(tuple(options.families)), indent=1), encoding="utf-8")
+        families = options.families or (FAMILIES if options.api == "bridge" else HOOKED)
+        options.out.write_text(json.dumps(made(tuple(families), options.api), indent=1), encoding="utf-8")
         return 0
     old, new = (json.loads(path.read_text(encoding="utf-8")) for path in options.files)
     return int(compare(old, new) > 0)

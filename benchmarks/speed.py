@@ -32,10 +32,10 @@ import tl_ffblock as ffb
 from tl_ffblock.layer.fast.buffers import Buffers
 from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
 from tl_ffblock.layer.fast.products import HeadProducts
+from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.scopes import PROGRAMS, Feed, scope_names
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import LayerWalk, walk
 
 STEPS = 50
 """Quadrature steps of captum, as in the paper."""
@@ -132,7 +132,7 @@ def players_of(record: LayerRecord) -> Tensor:
     ff = record.block.feed_forward
     assert isinstance(ff, FeedForward)
     feed = next(s.operation.of for s in PROGRAMS[record.block.order] if isinstance(s.operation, Feed))
-    parts = next(p for scope, p in walk(LayerWalk(record, Settings())) if scope == feed)
+    parts = LinearLayer(record, Settings()).parts([feed])[feed]
     players = torch.cat([parts.tokens[0], parts.bias], dim=0) @ ff.w_in
     players[-1] += ff.b_in
     return players

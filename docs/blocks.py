@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs import cost, hook_names, rooms
+from docs import architecture, cost, hook_names
 from docs.results import (
     causal_tables,
     faithfulness_sentences,
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/speed.md": {**cost.BLOCKS, **cost.PROMPT_BLOCKS},
     "docs/attribution.md": cost.ATTRIBUTION_BLOCKS,
-    "tl_ffblock/README.md": rooms.BLOCKS,
+    "tl_ffblock/README.md": architecture.BLOCKS,
     "docs/transformer_lens.md": hook_names.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,
     "docs/results/causal_validation.md": causal_tables.BLOCKS,

@@ -21,7 +21,6 @@ LAST_LAYER = ("norm_after",)
 def table() -> str:
     """A row for every scope: what it is, where its tensor is read, where it is changed alone, its layer written as {l}."""
     from tl_ffblock.bridge.model import identify
-    from tl_ffblock.bridge.sites import site_names
     from tl_ffblock.interventions import edit_point
     from tl_ffblock.layer.scopes import STEPS
 
@@ -31,7 +30,7 @@ def table() -> str:
         model = identify(tiny.bridge(family))
         assert model.family.order == order, (order, model.family.order)
         layer = model.n_layers - 1 if order in LAST_LAYER else 0
-        sites = site_names(model, layer)
+        sites = model.layers[layer].sites
         for step in STEPS[order]:
             read = sites.get(f"whole.{step.scope}")
             changed = edit_point(model, layer, step.scope).name

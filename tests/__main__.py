@@ -1,6 +1,6 @@
 """Everything that CI checks: `python -m tests`, or some steps of it: `python -m tests lint types`.
 
-`python -m tests mutants` is no step of CI: it is run by hand and before a release (tests/mutants.py).
+Run by hand and before a release: `python -m tests mutants` (tests/mutants.py), `python -m tests size` (tests/size.py).
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests import mutants
+from tests import mutants, size
 
 ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = ["-n", "auto", "--dist", "loadgroup"]
@@ -57,6 +57,8 @@ def main(names: list[str]) -> int:
     """Run the named steps, or all, until one fails; returns its status."""
     if names[:1] == ["mutants"]:
         return mutants.main(names[1:])
+    if names == ["size"]:
+        return size.main()
     unknown = [name for name in names if name not in STEPS]
     if unknown:
         print(f"unknown step {', '.join(unknown)}; there are {', '.join(STEPS)}", file=sys.stderr)

@@ -9,13 +9,11 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.query_keys import score_scale
 from tl_ffblock.bridge.runs import DEFAULTS, Layers, Run, RunOptions, Texts, Tokens, open_run
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedModelError
-from tl_ffblock.layer.heads import AskedHeads, head_names, head_numbers
+from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, scored_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.layer.scores import ScoredHeads, scored_heads
 from tl_ffblock.results.token_maps import AttentionScores, TokenMaps
 from tl_ffblock.signatures import spelled_out
 
@@ -92,16 +90,12 @@ def attention_maps(
         if kind == "pattern":  # Folding norms and centring weights leave patterns as they are.
             warnings.simplefilter("ignore", ProcessedWeightsWarning)
         run = open_run(model, input, layers=layers, queries=queries, **options)
-    by_layer: list[dict[int, Float[Tensor, "head query key"]]] = [{} for _ in run.sequences]
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        for number, record in records.items():
-            maps = record.pattern if kind == "pattern" else value_weighted(record)
-            by_layer[number][record.layer] = maps.cpu()[:, run.sequences[number].order]
+    def measure(record: LayerRecord, number: int) -> Float[Tensor, "head query key"]:
+        maps = record.pattern if kind == "pattern" else value_weighted(record)
+        return maps.cpu()[:, run.sequences[number].order]
 
-    run.deliver(receive)
-    results = [_labelled(run, number, maps, kind) for number, maps in enumerate(by_layer)]
-    return results[0] if run.single else results
+    return run.as_asked(_labelled(run, number, maps, kind) for number, maps in enumerate(run.by_layer(measure)))
 
 
 @overload
@@ -172,22 +166,18 @@ def attention_scores(
     chosen = head_numbers(heads, run.model.n_heads)
     if not chosen:
         raise InputError("heads=False: scores are of heads; name some, or leave it out for all.")
-    by_layer: list[dict[int, ScoredHeads]] = [{} for _ in run.sequences]
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        for number, record in records.items():
-            scored = scored_heads(record, chosen, score_scale(run.model, record.layer))
-            if not scored.error <= run.settings.rtol:
-                raise UnsupportedModelError(
-                    f"{run.model.name} ({run.model.family.name}), layer {record.layer}: the softmax of query times key is not "
-                    f"the pattern (largest difference {scored.error:.1e}, scale {scored.scale:.3g}). Something else takes part, "
-                    "such as position biases, a cap of scores, a sink, or a hook that edits the pattern."
-                )
-            by_layer[number][record.layer] = scored
+    def measure(record: LayerRecord, _: int) -> ScoredHeads:
+        scored = scored_heads(record, chosen, run.model.layers[record.layer].score_scale())
+        if not scored.error <= run.settings.rtol:
+            raise UnsupportedModelError(
+                f"{run.model.name} ({run.model.family.name}), layer {record.layer}: the softmax of query times key is not "
+                f"the pattern (largest difference {scored.error:.1e}, scale {scored.scale:.3g}). Something else takes part, "
+                "such as position biases, a cap of scores, a sink, or a hook that edits the pattern."
+            )
+        return scored
 
-    run.deliver(receive)
-    results = [_scores(run, number, layers_of, chosen) for number, layers_of in enumerate(by_layer)]
-    return results[0] if run.single else results
+    return run.as_asked(_scores(run, number, layers, chosen) for number, layers in enumerate(run.by_layer(measure)))
 
 
 def _scores(run: Run, number: int, by_layer: Mapping[int, ScoredHeads], heads: tuple[int, ...]) -> AttentionScores:

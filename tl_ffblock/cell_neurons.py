@@ -1,11 +1,11 @@
 """`neurons`: which neurons of a feed-forward carry the contribution of one token to another.
 
-Opens a run, takes one layer's record, and asks the closed form (layer/neuron_shares.py) row by row. A row is refused where its parts
+Opens a run, takes one layer's record, and asks the closed form (layer/neurons.py) row by row. A row is refused where its parts
 do not sum to the model's tensor, or the neurons' shares not to what they share.
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Texts, Tokens, open_run
 from tl_ffblock.errors import CompletenessError
-from tl_ffblock.layer.neuron_shares import RowNeurons, neuron_name, neurons_of_row
+from tl_ffblock.layer.neurons import RowNeurons, neuron_name, neurons_of_row
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import feed_step
@@ -107,15 +107,12 @@ def neurons(
     rows, columns = (
         chosen_positions(asked, name, lengths, positions)[1] for asked, name in ((query, "query"), (key, "key"))
     )
-    results: dict[int, NeuronShares] = {}
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        for number, record in records.items():
-            labels, at = run.sequences[number].labels, (rows[number], columns[number])
-            results[number] = _of_sequence(run.model, record, run.settings, at, labels, k)
+    def measure(record: LayerRecord, number: int) -> NeuronShares:
+        labels, at = run.sequences[number].labels, (rows[number], columns[number])
+        return _of_sequence(run.model, record, run.settings, at, labels, k)
 
-    run.deliver(receive)
-    return results[0] if run.single else [results[number] for number in range(len(run.sequences))]
+    return run.as_asked(result for layers in run.by_layer(measure) for result in layers.values())
 
 
 def _of_sequence(

@@ -11,7 +11,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,12 +20,9 @@ from jaxtyping import Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import example_input, forward
-from tl_ffblock.bridge.model import Model, identify, label_of
-from tl_ffblock.bridge.probe import hold_end
+from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Layers, Run, open_run
-from tl_ffblock.bridge.selfcheck import identities
-from tl_ffblock.bridge.settings import tolerance_of
-from tl_ffblock.bridge.weights import is_processed
+from tl_ffblock.bridge.selfcheck import hold_end, identities
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ProcessedWeightsWarning, UnsupportedModelError
 from tl_ffblock.layer.fast.norms import contribution_norms
@@ -172,7 +169,7 @@ def check_model(
         return _refused(model, str(error))
     if not run.single:
         raise InputError("check_model takes one text or one tensor [pos].")
-    tolerance = tolerance_of(known) if rtol is None else rtol
+    tolerance = known.tolerance if rtol is None else rtol
     refusal, findings = _findings(run)
     if refusal is None and all(finding.error <= tolerance for finding in findings):
         refusal = _refusal_of_end(run)
@@ -184,7 +181,7 @@ def check_model(
         api=known.api,
         order=known.family.order,
         listed=known.family.listed,
-        processed=is_processed(known),
+        processed=known.is_processed,
         dtype=known.dtype,
         n_tokens=len(run.sequences[0].tokens),
         rtol=tolerance,
@@ -198,12 +195,8 @@ def check_model(
 def _findings(run: Run) -> tuple[str | None, list[Finding]]:
     """Why nothing could be captured, if so, and every equation of every layer."""
     findings: list[Finding] = []
-
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        findings.extend(_of_layer(run.model, records[0], run.settings))
-
     try:
-        run.deliver(receive, check=False)
+        run.by_layer(lambda record, _: findings.extend(_of_layer(run.model, record, run.settings)), check=False)
     except (UnsupportedModelError, CaptureError) as error:
         return str(error), findings
     return None, findings
@@ -261,7 +254,8 @@ def _seconds(call: Callable[[], None]) -> float:
 
 
 def _refused(model: Any, reason: str) -> ModelCheck:
-    label = label_of(model)
-    return ModelCheck(
-        label.name, label.architecture, label.api, "?", False, False, label.dtype, 0, 0.0, (), refusal=reason
-    )
+    cfg, parameters = getattr(model, "cfg", None), getattr(model, "parameters", None)
+    architecture = str(getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None) or "?")
+    name = str(getattr(cfg, "model_name", None) or architecture)
+    dtype = "?" if parameters is None else str(next(parameters()).dtype).removeprefix("torch.")
+    return ModelCheck(name, architecture, type(model).__name__, "?", False, False, dtype, 0, 0.0, (), refusal=reason)

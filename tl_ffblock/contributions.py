@@ -5,11 +5,11 @@ tables while the layer is forgotten, or as all vectors of one layer. What does n
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, SupportsIndex, Unpack, overload
 
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Texts, Tokens, open_run
-from tl_ffblock.layer.fast.stacks import Stack
+from tl_ffblock.layer.fast.buffers import Stack
 from tl_ffblock.layer.heads import AskedHeads, with_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
@@ -116,8 +116,7 @@ def contribution_maps(
     with Progress(run.model.name, len(run.batches) * len(run.layers), "layers", shown=progress) as bar:
         tables = MapTables(run, scopes, heads, bar)
         run.deliver(tables)
-    results = tables.results()
-    return results[0] if run.single else results
+    return run.as_asked(tables.results())
 
 
 @overload
@@ -183,17 +182,15 @@ def decompose(
     run = open_run(model, input, layers=[operator.index(layer)], queries=queries, **options)
     run.settings.refuse_rounding("vectors")
     numbers = heads_of_run(run, heads)
-    results: dict[int, Decomposition] = {}
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        for number, record in records.items():
-            rows = record.rows(run.sequences[number].order.to(record.queries.device))
-            result = decompose_record(rows, run.settings)
-            certify(run.model, rows, {scope: result.completeness(scope) for scope in result.scopes}, run.settings)
-            results[number] = with_heads(result, rows, run.settings, numbers)
-            if numbers:
-                by_head = {scope: results[number].heads(scope).norm(dim=-1)[None] for scope in result.scopes}
-                certify_heads(run.model, Stack((number,), rows), by_head, numbers, run.settings)
+    def measure(record: LayerRecord, number: int) -> Decomposition:
+        rows = record.rows(run.sequences[number].order.to(record.queries.device))
+        plain = decompose_record(rows, run.settings)
+        certify(run.model, rows, {scope: plain.completeness(scope) for scope in plain.scopes}, run.settings)
+        result = with_heads(plain, rows, run.settings, numbers)
+        if numbers:
+            by_head = {scope: result.heads(scope).norm(dim=-1)[None] for scope in result.scopes}
+            certify_heads(run.model, Stack((number,), rows), by_head, numbers, run.settings)
+        return result
 
-    run.deliver(receive)
-    return results[0] if run.single else [results[number] for number in range(len(run.sequences))]
+    return run.as_asked(result for layers in run.by_layer(measure) for result in layers.values())

@@ -10,11 +10,9 @@ from torch import Tensor
 from tl_ffblock._version import __version__
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
-from tl_ffblock.bridge.weights import is_processed
 from tl_ffblock.errors import CompletenessError
-from tl_ffblock.layer.fast.buffers import Buffers
+from tl_ffblock.layer.fast.buffers import Buffers, Stack, stacks
 from tl_ffblock.layer.fast.norms import LayerNorms, errors_of_cell, errors_of_column, norms_of_stack
-from tl_ffblock.layer.fast.stacks import Stack, stacks
 from tl_ffblock.layer.heads import AskedHeads, channel_names, head_norms, head_numbers, refuse_captum
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import select_scopes
@@ -202,7 +200,7 @@ def _provenance(model: Model, settings: Settings) -> dict[str, str]:
         "api": model.api,
         "family": model.family.name,
         "fingerprint": model.fingerprint,
-        "weights": "processed" if is_processed(model) else "raw",
+        "weights": "processed" if model.is_processed else "raw",
         "precision": settings.precision,
         "method": settings.method if settings.method == "exact" else f"captum, {settings.n_steps} steps",
         "value_bias": settings.value_bias,

@@ -24,7 +24,7 @@ import torch
 
 import tl_ffblock as ffb
 from tl_ffblock.interventions import CausalValidation, SamplePlan, causal_validation
-from tl_ffblock.interventions.validation_result import CellChoice
+from tl_ffblock.interventions.validation import CellChoice
 
 CHUNK = 10
 """Prompts a call; the seed of each is the number of its first prompt."""

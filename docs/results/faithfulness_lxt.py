@@ -24,7 +24,7 @@ from torch import Tensor
 
 from docs.results.faithfulness_sets import Example
 from tl_ffblock.bridge.conversion import kept
-from tl_ffblock.bridge.shipped import SHIPPED
+from tl_ffblock.bridge.loading import SHIPPED
 
 
 def there() -> bool:

@@ -29,7 +29,7 @@ from docs.results import faithfulness_lxt
 from docs.results.faithfulness_rule import hidden_keys, path_and_hidden_keys
 from docs.results.faithfulness_sets import Example
 from tl_ffblock.attribution import Direction
-from tl_ffblock.bridge.ends import token_embedding_name
+from tl_ffblock.bridge.linearised import token_embedding_name
 from tl_ffblock.bridge.model import identify
 
 STEPS = 20

@@ -22,7 +22,7 @@ from torch import Tensor
 import tl_ffblock as ffb
 from docs.results.faithfulness_sets import Example
 from tl_ffblock.attribution.attribution import Attribution
-from tl_ffblock.bridge.slopes import RuleName
+from tl_ffblock.bridge.linearised import RuleName
 
 Candidate: TypeAlias = Callable[[Mapping[str, Attribution], Tensor], Tensor]
 """A score for every token, by the attributions of every rule and the pattern [layer head query key]."""

@@ -5,6 +5,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from docs import architecture
 from docs.site import live, notebooks, reference, repository
 
 
@@ -15,7 +16,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     shown = ["reference/index.md", *shown, {"Command line": f"reference/{reference.COMMAND_LINE}.md"}]
     gallery: list[Any] = ["gallery/index.md", *(f"gallery/{page.name}" for page in live.pages())]
     gallery += [{notebooks.title(path): f"gallery/{path.stem}.md"} for path in notebooks.NOTEBOOKS]
-    architecture = ["architecture/index.md", {"The fast road": "architecture/fast_road.md"}]
+    architecture = ["architecture/index.md", {"The optimised implementation": "architecture/fast_road.md"}]
     architecture += [{"Contributing": "architecture/contributing.md"}, {"Changes": "architecture/changelog.md"}]
     assert config.nav is not None
     places = [next(iter(entry)) for entry in config.nav]
@@ -53,4 +54,6 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
     outside = {place: path for path, place in repository.TAKEN.items()}
     outside |= {f"gallery/{path.stem}.md": f"notebooks/{path.name}" for path in notebooks.NOTEBOOKS}
     path = outside.get(place, f"docs/{place}")
+    if path == "tl_ffblock/README.md":
+        markdown += f"\n## Modules\n\nThe first line of each module's docstring.\n\n{architecture.modules()}\n"
     return repository.without_flowcharts(repository.with_links(markdown, path, place))

@@ -19,7 +19,7 @@ TAKEN = {
 _LINK = re.compile(r"(\]\()(?!https?:|#)([^)#\s]+)((?:#[^)\s]*)?\))")
 _FOLDER_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)#\s]+)\)")
 _FLOWCHART = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
-_ROOM = re.compile(r'^  (\w+)\["(.+)"\]$', re.MULTILINE)
+_PACKAGE = re.compile(r'^  (\w+)\["(.+)"\]$', re.MULTILINE)
 _ARROWS = re.compile(r"^  (\w+) --> (.+)$", re.MULTILINE)
 _LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml"}
 
@@ -67,14 +67,14 @@ def without_flowcharts(markdown: str) -> str:
 
 
 def _as_table(chart: str) -> str:
-    titles = dict(_ROOM.findall(chart))
+    titles = dict(_PACKAGE.findall(chart))
     if not titles:
         return f"```text\n{chart}```"
     rows = [
         f"| `{titles[source]}` | {', '.join(f'`{titles[target]}`' for target in targets.split(' & '))} |"
         for source, targets in _ARROWS.findall(chart)
     ]
-    return "\n".join(["| room | imports |", "|---|---|", *rows])
+    return "\n".join(["| package | imports |", "|---|---|", *rows])
 
 
 def source_page(path: str) -> str:

@@ -16,8 +16,8 @@ import torch
 from tests.tolerances import BATCH_FLOAT32, COMPLETE_FLOAT32, ROADS_FLOAT32
 from tl_ffblock import load_model
 from tl_ffblock.bridge.conversion import is_whole
+from tl_ffblock.bridge.loading import SHIPPED, Outline, outline
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.bridge.shipped import SHIPPED, Outline, outline
 from tl_ffblock.errors import ModelLoadError
 
 pytestmark = pytest.mark.slow

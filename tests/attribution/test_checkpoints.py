@@ -96,7 +96,7 @@ def test_long_texts_run_twice_and_short_ones_once(
     model, tokens = model_of_any("gpt2"), tiny.tokens("gpt2", 7)
     ffb.attribute(model, tokens, difference, of=())  # what is run once a model
     for limit, asked, times in ((7, None, 1), (6, None, 2), (6, False, 1), (7, True, 2)):
-        monkeypatch.setattr(ffb.bridge.checkpoints, "KEPT_WHOLE", limit)
+        monkeypatch.setattr(ffb.bridge.traced, "KEPT_WHOLE", limit)
         with counted(model) as runs:
             ffb.attribute(model, tokens, difference, of=())  # what is run once for these callbacks on modules
             runs[:] = [0] * len(runs)
@@ -111,7 +111,7 @@ def test_hooks_of_users_see_every_tensor_once(
     """Under them long texts are kept whole, and checkpoints that are asked for are refused."""
     model, tokens = model_of_any("gpt2"), tiny.tokens("gpt2", 7)
     ffb.attribute(model, tokens, difference, of=())
-    monkeypatch.setattr(ffb.bridge.checkpoints, "KEPT_WHOLE", 6)
+    monkeypatch.setattr(ffb.bridge.traced, "KEPT_WHOLE", 6)
     seen: list[str] = []
     hook = ("blocks.1.mlp.hook_post", lambda x, hook: seen.append(hook.name))
     ffb.attribute(model, tokens, difference, of=(), fwd_hooks=[hook])

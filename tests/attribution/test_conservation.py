@@ -74,8 +74,8 @@ def test_shares_sum_to_the_target_in_toys(ffb: ModuleType, difference: Any, toy:
 @pytest.mark.parametrize("rules", ["path", "patching", "gradient"])
 def test_logits_are_the_models_own_to_the_bit(model_of_any: Models, family: str, rules: str) -> None:
     """With local rules and without, on the prompts themselves."""
+    from tl_ffblock.bridge.linearised import RULES
     from tl_ffblock.bridge.runs import open_run
-    from tl_ffblock.bridge.slopes import RULES
     from tl_ffblock.bridge.traced import trace
 
     model, tokens = model_of_any(family), prompts(family)

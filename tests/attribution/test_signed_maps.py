@@ -22,7 +22,8 @@ def test_cells_are_projections_of_the_layers_vectors(
     ffb: ModuleType, model_of_any: Models, difference: Any, family: str
 ) -> None:
     """`<F_i(x_j), g_i>` with the vectors of `decompose`; g by autograd at the layer's output, by the walk at other scopes."""
-    from tl_ffblock.layer.adjoint import Adjoint
+    from tl_ffblock.layer.linear import LinearLayer
+    from tl_ffblock.layer.settings import Settings
 
     model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
     result = ffb.attribute(model, tokens, difference, of="maps")
@@ -32,7 +33,7 @@ def test_cells_are_projections_of_the_layers_vectors(
         with torch.no_grad(), ffb.capture(model, layers=layer) as records:
             model(tokens[None])
         by_output = _by_output(ffb, model, tokens, difference, layer)
-        by = Adjoint(records[layer].sequence(0)).derivatives(by_output)
+        by = LinearLayer(records[layer].sequence(0), Settings()).vjp(by_output)
         for scope in result.maps:
             expected = torch.einsum("qkd,qd->qk", part.parts(scope), by[scope])
             size = float(expected.abs().max())
@@ -43,8 +44,8 @@ def test_cells_are_projections_of_the_layers_vectors(
 
 def _by_output(ffb: ModuleType, model: Any, tokens: Tensor, target: Any, layer: int) -> Tensor:
     """The derivative by a layer's output, from the backward pass."""
+    from tl_ffblock.bridge.linearised import RULES
     from tl_ffblock.bridge.runs import open_run
-    from tl_ffblock.bridge.slopes import RULES
     from tl_ffblock.bridge.traced import trace, with_gradients
 
     run = open_run(model, tokens)
@@ -59,19 +60,20 @@ def _by_output(ffb: ModuleType, model: Any, tokens: Tensor, target: Any, layer: 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "gpt_neox"])
 def test_the_walk_is_autograd(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
     """A step's adjoint is the derivative of its vectors' sum: at every scope the walk's derivative moves the layer's output."""
-    from tl_ffblock.layer.adjoint import Adjoint
+    from tl_ffblock.layer.linear import LinearLayer
+    from tl_ffblock.layer.settings import Settings
 
     model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
     with torch.no_grad(), ffb.capture(model, layers=0) as records:
         model(tokens[None])
     record = records[0].sequence(0)
     g = torch.randn(N, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    walk = Adjoint(record)
+    layer = LinearLayer(record, Settings())
     part = ffb.decompose(model, tokens, layer=0)
-    output = walk.steps[-1].scope
+    output = layer.steps[-1].scope
     expected = torch.einsum("qkd,qd->qk", part.parts(output), g)
-    torch.testing.assert_close(walk.carried(output, g), expected, **ALGEBRA)
-    by_input = walk.derivatives(g)["resid_pre"]
+    torch.testing.assert_close(layer.vjp_cells(output, g), expected, **ALGEBRA)
+    by_input = layer.vjp(g)["resid_pre"]
     torch.testing.assert_close((record.resid_pre * by_input).sum(-1), expected.sum(0), rtol=1e-9, atol=1e-11)
 
 

@@ -13,7 +13,7 @@ import tl_ffblock
 from tests import tiny
 from tl_ffblock.bridge import loading
 from tl_ffblock.bridge.families import FAMILIES
-from tl_ffblock.bridge.shipped import SHIPPED
+from tl_ffblock.bridge.loading import SHIPPED
 from tl_ffblock.layer.scopes import STEPS
 
 from .conftest import Command

@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tl_ffblock.bridge import loading
-from tl_ffblock.bridge.shipped import SHIPPED
+from tl_ffblock.bridge.loading import SHIPPED
 from tl_ffblock.errors import ProcessedWeightsWarning
 
 from .conftest import Command

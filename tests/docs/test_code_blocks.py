@@ -13,7 +13,7 @@ import tests.tiny
 from tests import tiny
 from tests.docs.printed import same_print
 from tl_ffblock.bridge import families
-from tl_ffblock.bridge.shipped import SHIPPED
+from tl_ffblock.bridge.loading import SHIPPED
 from tl_ffblock.cli.main import parser
 from tl_ffblock.numerals import signed, significant
 

@@ -13,7 +13,7 @@ import tl_ffblock
 from docs.site import reference
 from tests.docs.printed import same_print
 from tl_ffblock.bridge.families import FAMILIES
-from tl_ffblock.bridge.shipped import SHIPPED
+from tl_ffblock.bridge.loading import SHIPPED
 from tl_ffblock.cli.main import parser
 from tl_ffblock.layer.scopes import STEPS
 

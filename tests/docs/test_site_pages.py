@@ -23,7 +23,7 @@ def test_a_page_of_the_reference_begins_with_its_functions() -> None:
     """They are shown one by one, after what the room is about."""
     page = reference.pages()["reference/metrics.md"]
     assert page.startswith("# Metrics\n")
-    assert page.index("::: tl_ffblock.metrics.answers.logit\n") < page.index("::: tl_ffblock.metrics.metric.Metric\n")
+    assert page.index("::: tl_ffblock.metrics.logit\n") < page.index("::: tl_ffblock.metrics.Metric\n")
     assert "answers.py" not in page
 
 

@@ -10,7 +10,6 @@ import torch
 
 from tests.corpora import assert_kills_change_nothing
 from tl_ffblock import memories
-from tl_ffblock.bridge.facts import weights_digest
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, run_studies, study
@@ -106,7 +105,7 @@ def test_a_head_that_nobody_trained_is_not_digested(loaded: Callable[[str], Any]
         config.untrained_head = untrained
         try:
             for change in (0.1, -0.1):
-                digests[untrained].append(weights_digest(model, head=True))
+                digests[untrained].append(model.weights_digest(head=True))
                 head.data += change
         finally:
             config.untrained_head = False

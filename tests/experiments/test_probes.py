@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from tests.corpora import TREEBANK
-from tl_ffblock.bridge.facts import token_vectors
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.bridge.random_weights import with_random_weights
 from tl_ffblock.corpus.texts.conllu import read_conllu
 from tl_ffblock.experiments import Config, run_studies, study
 
@@ -54,8 +52,8 @@ def test_random_weights_are_those_of_a_seed(family: str, loaded: Callable[[str],
     """Every matrix is another with the same mean and deviation, and the model itself is as it was."""
     model = identify(loaded(family))
     before = {name: tensor.clone() for name, tensor in model.hooked.state_dict().items()}
-    drawn = with_random_weights(model, 3).hooked.state_dict()
-    again = with_random_weights(model, 3).hooked.state_dict()
+    drawn = model.with_random_weights(3).hooked.state_dict()
+    again = model.with_random_weights(3).hooked.state_dict()
     for name, tensor in model.hooked.state_dict().items():
         assert torch.equal(tensor, before[name]) and torch.equal(drawn[name], again[name])
         if tensor.is_floating_point() and tensor.numel() > 1000:
@@ -66,5 +64,5 @@ def test_random_weights_are_those_of_a_seed(family: str, loaded: Callable[[str],
 def test_token_vectors_are_rows_of_the_embedding(loaded: Callable[[str], Any]) -> None:
     """As the model's matrix has them."""
     model = loaded("llama")
-    rows = token_vectors(identify(model), torch.tensor([3, 1]))
+    rows = identify(model).token_vectors(torch.tensor([3, 1]))
     np.testing.assert_array_equal(rows.numpy(), model.W_E[[3, 1]].detach().numpy())

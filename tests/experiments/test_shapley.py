@@ -10,11 +10,10 @@ import torch
 from torch.nn import functional
 
 from tl_ffblock.bridge.capture import capture
-from tl_ffblock.experiments.kobayashi.shapley import Estimate, ShapleyWalk, estimated_values, exact_values
-from tl_ffblock.layer.parts import Parts
+from tl_ffblock.experiments.kobayashi.shapley import Estimate, ShapleyLayer, estimated_values, exact_values
+from tl_ffblock.layer.linear import Parts
 from tl_ffblock.layer.records import FeedForward
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import walk
 
 
 def game(coalitions: np.ndarray) -> np.ndarray:
@@ -73,7 +72,7 @@ def test_a_layer_is_shared_as_the_definition_says(loaded: Callable[[str], Any], 
     with torch.no_grad(), capture(model, dtype=torch.float64) as records:
         model(torch.arange(5, 9)[None])
     record = records[1].sequence(0)
-    parts = dict(walk(ShapleyWalk(record, Settings(precision="float64"))))
+    parts = ShapleyLayer(record, Settings(precision="float64")).parts()
     before, scope = ("Atb", "AtbFf") if family == "bert" else ("AtbLn", "AtbLnFf")
     expected = by_permutations(record.block.feed_forward, parts[before], 3, family)
     torch.testing.assert_close(parts[scope].tokens[3], expected, rtol=1e-9, atol=1e-11)

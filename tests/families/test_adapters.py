@@ -275,7 +275,7 @@ def test_plain_linear_modules_are_not_called(family: str, ffb: ModuleType, monke
     monkeypatch.setattr(Conv1D, "__call__", refuse, raising=False)
     ffb.bridge.model.identify(model)
     for layer in range(2):
-        ffb.bridge.weights.read_block(ffb.bridge.model.identify(model), layer, torch.float32)
+        ffb.bridge.model.identify(model).layers[layer].read(torch.float32)
 
 
 def test_what_an_adapter_acts_with_is_read_once(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

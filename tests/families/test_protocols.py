@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:Deprecati
 @pytest.fixture(scope="module")
 def protocols() -> ModuleType:
     """bridge/protocols.py."""
-    from tl_ffblock.bridge import protocols
+    from tl_ffblock.bridge import taps as protocols
 
     return protocols
 

@@ -220,7 +220,7 @@ def test_texts_run_in_as_many_batches_as_memory_has_room(
     ffb: ModuleType, reader: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Room for one text at a time, or for none, changes no number."""
-    from tl_ffblock.bridge import batching
+    from tl_ffblock.bridge import inputs as batching
 
     expected = ffb.contribution_maps(reader, TEXTS)
     monkeypatch.setattr(batching, "BATCH_BYTES", {"cpu": 1})

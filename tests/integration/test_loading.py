@@ -18,8 +18,8 @@ from tokenizers import pre_tokenizers
 import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock.bridge.conversion import announce, cache_folder, keep, kept, read_gguf
+from tl_ffblock.bridge.loading import SHIPPED, Shipped, outline
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.bridge.shipped import SHIPPED, Shipped, outline
 
 TEXTS = ("the cat", "  two  spaces\n\nand lines", "<|im_start|>user\nhé 日本<|im_end|>", "")
 

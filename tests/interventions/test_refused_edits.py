@@ -12,7 +12,7 @@ from torch import Tensor
 from tests import tiny
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions import SamplePlan, contribution_sweep, knockout, removal
-from tl_ffblock.interventions.hooks import adding
+from tl_ffblock.interventions.contributions import adding
 
 Models = Callable[..., Any]
 MADE_FOR = 4

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tests import tiny
+from tl_ffblock.bridge.edited import ResumedRuns
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.bridge.resume import ResumedRuns
 
 Models = Callable[..., Any]
 N = 6

@@ -245,7 +245,7 @@ def test_what_cannot_be_swept_together_is_refused(ffb: ModuleType, model_of: Mod
         contribution_sweep(corrupted.prompt(0), metric, "Attn", queries="END")
     with pytest.raises(ValueError, match="heads=7"):
         contribution_sweep(corrupted, metric, "Attn", positions=PLACES, heads=7)
-    with pytest.raises(ValueError, match=r"answers for 2 prompts, .*; there are 3: expected one entry a prompt"):
+    with pytest.raises(ValueError, match=r"answers for 2 prompts, .*; there are 3: expected one entry"):
         contribution_sweep(corrupted, logit(ANSWERS[:2]), "Attn", positions=PLACES, layers=0)
     with pytest.raises(ValueError, match="4, 5, 4 tokens, and metric is given the logits of all of them at once"):
         contribution_sweep(corrupted, lambda logits: logits[:, -1, 0], "Attn", positions=PLACES, layers=0)

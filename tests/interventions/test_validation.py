@@ -13,7 +13,9 @@ from scipy.stats import bootstrap, spearmanr
 from torch import Tensor
 
 from tests import tiny
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.interventions import CausalValidation, SamplePlan
+from tl_ffblock.interventions.validation import drawn_cells
 from tl_ffblock.metrics import logit
 from tl_ffblock.results.intervals import bootstrap_weights, rank_correlation
 
@@ -369,9 +371,7 @@ def test_what_cannot_be_validated_is_refused(ffb: ModuleType, model_of: Models) 
     with pytest.raises(ValueError, match="no tokenizer"):
         ffb.causal_validation(model, prompts_of("gpt2"), logit(" a", minus=" b"))
     for answers in ([7], [7] * 4):
-        with pytest.raises(
-            ValueError, match=f"answers for {len(answers)} prompts.*there are 3: expected one entry a prompt"
-        ):
+        with pytest.raises(ValueError, match=f"answers for {len(answers)} prompts.*there are 3: expected one entry"):
             ffb.causal_validation(model, prompts_of("gpt2"), logit(answers), scope="Attn")
     with pytest.raises(ValueError, match="n_cells=0"):
         SamplePlan(n_cells=0)
@@ -382,21 +382,17 @@ def test_what_cannot_be_validated_is_refused(ffb: ModuleType, model_of: Models) 
         found.correlation("Attn", "Attn", cells="all")
 
 
-def test_the_second_row_of_a_prompt_reaches_the_metric(ffb: ModuleType, model_of: Models) -> None:
+def test_the_second_row_of_a_prompt_reaches_the_metric(model_of: Models) -> None:
     """Beside the row that is read another is sampled, before it in a causal model, and over many draws every one of them."""
-    from tl_ffblock.bridge.model import identify
-    from tl_ffblock.interventions.sampling import Sampler
-
+    plan = SamplePlan(n_cells=6)
     for family, others in (("gpt2", {0, 1, 2, 3}), ("bert", {0, 1, 2, 3, 5, 6})):
-        metric = ffb.logit(7, minus=9, at=4)
-        sampler = Sampler(identify(model_of(family)), metric, ("Atb",), False, SamplePlan(n_cells=6))
         generator, rows = np.random.default_rng(0), []
         for _ in range(200):
-            *first, last = sampler._draw(7, (0, 1, 2), generator)
-            seconds = {cell.query for cells in first for cell in cells if not cell.reads}
-            assert len(seconds) == 1 and all(cell.reads for cell in last)
+            cells = drawn_cells(identify(model_of(family)), 7, (0, 1, 2), 4, plan, generator)
+            seconds = {cell.query for cell in cells if not cell.reads}
+            assert len(seconds) == 1 and all(cell.reads for cell in cells if cell.layer == 2)
             rows.extend(seconds)
         assert set(rows) == others
         assert min(rows.count(row) for row in others) > 200 / len(others) / 3
-    alone = Sampler(identify(model_of("gpt2")), ffb.logit(7, at=0), ("Atb",), False, SamplePlan(n_cells=6))
-    assert all(cell.query == 0 for cells in alone._draw(7, (0, 1), np.random.default_rng(0)) for cell in cells)
+    alone = drawn_cells(identify(model_of("gpt2")), 7, (0, 1), 0, plan, np.random.default_rng(0))
+    assert all(cell.query == 0 for cell in alone)

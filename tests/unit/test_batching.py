@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests import tiny
-from tl_ffblock.bridge.batching import APPENDED, LONGEST_JOINED, in_batches
+from tl_ffblock.bridge.inputs import APPENDED, LONGEST_JOINED, in_batches
 from tl_ffblock.bridge.model import identify
 
 

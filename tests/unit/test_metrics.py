@@ -140,7 +140,7 @@ def test_any_function_of_logits_is_a_metric(logits: Tensor) -> None:
 @pytest.mark.wrong_types
 def test_what_cannot_be_read_is_refused(logits: Tensor) -> None:
     """Errors say what was given and what to do."""
-    with pytest.raises(ValueError, match="2 answers and 1 to subtract: expected one pair a prompt"):
+    with pytest.raises(ValueError, match="2 answers and 1 to subtract: expected one pair"):
         logit([1, 2], minus=[3])
     with pytest.raises(ValueError, match="prompt 1: the answer and what is subtracted are the same token"):
         logit([1, 2], minus=2)

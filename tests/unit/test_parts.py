@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.tolerances import ALGEBRA
-from tl_ffblock.layer.parts import Parts, attend, normalise, project, reconcile, residual, weigh
+from tl_ffblock.layer.linear import Parts, attend, normalise, project, reconcile, residual, weigh
 from tl_ffblock.layer.records import Norm
 
 N, D = 5, 7

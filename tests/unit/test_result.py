@@ -139,6 +139,22 @@ def test_results_of_several_prompts(tmp_path: Path) -> None:
             nothing()
 
 
+def test_a_changed_file_is_refused_or_the_same(tmp_path: Path) -> None:
+    """Five hundred changes of bytes: flipped, cut off, put in, taken out. No other result, and no other error."""
+    right, path = outer(), tmp_path / "a.safetensors"
+    data, random = right.save(path).read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for number in range(500):
+        place, byte = int(random.integers(len(data))), bytes([int(random.integers(256))])
+        end = place if number % 4 == 1 else place + (number % 4 != 2)
+        path.write_bytes(data[:place] + byte * (number % 4 in (0, 2)) + (b"" if number % 4 == 1 else data[end:]))
+        try:
+            assert Outer.load(path) == right
+        except MapFileError:
+            refused += 1
+    assert refused > 450
+
+
 def test_any_result_is_looked_at_by_its_table() -> None:
     """Where no page or figure of the class is registered."""
     assert '"title":"value"' in outer().to_html() and "outer" in outer().show().html.lower()

@@ -152,9 +152,8 @@ def test_sequences_together_are_sequences_alone(
     make_record: Callable[..., Any], layer: dict, rows: list[int] | None, room: str, dtype: torch.dtype
 ) -> None:
     """Sequences of a layer, those of equal length worked on together, give the norms of each alone, in the order given."""
-    from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers
+    from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers, stacks
     from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_stack
-    from tl_ffblock.layer.fast.stacks import stacks
     from tl_ffblock.layer.settings import Settings
 
     records = [make_record(n=n, seed=seed, dtype=dtype, **layer) for seed, n in enumerate(SIZES)]
@@ -273,8 +272,7 @@ def _same_rows(found: Tensor, expected: Tensor, tolerance: float) -> None:
 @pytest.mark.parametrize("kilobytes", [1, 4, 64])
 def test_stacks_fit_the_budget(make_record: Callable[..., Any], kilobytes: int) -> None:
     """The coefficients of sequences in one stack occupy no more than they may, unless one sequence alone does."""
-    from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers
-    from tl_ffblock.layer.fast.stacks import stacks
+    from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers, stacks
     from tl_ffblock.layer.settings import Settings
 
     first = make_record()

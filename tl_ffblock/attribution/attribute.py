@@ -16,10 +16,9 @@ from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.shares import KEEPS, PARTS, Part, Shares
 from tl_ffblock.attribution.signed_maps import PREFIX, signed_maps
 from tl_ffblock.attribution.targets import Target, for_prompts, seeds
-from tl_ffblock.bridge.checkpoints import layers_run_twice
+from tl_ffblock.bridge.linearised import RULES, RuleName, Rules
 from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
-from tl_ffblock.bridge.slopes import RULES, RuleName, Rules
-from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, trace, with_gradients
+from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, layers_run_twice, trace, with_gradients
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import several
 from tl_ffblock.progress import Progress
@@ -166,7 +165,7 @@ def attribute(
     for number, maps in signed_maps(run, by_stream, run.settings.rtol).items() if "maps" in parts else ():
         named = {PREFIX + scope: cells for scope, cells in maps.items()}
         results[number] = replace(results[number], parts={**results[number].parts, **named})
-    return results[0] if run.single else [results[number] for number in range(len(run.sequences))]
+    return run.as_asked(results[number] for number in range(len(run.sequences)))
 
 
 def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **options: Any) -> Run:

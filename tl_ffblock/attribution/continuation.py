@@ -14,9 +14,9 @@ from torch import Tensor
 from tl_ffblock.attribution.attribute import DEFAULTS, ForwardOptions, open_attribution_run, read_rules
 from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.tables import shares_in_words
-from tl_ffblock.bridge.generation import continued, tokens_of
-from tl_ffblock.bridge.runs import Ids, Run
-from tl_ffblock.bridge.slopes import RuleName
+from tl_ffblock.bridge.inputs import tokens_of
+from tl_ffblock.bridge.linearised import RuleName
+from tl_ffblock.bridge.runs import Ids, Run, continued
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, brief
 from tl_ffblock.layer.positions import one_position, several, whole_number
@@ -215,9 +215,7 @@ def _continuation(run: Run, given: TextOrIds | None, generate: SupportsIndex | N
     if generate is not None:
         return continued(run, whole_number(generate, "generate", at_least=1))
     assert given is not None, "one of the two was given"
-    if isinstance(given, str):
-        return tokens_of(run.model, given)
-    tokens = several(given)
+    tokens = tokens_of(run.model, given) if isinstance(given, str) else several(given)
     if not tokens or any(whole(token) is None for token in tokens) or whole(given) is not None:
         none = "no tokens; " if not tokens else ""
         raise InputError(f"continuation={brief(given)}: {none}expected a text or token ids [pos], at least one.")

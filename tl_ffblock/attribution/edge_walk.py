@@ -1,7 +1,7 @@
 """Some positions of two runs walked through the layers, senders meeting receivers.
 
 1. Senders' changes lie below each other in one buffer, [pos sender d], and go along each layer's program: sums append to it,
-   norms of branches and of the stream are taken to first order (layer/norm_slopes.py).
+   norms of branches and of the stream are taken to first order (LinearNorm).
 2. At a receiver the derivatives by queries, keys and values, times W_Q, W_K and W_V and through the norm before, are those by
    the inputs that TransformerLens splits with `use_split_qkv_input`; their products with the buffer are the edges.
 3. The same derivatives go back to the layer's input along sums and norms: there they are the derivative by the stream.
@@ -18,14 +18,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.certificate import relative
-from tl_ffblock.bridge.query_keys import read_query_keys
-from tl_ffblock.bridge.sites import norm_module
 from tl_ffblock.bridge.traced import Traced
-from tl_ffblock.bridge.weights import read_block
-from tl_ffblock.layer.adjoint import scopes_to_output
-from tl_ffblock.layer.norm_slopes import NormSlope
+from tl_ffblock.layer.linear import LinearNorm
 from tl_ffblock.layer.records import Block
-from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, NormName, output_step
+from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, NormName, output_step, steps_to_output
 
 if TYPE_CHECKING:
     from tl_ffblock.attribution.edges import EdgeSums
@@ -110,13 +106,13 @@ class _LayerWalk:
     def __init__(self, walk: EdgeWalk, layer: int) -> None:
         self.walk, self.layer = walk, layer
         model = walk.traced.model
-        self.block: Block = read_block(model, layer, walk.sums.table.values.dtype)
-        self.steps = scopes_to_output(model.family.order)
+        self.block: Block = model.layers[layer].read(walk.sums.table.values.dtype)
+        self.steps = steps_to_output(model.family.order)
         self.at: dict[str, Tensor] = {INPUT: walk.stream}
         """Changes by scope, of the senders that are in it."""
         self.by: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
         """Derivatives by the residual stream at a scope."""
-        self.entries: dict[str, tuple[str, NormSlope]] = {}
+        self.entries: dict[str, tuple[str, LinearNorm]] = {}
         """Norms before a branch: the scope that they read."""
 
     def through(self) -> None:
@@ -126,9 +122,9 @@ class _LayerWalk:
                 case Normalise(of, norm) if norm in _BEFORE_BRANCH:
                     self.entries[step.scope] = of, self._slope(norm)
                 case Normalise(of, norm) if norm in _IN_BRANCH:
-                    self.at[step.scope] = self._slope(norm).push(self.at[of])
+                    self.at[step.scope] = self._slope(norm).jvp(self.at[of])
                 case Normalise(of, norm):
-                    self.at[of].copy_(self._slope(norm).push(self.at[of]))
+                    self.at[of].copy_(self._slope(norm).jvp(self.at[of]))
                     self.at[step.scope] = self.at[of]
                 case Attend(of):
                     self._receive(of, self._by_attention())
@@ -142,7 +138,7 @@ class _LayerWalk:
 
     def _receive(self, of: str, by_branch: Float[Tensor, "pos receiver d"]) -> None:
         point, slope = self.entries.get(of, (of, None))
-        by_inputs = by_branch if slope is None else slope.pull(by_branch)
+        by_inputs = by_branch if slope is None else slope.vjp(by_branch)
         self.walk.receive(self.at[point], self._whole(point), by_inputs)
         self.by[point] = self.by[point] + by_inputs.sum(dim=1)
 
@@ -150,7 +146,7 @@ class _LayerWalk:
         """The stream where a branch reads it, in the clean run, and its change."""
         if point == INPUT:
             return self.walk.whole("residual", self.layer)
-        name = norm_module(self.walk.traced.model, self.layer, "ff_norm") if "AtbLn" in self.entries else None
+        name = self.walk.traced.model.layers[self.layer].norm_modules["ff_norm"] if "AtbLn" in self.entries else None
         if name is None:
             return self.walk.whole("ff_in", self.layer)
         clean, corrupted = (self._norm_input(run, name) for run in (self.walk.sums.clean, self.walk.sums.corrupted))
@@ -158,7 +154,7 @@ class _LayerWalk:
 
     def _by_attention(self) -> Float[Tensor, "pos receiver d"]:
         """By what queries, keys and values are made of, head by head."""
-        weights = read_query_keys(self.walk.traced.model, self.layer, self.walk.sums.table.values.dtype)
+        weights = self.walk.traced.model.layers[self.layer].query_keys(self.walk.sums.table.values.dtype)
         by_values = self._own("v")
         n_kv = by_values.shape[1]
         matrices = {"q": weights.w_q, "k": _by_heads(weights.w_k, n_kv), "v": _by_heads(self.block.attention.w_v, n_kv)}
@@ -175,10 +171,10 @@ class _LayerWalk:
     def _of_heads(self) -> Float[Tensor, "pos head d"]:
         return einsum(self._change("z"), self.block.attention.w_o, "pos head e, head e d -> pos head d")
 
-    def _slope(self, role: NormName) -> NormSlope:
-        name, norm = norm_module(self.walk.traced.model, self.layer, role), self.block.norm(role)
+    def _slope(self, role: NormName) -> LinearNorm:
+        name, norm = self.walk.traced.model.layers[self.layer].norm_modules[role], self.block.norm(role)
         x = self.at[INPUT][:, 0] if name is None else self._norm_input(self.walk.traced, name)
-        return NormSlope.of(norm, x, frozen=self.walk.traced.rules.norms)
+        return LinearNorm.of(norm, x, frozen=self.walk.traced.rules.norms)
 
     def _norm_input(self, traced: Traced, name: str) -> Float[Tensor, "pos d"]:
         x = traced.tape.norm_inputs[name]
@@ -205,7 +201,7 @@ class _LayerWalk:
                 case Add(_, stream):
                     by[stream] = by[stream] + by[step.scope]
                 case Normalise(of, norm) if norm not in _BEFORE_BRANCH + _IN_BRANCH:
-                    by[of] = by[of] + self._slope(norm).pull(by[step.scope])
+                    by[of] = by[of] + self._slope(norm).vjp(by[step.scope])
         expected = sums.own(self.walk.derivatives["residual", self.layer], self.walk.positions)
         sums.derivatives = max(sums.derivatives, float(relative((by[INPUT] - expected).norm(), expected.norm())))
 

@@ -24,11 +24,9 @@ from tl_ffblock.attribution.faithfulness_result import Faithfulness, Measure
 from tl_ffblock.attribution.method_scores import LEAVE_ONE_OUT, RANDOM, RECENCY, CleanTarget, Results, read_results
 from tl_ffblock.attribution.tables import VANISHED
 from tl_ffblock.attribution.targets import Direction, Target, answers_of, for_prompts, in_words, name_of_direction
-from tl_ffblock.bridge.facts import refuse_untrained_head
-from tl_ffblock.bridge.removals import RemovalName, Removals
+from tl_ffblock.bridge.edited import RemovalName, Removals
+from tl_ffblock.bridge.inputs import RunSequence, special_ids
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
-from tl_ffblock.bridge.sequences import RunSequence
-from tl_ffblock.bridge.token_spans import special_ids
 from tl_ffblock.bridge.traced import with_gradients
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import Positions, layer_number, one_per_prompt, one_position, positions, whole_number
@@ -207,7 +205,7 @@ def _prompt(run: Run, number: int, target: Target, removal: RemovalName, keys: P
         layer = layer_number(target.layer, model.n_layers + 1, f"in {model.name}")
         removals = Removals(model, sequence.tokens, removal, layer)
     else:
-        refuse_untrained_head(model)
+        model.refuse_untrained_head()
         removals = Removals(model, sequence.tokens, removal, None)
     (output,) = removals.outputs(torch.zeros(1, length, dtype=torch.bool))
     if isinstance(target, Direction):

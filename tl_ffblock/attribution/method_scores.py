@@ -10,8 +10,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from tl_ffblock.attribution.attribution import Attribution
+from tl_ffblock.bridge.inputs import RunSequence
 from tl_ffblock.bridge.runs import Run
-from tl_ffblock.bridge.sequences import RunSequence
 from tl_ffblock.errors import InputError, brief
 
 Scores: TypeAlias = Attribution | Shaped[Tensor, " pos"]

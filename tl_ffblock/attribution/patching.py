@@ -17,14 +17,13 @@ from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_at
 from tl_ffblock.attribution.certificate import refuse_forms
 from tl_ffblock.attribution.edges import KEEPS as OF_EDGES
 from tl_ffblock.attribution.edges import EdgeSums
-from tl_ffblock.attribution.patched_cells import estimated_cells
 from tl_ffblock.attribution.patching_estimates import PatchingEstimates
+from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import ReadTarget, Target, bound_to_run, read_target, seeds
-from tl_ffblock.bridge.ends import token_embedding_name
 from tl_ffblock.bridge.inputs import is_single
+from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
-from tl_ffblock.bridge.slopes import RuleName, Rules
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import whole_number

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.edge_estimates import EdgeEstimates
-from tl_ffblock.bridge.slopes import RuleName
+from tl_ffblock.bridge.linearised import RuleName
 from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.numerals import significant

@@ -8,10 +8,9 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.layers import is_stream
 from tl_ffblock.bridge.runs import Run
-from tl_ffblock.bridge.sites import is_stream, norm_module, owner_of_bias
 from tl_ffblock.bridge.traced import Backward, Traced
-from tl_ffblock.bridge.weights import read_block
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class SequenceShares:
         biases = torch.zeros(len(layers), n_heads, n, dtype=dtype)
         inputs, outputs, shifts = torch.zeros(3, len(layers), n, dtype=dtype)
         for layer in layers:
-            block = read_block(self.run.model, layer, dtype)
+            block = self.run.model.layers[layer].read(dtype)
             pattern, gradient, value = self._attention(layer)
             constant = block.value_constant.to(value)
             by_key = einsum(gradient, value - constant, "query head e, key head e -> head query key")
@@ -79,11 +78,11 @@ class SequenceShares:
             if place.layer not in layers:
                 continue
             if place.kind == "bias":
-                own[owner_of_bias(model, place.layer, place.name)][place.layer] += self.cut(dial)
+                own[model.layers[place.layer].owner_of_bias(place.name)][place.layer] += self.cut(dial)
             elif place in self.traced.tape.edited and is_stream(place.name):
                 own["stream"][place.layer] += self.cut(dial)
         for layer in layers if model.family.order == "parallel" else ():
-            if norm_module(model, layer, "ff_norm") == norm_module(model, layer, "attn_norm"):
+            if model.layers[layer].norm_modules["ff_norm"] == model.layers[layer].norm_modules["attn_norm"]:
                 own["head"][layer] -= shifts[layer]
                 own["mlp"][layer] += shifts[layer]
         yield from ((f"graph.own.{owner}", shares) for owner, shares in own.items())

@@ -1,8 +1,14 @@
 """The layer maps with a sign and a target: what every contribution `F_i(x_j)` of a layer carries to it.
 
-The target's derivative by the residual stream comes from the backward pass; each layer's record is walked backward from it
-(layer/adjoint.py), which must end at the derivative by the layer's input: a check that shares no code with the hooks. By that
-derivative the cells of the last scope must sum to what flows from each source token.
+The target's derivative by the residual stream comes from the backward pass; each layer's vjp (layer/linear.py) goes on from
+it, and must end at the derivative by the layer's input: a check that shares no code with the hooks. By that derivative the
+cells of the last scope must sum to what flows from each source token.
+
+Of another run the same estimates what its contributions would do, for every cell of every layer map:
+
+    <F_i(x_j) of that run - F_i(x_j), df/d scope_i>
+
+Inside a layer the derivative follows the clean run's vjp, and each run's vectors are carried by its own.
 """
 
 from collections.abc import Mapping
@@ -14,9 +20,9 @@ from torch import Tensor
 from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.errors import CompletenessError
-from tl_ffblock.layer.adjoint import Adjoint, scopes_to_output
+from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.layer.scopes import INPUT
+from tl_ffblock.layer.scopes import INPUT, steps_to_output
 
 PREFIX = "maps."
 """Of a map's name among an attribution's parts."""
@@ -30,41 +36,63 @@ def signed_maps(
     Args:
         run: Runs once more, for its records.
         derivatives: By sequence: the target's derivative by the residual stream at each layer's input and at the end.
-        rtol: How well the walk must end at the derivative by the layer's input.
+        rtol: How well the vjp must end at the derivative by the layer's input.
 
     Raises:
         CompletenessError: if it does not, as with an edit of a user's hooks inside the layer, or if cells do not sum.
     """
-    scopes = [step.scope for step in scopes_to_output(run.model.family.order) if not step.at_keys]
-    maps: dict[int, dict[str, list[Tensor]]] = {number: {scope: [] for scope in scopes} for number in derivatives}
+    scopes = _scopes(run)
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        for number, record in records.items():
-            of_stream = derivatives[number].to(record.resid_pre)
-            if not of_stream[record.layer + 1].any():  # the target reads the stream before
-                n = len(record.resid_pre)
-                for scope in scopes:
-                    maps[number][scope].append(of_stream.new_zeros(n, n).cpu())
-                continue
-            walk = Adjoint(record)
-            by = walk.derivatives(of_stream[record.layer + 1])
+    def measure(record: LayerRecord, number: int) -> dict[str, Float[Tensor, "query key"]]:
+        of_stream, layer = derivatives[number].to(record.resid_pre), LinearLayer(record, run.settings)
+        by = layer.vjp(of_stream[record.layer + 1])
+        cells = {scope: layer.vjp_cells(scope, by[scope]).cpu() for scope in scopes}
+        if of_stream[record.layer + 1].any():  # else the target reads the stream before
             _refuse_other_end(run, record.layer, by[INPUT], of_stream[record.layer], rtol)
-            for scope in scopes:
-                maps[number][scope].append(walk.carried(scope, by[scope]).cpu())
-            if not record.edited:  # an edit of values adds what no token brings
+            if not record.edited:  # an edit of values adds what is no token's
                 of_tokens = (record.resid_pre * by[INPUT]).sum(dim=-1)
-                _refuse_other_cells(run, record.layer, maps[number][scopes[-1]][-1], of_tokens.cpu(), rtol)
+                _refuse_other_cells(run, record.layer, cells[scopes[-1]], of_tokens.cpu(), rtol)
+        return cells
 
-    run.deliver(receive)
-    return {number: {scope: torch.stack(layers) for scope, layers in of.items()} for number, of in maps.items()}
+    by_layer = [list(layers.values()) for layers in run.by_layer(measure)]
+    return {number: {s: torch.stack([of[s] for of in by_layer[number]]) for s in scopes} for number in derivatives}
+
+
+def estimated_cells(
+    clean: Run, corrupted: Run, by_stream: Mapping[int, Float[Tensor, "pos d_model"]]
+) -> dict[str, Float[Tensor, "layer query key"]]:
+    """Estimates of every scope up to each layer's output; errors are those of `Run.deliver`.
+
+    Args:
+        clean: Runs once more, for its records.
+        corrupted: Likewise, of as many tokens.
+        by_stream: By layer the target's derivative by the residual stream at its input; the number of layers is the end.
+    """
+    scopes = _scopes(clean)
+    derivatives: dict[int, dict[str, Tensor]] = {}
+
+    def of_clean(record: LayerRecord, _: int) -> dict[str, Tensor]:
+        layer = LinearLayer(record, clean.settings)
+        by = derivatives[record.layer] = layer.vjp(by_stream[record.layer + 1].to(record.resid_pre))
+        return {scope: layer.vjp_cells(scope, by[scope]).cpu() for scope in scopes}
+
+    def of_corrupted(record: LayerRecord, _: int) -> dict[str, Tensor]:
+        layer, by = LinearLayer(record, corrupted.settings), derivatives.pop(record.layer)
+        return {scope: layer.vjp_cells(scope, by[scope]).cpu() for scope in scopes}
+
+    (before,), (after,) = clean.by_layer(of_clean), corrupted.by_layer(of_corrupted)
+    return {scope: torch.stack([after[n][scope] - before[n][scope] for n in clean.layers]) for scope in scopes}
+
+
+def _scopes(run: Run) -> list[str]:
+    return [step.scope for step in steps_to_output(run.model.family.order) if not step.at_keys]
 
 
 def _refuse_other_cells(
     run: Run, layer: int, cells: Float[Tensor, "query key"], of_tokens: Float[Tensor, " key"], rtol: float
 ) -> None:
     """At a layer's output the cells of a source token sum to `<x_j, df/dx_j>`: a layer's parts are linear in its input."""
-    miss = (cells.sum(dim=0) - of_tokens).abs().max()
-    error = float(relative(miss, cells.abs().sum()))
+    error = float(relative((cells.sum(dim=0) - of_tokens).abs().max(), cells.abs().sum()))
     if not error <= rtol:
         raise CompletenessError(
             f"{run.model.name}, layer {layer}: the cells of a signed map miss what flows from their source tokens by {error:.1e} of "
@@ -72,11 +100,11 @@ def _refuse_other_cells(
         )
 
 
-def _refuse_other_end(run: Run, layer: int, walked: Tensor, expected: Tensor, rtol: float) -> None:
-    error = float(relative((walked - expected).norm(), expected.norm()))
+def _refuse_other_end(run: Run, layer: int, found: Tensor, expected: Tensor, rtol: float) -> None:
+    error = float(relative((found - expected).norm(), expected.norm()))
     if not error <= rtol:
         raise CompletenessError(
-            f"{run.model.name}, layer {layer}: walked backward by its weights, the layer gives a derivative that misses the backward "
-            f"pass's by {error:.1e} (tolerance {rtol:.0e}). No signed maps are made; an edit of your hooks inside the layer does "
-            'this. Leave "maps" out of `of`.'
+            f"{run.model.name}, layer {layer}: the layer's vjp by its weights gives a derivative that misses the backward pass's by "
+            f"{error:.1e} (tolerance {rtol:.0e}). No signed maps are made; an edit of your hooks inside the layer does this. "
+            'Leave "maps" out of `of`.'
         )

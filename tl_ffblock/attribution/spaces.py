@@ -5,13 +5,12 @@ import warnings
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.inputs import single_token
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.token_spans import single_token
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import InputError, MissingSpaceWarning
 from tl_ffblock.layer.positions import one_position
-from tl_ffblock.metrics import Metric
-from tl_ffblock.metrics.answers import AnswerMetric
+from tl_ffblock.metrics import AnswerMetric, Metric
 from tl_ffblock.numerals import significant
 
 EXPECTED = 10

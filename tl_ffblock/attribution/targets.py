@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.spaces import warn_of_missing_spaces
-from tl_ffblock.bridge.facts import refuse_untrained_head
 from tl_ffblock.bridge.inputs import quoted
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
@@ -122,7 +121,7 @@ def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: 
     """
     if isinstance(target, Direction):
         return target
-    refuse_untrained_head(run.model)
+    run.model.refuse_untrained_head()
     clean = CleanRun(number, traced.batch.sequence(0), traced.logits[0].detach())
     metric = as_metric(target, "target").for_prompts(of)
     bound = metric.bound_to(run.model).of_prompt(clean)
@@ -168,7 +167,7 @@ def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
     """
     if isinstance(target, Direction):
         return _of_direction(run, traced, target)
-    refuse_untrained_head(run.model)
+    run.model.refuse_untrained_head()
     metric = as_metric(target, "target")
     begin = _of_logits(run, traced, metric.bound_to(run.model))
     warn_of_missing_spaces(run.model, traced, metric)

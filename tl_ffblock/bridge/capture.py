@@ -1,20 +1,37 @@
-"""`capture`: a user's own forward passes recorded layer by layer, alone or among other hooks."""
+"""Forward passes that somebody else runs: recorded as they happen (`capture`), or read from an `ActivationCache`."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, get_args
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from tl_ffblock.bridge.assembly import CaptureSpec, ExtraSite
-from tl_ffblock.bridge.collector import RecordHandler, Records, collecting
+from tl_ffblock.bridge.inputs import Batch, forward
+from tl_ffblock.bridge.layers import ExtraSite
 from tl_ffblock.bridge.model import Model, identify, select_layers
-from tl_ffblock.bridge.probe import probe
-from tl_ffblock.bridge.weights import working_dtype
-from tl_ffblock.errors import InputError, brief
+from tl_ffblock.bridge.records import (
+    CaptureSpec,
+    RecordHandler,
+    Records,
+    collecting,
+    make_record,
+    one_for_all_heads,
+    select_rows,
+)
+from tl_ffblock.bridge.selfcheck import identities, probe
+from tl_ffblock.bridge.taps import Tap
+from tl_ffblock.errors import CaptureError, InputError, brief
+from tl_ffblock.layer.positions import spans
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.settings import Settings
 from tl_ffblock.signatures import strict
+
+_TOKENS, _EMBEDDINGS = "embed.hook_in", ("hook_embed", "embed.hook_out")
+"""HookPoints where a cache shows which tokens it is of: token ids in bridges, else what the embedding made of them."""
+_SAME_EMBEDDING = 1e-2
+"""Relative difference of one token's embeddings in any dtype; another token's is about 1."""
 
 
 @strict
@@ -71,8 +88,206 @@ def capture(
         raise InputError(
             f"extra={brief(extra)}: expected some of {', '.join(map(repr, get_args(ExtraSite)))}, as a list."
         )
-    known = model if isinstance(model, Model) else identify(model)
-    spec = CaptureSpec(select_layers(known, layers), dtype or working_dtype(known), queries, frozenset(extra))
+    known = identify(model)
+    spec = CaptureSpec(select_layers(known, layers), dtype or known.working_dtype, queries, frozenset(extra))
     with collecting(known, spec, on_record) as records:
         yield records
     probe(known, spec.dtype, tuple(sorted(records.edited)))
+
+
+def cache_of(model: Model, tokens: Int[Tensor, " pos"]) -> Any:
+    """What TransformerLens keeps of a run of one sequence: its `ActivationCache`."""
+    with torch.no_grad():
+        return model.hooked.run_with_cache(tokens[None].to(model.device))[1]
+
+
+def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
+    """The records of a run that was cached before, with `run_with_cache`, edited by hooks or not.
+
+    Raises:
+        InputError: if the cache lacks a site, or holds a pattern that attention did not use.
+        IdentityError: if the model is not read rightly (checked on a clean run, once).
+        CaptureError: if nothing in the cache follows from the model's weights.
+    """
+    cached = getattr(cache, "cache_dict", cache)
+    probe(model, spec.dtype, spec.layers)
+    records = Records(model, spec.layers)
+    for layer in spec.layers:
+        names = model.layers[layer].site_names(spec.extra)
+        given = {site: _cached(model, cached, name) for site, name in names.items()}
+        if missing := [names[site] for site, tensor in given.items() if tensor is None]:
+            raise InputError(
+                f"cache has no {', '.join(missing)}: cache the whole run (names_filter=None), or leave cache out and the "
+                "model is run once more."
+            )
+        batched = getattr(cache, "has_batch_dim", True)
+        tensors = {site: t if batched else t[None] for site, t in given.items() if t is not None}
+        with_batch = {site: one_for_all_heads(site, tensor) for site, tensor in tensors.items()}
+        _refuse_unused_pattern(model, cached, layer, with_batch)
+        batch, positions = with_batch["resid_pre"].shape[:2]
+        chosen = {site: select_rows(site, tensor, spec.rows, (batch, positions)) for site, tensor in with_batch.items()}
+        records.keep(make_record(model.layers[layer], spec, chosen, edited=True))
+    strange = [layer for layer, record in records.items() if not _follows_from_weights(record, model.tolerance)]
+    if strange:
+        raise CaptureError(
+            f"cache: no tensor in layer {spans(strange)} follows from the weights of {model.name}. Is it of another model, or "
+            "were the weights changed since? Leave cache out and the model is run once more."
+        )
+    return records
+
+
+def _cached(model: Model, cached: Mapping[str, Tensor], name: str) -> Tensor | None:
+    """A tensor of a cache, under the name asked for or the HookPoint's own."""
+    return cached.get(name, cached.get(str(model.hook_point(name).name)))
+
+
+def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: int, sites: Mapping[str, Tensor]) -> None:
+    """Where the pattern's HookPoint fires after attention, a cache may hold an edited pattern that had no effect."""
+    names = [name for name in cached if name.startswith(f"blocks.{layer}.attn.")]  # as they fired
+    pattern_name = f"blocks.{layer}.attn.hook_pattern"
+    z_name = next(
+        (f"blocks.{layer}.attn.{z}" for z in ("hook_z", "o.hook_in") if f"blocks.{layer}.attn.{z}" in names), None
+    )
+    if z_name is None or pattern_name not in names or names.index(pattern_name) < names.index(z_name):
+        return
+    pattern, value = sites["pattern"], sites["value"]
+    value = value.repeat_interleave(pattern.shape[1] // value.shape[2], dim=2)
+    z = torch.einsum("bhqk,bkhe->bqhe", pattern.to(value.dtype), value)
+    if not torch.allclose(z, cached[z_name].reshape(z.shape), rtol=1e-2, atol=1e-2 * float(z.abs().max())):
+        raise InputError(
+            f"cache: {pattern_name} is not the pattern that made {z_name}. {model.name} ({model.family.name}) computes "
+            "attention before hook_pattern fires, so an edit of it has no effect on the run; or z was edited. Leave cache "
+            "out and give the hooks as fwd_hooks: then the pattern that was used is known."
+        )
+
+
+def _follows_from_weights(record: LayerRecord, rtol: float) -> bool:
+    """Whether any sum of the layer that weights enter is what the record says: edits break some, not all."""
+    errors = (
+        error for name, error in identities(record.sequence(0).rows(slice(0, 4))) if "W_" in name or "router" in name
+    )
+    return any(error <= rtol for error in errors)
+
+
+def refuse_other_cache(model: Model, records: Records, batch: Batch, settings: Settings, cache: Any) -> None:
+    """Refuse a cache of another model, another arithmetic, another run, or of a padded run where no mask says so.
+
+    Records of a run that was given embeddings in place of tokens have none to compare.
+
+    Args:
+        model: What is decomposed.
+        records: Of the cache.
+        batch: The input.
+        settings: What a call asks for.
+        cache: As it was given.
+
+    Raises:
+        InputError: saying what differs.
+    """
+    _refuse_other_model(model, records, settings)
+    _refuse_other_tokens(model, records, batch, cache)
+    if batch.mask is None:
+        _refuse_hidden_padding(model, records)
+
+
+def _refuse_other_model(model: Model, records: Records, settings: Settings) -> None:
+    if records.model.hooked is not model.hooked and records.model.fingerprint != model.fingerprint:
+        raise InputError(f"cache holds records of another model ({records.model.name}), not of this {model.name}.")
+    if records.model.fingerprint != model.fingerprint:
+        raise InputError(
+            f"cache was captured before the weights of {model.name} changed (fingerprint {records.model.fingerprint}, now "
+            f"{model.fingerprint}): capture the run again, or leave cache out."
+        )
+    captured = {record.block.attention.w_o.dtype for record in records.values()}
+    if captured and captured != {settings.dtype}:
+        raise InputError(
+            f"cache was captured for {captured.pop()} arithmetic, precision={settings.precision!r} asks for {settings.dtype}: "
+            f"capture with dtype={settings.dtype}, or leave one of the two out."
+        )
+
+
+def _refuse_other_tokens(model: Model, records: Records, batch: Batch, cache: Any) -> None:
+    shape = tuple(next(iter(records.values())).resid_pre.shape[:2])
+    if shape != tuple(batch.tokens.shape):
+        raise InputError(
+            f"cache is of a run of shape {shape}, the input is {tuple(batch.tokens.shape)} [batch, pos]: give the input of "
+            "that run."
+        )
+    if isinstance(cache, Records):
+        tokens = records.tokens
+        same = tokens is None or torch.equal(tokens.cpu(), batch.tokens.cpu())
+    else:
+        same = _is_of_tokens(model, getattr(cache, "cache_dict", cache), batch)
+    if not same:
+        raise InputError(
+            "cache is of a run of other tokens than the input, or its embeddings were edited by a hook: give the input of "
+            "that run, or leave cache out and give the hooks as fwd_hooks."
+        )
+
+
+def _is_of_tokens(model: Model, cached: Mapping[str, Tensor], batch: Batch) -> bool:
+    """Whether what the cache shows of the embedding is that of the input."""
+    ids = cached.get(_TOKENS)
+    if ids is not None:
+        return torch.equal(ids.cpu().reshape(batch.tokens.shape), batch.tokens.cpu())
+    first_input = model.layers[0].sites["resid_pre"]
+    name = next((name for name in (*_EMBEDDINGS, first_input) if _cached(model, cached, name) is not None), None)
+    if name is None or (name in _EMBEDDINGS and name not in model.hook_points):
+        raise InputError(
+            f"cache does not show which tokens it is of: it has neither {_TOKENS} nor {first_input}. Cache the whole run "
+            "(names_filter=None), or leave cache out and the model is run once more."
+        )
+    expected = _passing(model, batch, name)
+    given = _cached(model, cached, name)
+    assert given is not None
+    gap = (given.reshape(expected.shape).to(expected) - expected).norm(dim=-1)
+    return bool((gap <= _SAME_EMBEDDING * expected.norm(dim=-1)).all())
+
+
+class _Reached(Exception):  # noqa: N818 - no error
+    """Ends a forward pass at the tensor that was waited for."""
+
+
+@torch.no_grad()
+def _passing(model: Model, batch: Batch, name: str) -> Tensor:
+    """What passes a HookPoint before the first layer, without anybody's callbacks."""
+    reached: list[Tensor] = []
+
+    def stop(tensor: Tensor) -> None:
+        reached.append(tensor)
+        raise _Reached
+
+    with model.hooks_disabled():
+        tap = Tap(model.hook_point(name), stop)
+        try:
+            with suppress(_Reached):
+                forward(model, batch)
+        finally:
+            tap.remove()
+    if not reached:
+        raise CaptureError(f"{name} did not fire in a forward pass of {model.name}.")
+    return reached[0]
+
+
+def _refuse_hidden_padding(model: Model, records: Records) -> None:
+    for index in range(next(iter(records.values())).pattern.shape[0]):
+        if all(_shows_padding(record, index) for record in records.values()):
+            raise InputError(
+                f"cache: in no layer does a token of sequence {index} attend to its first or last positions, as in a run of "
+                f"{model.name} with padding. Give the attention_mask of that run."
+            )
+
+
+def _shows_padding(record: LayerRecord, index: int) -> bool:
+    """Whether the first or the last keys of a sequence are seen by no query, as far as the rows asked for tell."""
+    queries = record.queries[index]
+    attended = (record.pattern[index] != 0).any(dim=0)
+    n_keys = attended.shape[1]
+    last_row, first_row = attended[queries == n_keys - 1], attended[queries == 0]
+    if n_keys > 1 and len(last_row) and not attended[:, -1].any():
+        return True  # after the tokens: the last position does not even attend to itself
+    if not len(first_row) or (first_row[0, 0] and not first_row[0, 1:].any()):
+        return False  # the first token attends to itself alone, as in every causal run
+    # Before the tokens: for some k the keys before k are seen by queries before k at most.
+    last_seen = torch.where(attended, queries[:, None], -1).amax(dim=0).cummax(dim=0).values
+    return bool((last_seen[:-1] < torch.arange(1, n_keys, device=queries.device)).any())

@@ -9,6 +9,7 @@ transformers takes half a minute to read a GGUF file of 100 MB, nearly all of it
 3. `read_gguf` reads the file, its header once.
 4. `keep` writes the folder beside its place and renames it, so that two processes at once are safe. Where
    nothing can be written the model is used as it was read.
+`converted` is all of it.
 """
 
 import hashlib
@@ -36,6 +37,16 @@ FORMAT = 1
 """Raised when what is written here changes, so that older folders are not read."""
 ABANDONED_AFTER = 86400.0
 """Seconds after which an unfinished folder belongs to a process that was killed."""
+
+
+def converted(file: Path, name: str) -> "Path | tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """The folder that was or is made of a GGUF file; the model and tokenizer themselves where it cannot be written."""
+    folder = kept(file, name)
+    if folder is not None:
+        return folder
+    can_be_kept = announce(file, name)
+    read = read_gguf(file)
+    return (keep(*read, file, name) if can_be_kept else None) or read
 
 
 def kept(file: Path, name: str) -> Path | None:

@@ -20,8 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tl_ffblock.bridge.linears import adapted_linears, unwrapped
-from tl_ffblock.bridge.protocols import HookedModel
-from tl_ffblock.bridge.taps import silence
+from tl_ffblock.bridge.taps import HookedModel, silence
 from tl_ffblock.errors import UnsupportedModelError
 
 PROBE_LENGTH = 8

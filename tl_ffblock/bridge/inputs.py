@@ -1,21 +1,85 @@
-"""Text and tensors -> batches of tokens, their labels, and the forward pass."""
+"""Text and tensors -> batches of tokens, their labels, and the forward pass.
 
-from collections.abc import Sequence
-from dataclasses import replace
+Sequences that run together are of equal length, or in causal models of nearly equal length: what no token of a causal model
+sees can stand after it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, SupportsIndex
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.batching import Batch, in_batches
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.layer.positions import whole_number
 
 EXAMPLE = "When the meeting ended, the engineers who had written the report went home, and it was read by nobody else."
 """What a model with a tokenizer is tried on."""
 EXAMPLE_TOKENS = 24
 """How many token ids a model without a tokenizer is tried on."""
+BATCH_BYTES = {"cpu": 64 * 2**20, "cuda": 2**30}
+"""What one layer of texts that run together may occupy, by device; one text may always have more."""
+LONGEST_JOINED = 256
+"""Longer texts stay as long as they are: a batch is little beside their tokens, and some positions depend on a run's length."""
+APPENDED = 8
+"""How many tokens may be appended to save a batch: one costs as much as 9 tokens more on a model of GPT-2-small size, as 33 on SmolLM2."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences that run together."""
+
+    tokens: Int[Tensor, "batch pos"]
+    mask: Bool[Tensor, "batch pos"] | None = None
+    """True at real tokens; None where there is no padding."""
+    token_types: Int[Tensor, "batch pos"] | None = None
+    """Segment of each token, for BERT; None means 0 everywhere."""
+    numbers: tuple[int, ...] = ()
+    """Which sequences of the input these are."""
+    lengths: tuple[int, ...] = ()
+    """How many tokens of every sequence are its own, where shorter ones were lengthened; empty where none was."""
+
+    def real(self, index: int) -> Int[Tensor, " pos"] | None:
+        """The unpadded positions of a sequence; None means all."""
+        if self.lengths and self.lengths[index] < self.tokens.shape[1]:
+            return torch.arange(self.lengths[index])
+        return None if self.mask is None else self.mask[index].nonzero()[:, 0]
+
+    def sequence(self, index: int) -> Int[Tensor, " pos"]:
+        """The real tokens of a sequence."""
+        real = self.real(index)
+        return self.tokens[index] if real is None else self.tokens[index][real]
+
+    def rows(self, rows: slice) -> "Batch":
+        """Some of the sequences; none of them was lengthened."""
+        mask, types = (None if each is None else each[rows] for each in (self.mask, self.token_types))
+        return Batch(self.tokens[rows], mask, types, self.numbers[rows])
+
+
+@dataclass(frozen=True)
+class RunSequence:
+    """One sequence of a run, without padding."""
+
+    tokens: Int[Tensor, " pos"]
+    labels: tuple[str, ...]
+    """The tokens as text."""
+    queries: tuple[int, ...]
+    """Positions of the rows, as they were asked for: in that order, repeated where they were."""
+
+    @property
+    def ascending(self) -> list[int]:
+        """Each position once, ascending, as records have them."""
+        return sorted(set(self.queries))
+
+    @property
+    def order(self) -> Int[Tensor, " query"]:
+        """Row of a record for each position asked for."""
+        rows = {position: row for row, position in enumerate(self.ascending)}
+        return torch.tensor([rows[position] for position in self.queries])
 
 
 @torch.inference_mode(False)  # tokens made in inference mode cannot be used where gradients are recorded
@@ -30,9 +94,9 @@ def prepare(
 ) -> list[Batch]:
     """What the user gave -> batches to run: a text alone, a tensor as it is.
 
-    Texts of a list run together where they have equally many tokens, as many at a time as fit `batching.BATCH_BYTES`. Texts of
+    Texts of a list run together where they have equally many tokens, as many at a time as fit `BATCH_BYTES`. Texts of
     other lengths are not padded to theirs under a mask: on which side a model may be padded, and with which positions,
-    differs by family. But what no token of a causal model sees can stand behind it (batching.py).
+    differs by family.
 
     Args:
         model: What will run.
@@ -49,7 +113,6 @@ def prepare(
         given = torch.tensor([int(token) for token in given])
     if isinstance(given, Tensor):
         batch = _from_tensor(model, given, attention_mask)
-        batch = replace(batch, numbers=tuple(range(len(batch.tokens))))
         return [batch if token_type_ids is None else _with_types(model, batch, token_type_ids)]
     if attention_mask is not None:
         raise InputError("attention_mask goes with a token tensor; texts are never padded here.")
@@ -62,6 +125,47 @@ def prepare(
         )
     sequences = [_from_text(model, text) for text in texts]
     return in_batches(model, sequences, together=together, unequal=unequal and together and model.family.causal)
+
+
+def in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 _"]], *, together: bool, unequal: bool) -> list[Batch]:
+    """Sequences of equal length in batches that fit the budget, the length seen first comes first.
+
+    With `unequal` also those of nearly equal length, the shortest first.
+    """
+    by_length: dict[int, list[int]] = {}
+    for number, tokens in enumerate(sequences):
+        by_length.setdefault(tokens.shape[1] if together else -number, []).append(number)
+    cfg, batches = model.hooked.cfg, []
+    d_model, n_heads = int(cfg.d_model), int(cfg.n_heads)
+    d_mlp = int(getattr(cfg, "d_mlp", None) or 4 * d_model)
+    for alike in _neighbours(by_length) if unequal else by_length.values():
+        longest = max(sequences[number].shape[1] for number in alike)
+        # their captured layer and what the model needs to make it
+        numbers_per_token = 4 * d_mlp + 16 * d_model + 2 * n_heads * longest
+        at_once = model.at_once(BATCH_BYTES, longest * numbers_per_token) if together else 1
+        for start in range(0, len(alike), at_once):
+            numbers = tuple(alike[start : start + at_once])
+            batches.append(_lengthened([sequences[number][0] for number in numbers], numbers))
+    return batches
+
+
+def _neighbours(by_length: Mapping[int, Sequence[int]]) -> Iterator[list[int]]:
+    """Numbers of sequences whose lengths are joined, from the shortest on, where `APPENDED` allows it."""
+    joined: list[int] = []
+    longest = 0
+    for length in sorted(by_length):
+        if joined and (length > LONGEST_JOINED or len(joined) * (length - longest) > APPENDED):
+            yield joined
+            joined = []
+        joined, longest = [*joined, *by_length[length]], length
+    yield joined
+
+
+def _lengthened(sequences: Sequence[Int[Tensor, " _"]], numbers: tuple[int, ...]) -> Batch:
+    """Sequences in one batch, each as long as the longest by its last token once more, which a causal model's tokens do not see."""
+    lengths = tuple(len(tokens) for tokens in sequences)
+    rows = [torch.cat([tokens, tokens[-1:].expand(max(lengths) - len(tokens))]) for tokens in sequences]
+    return Batch(torch.stack(rows), numbers=numbers, lengths=lengths if len(set(lengths)) > 1 else ())
 
 
 def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
@@ -86,12 +190,10 @@ def example_input(model: Model) -> str | Int[Tensor, " pos"]:
     """Something to try a model on: a sentence, or drawn ids where there is no tokenizer or an empty one."""
     if getattr(model.hooked, "tokenizer", None) is not None and _tokenised(model, EXAMPLE).numel():
         return EXAMPLE
-    cfg = model.hooked.cfg
-    length = min(EXAMPLE_TOKENS, getattr(cfg, "n_ctx", None) or EXAMPLE_TOKENS)
-    vocabulary = int(getattr(cfg, "d_vocab", 0) or 0)
-    generator = torch.Generator().manual_seed(0)
+    length = min(EXAMPLE_TOKENS, model.longest_input or EXAMPLE_TOKENS)
+    vocabulary = int(getattr(model.hooked.cfg, "d_vocab", 0) or 0)
     low = 5 if vocabulary > 16 else 0  # the first ids are often padding and brackets
-    return torch.randint(low, max(vocabulary, 16), (length,), generator=generator)
+    return torch.randint(low, max(vocabulary, 16), (length,), generator=torch.Generator().manual_seed(0))
 
 
 def is_single(given: Any) -> bool:
@@ -109,6 +211,16 @@ def _is_ids(given: Any) -> bool:
     )
 
 
+def _kind(given: Any) -> str:
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        kind = type(given).__name__
+        return f"a {kind} of {type(given[0]).__name__}" if given else f"an empty {kind}"
+    return f"a tensor of shape {tuple(given.shape)}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
+
+
+# Tokens and their texts
+
+
 def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
     """The tokens as text; their ids without a tokenizer that knows them."""
     return _texts(model, tokens) or tuple(str(token) for token in tokens.tolist())
@@ -116,8 +228,7 @@ def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
 
 def quoted(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
     """Tokens as a sentence names them: `' Mary'`, or `token 7` without a tokenizer that knows it."""
-    texts = _texts(model, tokens)
-    return tuple(map(repr, texts)) if texts else tuple(f"token {token}" for token in tokens.tolist())
+    return tuple(map(repr, _texts(model, tokens))) or tuple(f"token {token}" for token in tokens.tolist())
 
 
 def _texts(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
@@ -130,34 +241,110 @@ def _texts(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
     return texts if any(texts) else ()
 
 
-def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
-    """One forward pass; what the model returns, its logits as a rule."""
-    name = "one_zero_attention_mask" if model.api == "HookedEncoder" else "attention_mask"
-    options = {} if batch.mask is None else {name: at_model(model, batch.mask).long()}
-    if batch.token_types is not None:
-        options["token_type_ids"] = at_model(model, batch.token_types)
-    with torch.set_grad_enabled(gradients):
-        try:
-            return model.hooked(at_model(model, batch.tokens), **options)
-        finally:
-            for block in model.hooked.blocks:
-                drop_graph(block)
+def _tokenised(model: Model, text: str) -> Int[Tensor, "1 pos"]:
+    if model.api == "HookedEncoder":
+        tokens: Tensor = model.hooked.tokenizer(text, return_tensors="pt")["input_ids"]
+    else:
+        tokens = model.hooked.to_tokens(text, truncate=False)
+    return tokens.cpu()
 
 
-def drop_graph(block: Any) -> None:
-    """Let go of tensors with derivatives that a layer's attention keeps after a forward pass.
+def tokens_of(model: Any, text: str) -> list[int]:
+    """A text's token ids, without any marks of a sequence's begin or end; of a `Model` or a TransformerLens model.
 
-    TransformerLens 4.3 keeps `_pattern` and `_captured_pre_ln_residual` until the next one: their graph would stay in memory,
-    and `copy.deepcopy(model)` refuses such tensors.
+    Raises:
+        InputError: if there is no tokenizer.
     """
-    kept = vars(getattr(block, "attn", block))
-    for name in [name for name, value in kept.items() if isinstance(value, Tensor) and value.grad_fn is not None]:
-        kept[name] = None
+    tokenizer = getattr(model.hooked if isinstance(model, Model) else model, "tokenizer", None)
+    if tokenizer is None:
+        raise InputError(f"the model has no tokenizer to read {text!r}: give token ids.")
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def at_model(model: Model, tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-    """The tensor on the device where the model takes its input."""
-    return tensor.to(next(model.hooked.parameters()).device)
+def single_token(model: Any, word: str | int) -> int:
+    """The id of a text that is one token, without any marks of a sequence's begin; an id as it is.
+
+    Raises:
+        InputError: if there is no tokenizer to read a text, or the text is no token or several.
+    """
+    if not isinstance(word, str):
+        return whole_number(word, "token")
+    ids = tokens_of(model, word)
+    tokenizer = (model.hooked if isinstance(model, Model) else model).tokenizer
+    if len(ids) != 1:
+        pieces = ", ".join(repr(tokenizer.decode([token])) for token in ids)
+        raise InputError(
+            f"{word!r} is {len(ids)} tokens: {pieces or 'none'}. Expected one token: give one of "
+            "them, a word that is one (a leading space matters), or a token id."
+        )
+    if ids[0] == tokenizer.unk_token_id and word != tokenizer.unk_token:
+        raise InputError(
+            f"{word!r} is no token of the vocabulary: the tokenizer reads it as {tokenizer.unk_token!r}, as all that it does "
+            "not know. Expected a word that it knows (upper and lower case, and a leading space, matter), or a token id."
+        )
+    return int(ids[0])
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Tokens of a vocabulary that stand for no text."""
+
+    mask: int | None
+    """The mask token; None where the model has none."""
+    mask_text: str
+    marks: tuple[int, ...]
+    """All of them but the unknown token, which stands for some."""
+
+
+def special_tokens(model: Model) -> SpecialTokens:
+    """Read the special tokens of a model's tokenizer.
+
+    Raises:
+        InputError: if it has no tokenizer.
+    """
+    tokenizer = _tokenizer(model)
+    marks = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    return SpecialTokens(tokenizer.mask_token_id, str(tokenizer.mask_token), tuple(sorted(marks)))
+
+
+def special_ids(model: Model) -> tuple[int, ...]:
+    """Ids of tokens that stand for no text; none are known without a tokenizer."""
+    return () if getattr(model.hooked, "tokenizer", None) is None else special_tokens(model).marks
+
+
+def padding_token(model: Model) -> int:
+    """The id that fills short sequences up; any will do, since the mask hides it."""
+    return getattr(model.hooked.tokenizer, "pad_token_id", None) or 0
+
+
+def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], list[tuple[int, int]]]:
+    """Give the ids of a text as the model reads it, and the characters of each; (0, 0) for those put before it.
+
+    Raises:
+        InputError: if there is no tokenizer, or none that tells where its tokens stand.
+    """
+    tokenizer = _tokenizer(model)
+    if not tokenizer.is_fast:
+        raise InputError(f"{model.name}: its tokenizer tells no character offsets; a fast one is needed.")
+    ids, tokens = _tokenised(model, text)[0].tolist(), tokenizer(text, return_offsets_mapping=True)
+    inner = list(tokens["input_ids"])
+    before = len(ids) - len(inner)
+    if before < 0 or ids[before:] != inner:
+        raise InputError(f"{model.name}: TransformerLens and the tokenizer cut {text[:60]!r} differently.")
+    spans = [(0, 0)] * before
+    for start, end in tokens["offset_mapping"]:  # without the white space that byte-level tokens carry
+        piece = text[start:end]
+        if piece.strip():
+            start, end = start + len(piece) - len(piece.lstrip()), end - (len(piece) - len(piece.rstrip()))
+        spans.append((start, end))
+    return np.array(ids), spans
+
+
+def _tokenizer(model: Model) -> Any:
+    tokenizer = getattr(model.hooked, "tokenizer", None)
+    if tokenizer is None:
+        raise InputError(f"{model.name} has no tokenizer, which reading texts needs.")
+    return tokenizer
 
 
 def _from_text(model: Model, text: str) -> Int[Tensor, "1 pos"]:
@@ -176,12 +363,7 @@ def _from_text(model: Model, text: str) -> Int[Tensor, "1 pos"]:
     return _checked(model, tokens)
 
 
-def _tokenised(model: Model, text: str) -> Int[Tensor, "1 pos"]:
-    if model.api == "HookedEncoder":
-        tokens = model.hooked.tokenizer(text, return_tensors="pt")["input_ids"]
-    else:
-        tokens = model.hooked.to_tokens(text, truncate=False)
-    return tokens.cpu()
+# Tensors of token ids, masks and segments
 
 
 def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) -> Batch:
@@ -192,22 +374,32 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
         )
     if tokens.numel() == 0:
         raise InputError(f"input has no tokens; give at least one (its shape is {tuple(tokens.shape)}).")
-    batch = tokens.detach().cpu().long().reshape(-1, tokens.shape[-1]).clone()
-    if attention_mask is None:
-        return Batch(_checked(model, batch))
-    if not isinstance(attention_mask, Tensor) or attention_mask.ndim == 0 or attention_mask.numel() == 0:
+    rows = tokens.detach().cpu().long().reshape(-1, tokens.shape[-1]).clone()
+    mask = None
+    if attention_mask is not None:
+        mask = _values_below("attention_mask", attention_mask, rows, 2).bool()
+        _refuse_masks(model, mask)
+    return Batch(_checked(model, rows), None if mask is None or mask.all() else mask, numbers=tuple(range(len(rows))))
+
+
+def _values_below(name: str, given: Any, tokens: Int[Tensor, "batch pos"], count: int) -> Int[Tensor, "batch pos"]:
+    """A mask or segments as numbers below a count, one for each token.
+
+    Raises:
+        InputError: if they are not.
+    """
+    if not isinstance(given, Tensor) or given.ndim == 0 or given.numel() == 0:
         raise InputError(
-            f"attention_mask is {attention_mask!r}; expected a tensor of zeros and ones of the input's shape {tuple(tokens.shape)}."
+            f"{name}={brief(given)}: expected a tensor of numbers from 0 to {count - 1}, one for each token."
         )
-    mask = attention_mask.detach().cpu().reshape(-1, attention_mask.shape[-1])
-    if mask.shape != batch.shape or not torch.isin(mask, torch.tensor([0, 1], dtype=mask.dtype)).all():
+    values = given.detach().cpu().reshape(-1, given.shape[-1])
+    allowed = torch.arange(count).to(values.dtype)
+    if values.shape != tokens.shape or not torch.isin(values, allowed).all():
         raise InputError(
-            f"attention_mask has shape {tuple(attention_mask.shape)} and values {sorted(set(mask.flatten().tolist()))[:5]}; expected zeros "
-            f"and ones of the input's shape {tuple(tokens.shape)}."
+            f"{name} has shape {tuple(given.shape)} and values {sorted(set(values.flatten().tolist()))[:5]}; expected numbers from "
+            f"0 to {count - 1} of the input's shape {tuple(tokens.shape)}."
         )
-    mask = mask.bool()
-    _refuse_masks(model, mask)
-    return Batch(_checked(model, batch), None if mask.all() else mask)
+    return values.long()
 
 
 def _refuse_masks(model: Model, mask: Bool[Tensor, "batch pos"]) -> None:
@@ -236,27 +428,15 @@ def _with_types(model: Model, batch: Batch, token_type_ids: Tensor) -> Batch:
     count = 2 if model.api == "HookedEncoder" else getattr(config, "type_vocab_size", None)
     if model.family.order != "post_ln" or model.family.causal or count is None:
         raise InputError(f"token_type_ids: {model.name} ({model.family.name}) has no token types; leave it out.")
-    if not isinstance(token_type_ids, Tensor):
-        raise InputError(f"token_type_ids={brief(token_type_ids)}: expected a tensor of integers of the input's shape.")
-    types = token_type_ids.detach().cpu()
-    if types.is_floating_point() or types.dtype == torch.bool or types.shape[-1:] != batch.tokens.shape[-1:]:
-        raise InputError(
-            f"token_type_ids has shape {tuple(types.shape)} and dtype {types.dtype}; expected integers of the input's shape."
-        )
-    types = types.long().reshape(-1, types.shape[-1])
-    if types.shape != batch.tokens.shape or int(types.min()) < 0 or int(types.max()) >= count:
-        raise InputError(
-            f"token_type_ids has shape {tuple(token_type_ids.shape)} and values {sorted(set(types.flatten().tolist()))[:5]}; "
-            f"expected 0 to {count - 1}, of the input's shape."
-        )
-    return replace(batch, token_types=types)
+    if isinstance(token_type_ids, Tensor) and (
+        token_type_ids.is_floating_point() or token_type_ids.dtype == torch.bool
+    ):
+        raise InputError(f"token_type_ids has dtype {token_type_ids.dtype}; expected integers of the input's shape.")
+    return replace(batch, token_types=_values_below("token_type_ids", token_type_ids, batch.tokens, count))
 
 
 def _checked(model: Model, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
-    cfg = model.hooked.cfg
-    if tokens.numel() == 0:
-        raise InputError("input has no tokens; give at least one.")
-    n_ctx, d_vocab = getattr(cfg, "n_ctx", None), getattr(cfg, "d_vocab", None)
+    n_ctx, d_vocab = model.longest_input, getattr(model.hooked.cfg, "d_vocab", None)
     if n_ctx and tokens.shape[1] > n_ctx:
         raise InputError(
             f"input has {tokens.shape[1]} tokens, {model.name} reads at most {n_ctx}: shorten or split it."
@@ -269,13 +449,26 @@ def _checked(model: Model, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "bat
     return tokens
 
 
-def _kind(given: Any) -> str:
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        return (
-            f"an empty {type(given).__name__}"
-            if not given
-            else f"a {type(given).__name__} of {type(given[0]).__name__}"
-        )
-    if isinstance(given, Tensor):
-        return f"a tensor of shape {tuple(given.shape)}"
-    return f"a {type(given).__name__}"
+def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
+    """One forward pass; what the model returns, its logits as a rule."""
+    name = "one_zero_attention_mask" if model.api == "HookedEncoder" else "attention_mask"
+    options = {} if batch.mask is None else {name: batch.mask.to(model.device).long()}
+    if batch.token_types is not None:
+        options["token_type_ids"] = batch.token_types.to(model.device)
+    with torch.set_grad_enabled(gradients):
+        try:
+            return model.hooked(batch.tokens.to(model.device), **options)
+        finally:
+            for block in model.hooked.blocks:
+                drop_graph(block)
+
+
+def drop_graph(block: Any) -> None:
+    """Let go of tensors with derivatives that a layer's attention keeps after a forward pass.
+
+    TransformerLens 4.3 keeps `_pattern` and `_captured_pre_ln_residual` until the next one: their graph would stay in memory,
+    and `copy.deepcopy(model)` refuses such tensors.
+    """
+    kept = vars(getattr(block, "attn", block))
+    for name in [name for name, value in kept.items() if isinstance(value, Tensor) and value.grad_fn is not None]:
+        kept[name] = None

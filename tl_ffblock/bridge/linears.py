@@ -21,7 +21,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tl_ffblock.bridge.protocols import HookedModel
+from tl_ffblock.bridge.taps import HookedModel
 from tl_ffblock.errors import UnsupportedModelError
 
 KEPT_BYTES = 2**30

@@ -1,11 +1,14 @@
-"""A TransformerLens model as the rest of the package knows it: recognised, named, with a memory of its own.
+"""A TransformerLens model as the rest of the package knows it: recognised, named, bound layer by layer, with a memory of its own.
 
 A model is its weights: `Model.fingerprint` is a digest of all of them, taken anew at every call. Results, records and
 hooks carry it, so that those of two models are never taken for those of one; and whatever was found out about a model
 holds for one fingerprint.
 """
 
+import copy
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import BuiltinFunctionType, FunctionType
@@ -14,17 +17,19 @@ from weakref import WeakKeyDictionary
 
 import torch
 import xxhash
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.families import Api, Family, family_of
 from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
+from tl_ffblock.bridge.layers import BoundLayer
 from tl_ffblock.bridge.linears import refuse_unreadable, responses_of
-from tl_ffblock.bridge.protocols import HookedModel, HookPoint
 from tl_ffblock.bridge.refusals import active_dropout, refuse
-from tl_ffblock.bridge.taps import module_callbacks, user_callbacks
-from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.bridge.taps import HookedModel, HookPoint, is_listened_to, module_callbacks, silence, user_callbacks
+from tl_ffblock.errors import InputError, UnsupportedModelError, UntrainedHeadError
 from tl_ffblock.layer.fast.products import HeadProducts
 from tl_ffblock.layer.positions import layer_number, several
+from tl_ffblock.layer.settings import TOLERANCE
 
 MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
 """No map depends on them, and an encoder saved without a head gets a random one."""
@@ -51,23 +56,24 @@ class Memory:
     reads_out: bool = False
     """Whether the read-out of its last layer's output was found to be its logits."""
     logit_differences: dict[str, float] = field(default_factory=dict)
-    """By rules: how far its logits are from its own when local slopes are read; zero."""
+    """By rules: how far its logits are from its own under linearised rules; zero."""
     products: HeadProducts = field(default_factory=HeadProducts)
     """Products of its heads' output matrices with what follows them."""
 
 
 _memories: WeakKeyDictionary[HookedModel, Memory] = WeakKeyDictionary()
 """By hooked model: every `Model` of it, whenever it was identified, has the same memory, until its weights change."""
+_digested: WeakKeyDictionary[HookedModel, tuple[tuple[Any, ...], str]] = WeakKeyDictionary()
+"""Weights on accelerators as they were when they were last digested: their signature, and the digest."""
 
 
-class _Digested(NamedTuple):
-    """Weights on accelerators as they were when they were last digested."""
+class ModelSizes(NamedTuple):
+    """What a model's cost depends on."""
 
-    signature: tuple[Any, ...]
-    digest: str
-
-
-_digested: WeakKeyDictionary[HookedModel, _Digested] = WeakKeyDictionary()
+    d_model: int
+    d_mlp: int
+    heads: int
+    parameters: int
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,12 @@ class Model:
     memory: Memory = field(repr=False, compare=False)
     """What was found out about the hooked model with these weights so far."""
 
+    @cached_property
+    def layers(self) -> tuple[BoundLayer, ...]:
+        """Its layers, each with the names of its HookPoints and norms, and its weights."""
+        of_model = self.hooked, self.hook_points, self.api, self.family, self.name
+        return tuple(BoundLayer(*of_model, number) for number in range(self.n_layers))
+
     @property
     def fingerprint(self) -> str:
         """Of its weights when it was identified; see `weights_fingerprint`."""
@@ -93,15 +105,86 @@ class Model:
         """Every HookPoint by name; a bridge collects them anew at each look, which takes milliseconds."""
         return dict(self.hooked.hook_dict)
 
+    def hook_point(self, name: str) -> HookPoint:
+        """A HookPoint by name.
+
+        Raises:
+            UnsupportedModelError: if the model has none of this name.
+        """
+        if name not in self.hook_points:
+            raise UnsupportedModelError(
+                f"{self.name} ({self.family.name}) has no HookPoint {name}: its block cannot be captured."
+            )
+        return self.hook_points[name]
+
     @property
     def n_heads(self) -> int:
         """Attention heads of a layer."""
         return int(self.hooked.cfg.n_heads)
 
     @property
+    def output_name(self) -> str:
+        """HookPoint of the residual stream after the last layer."""
+        return self.layers[-1].output_name
+
+    @property
+    def parameter(self) -> Tensor:
+        """Its first parameter: the model's dtype, and the device where it takes its input."""
+        return next(self.hooked.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        """Where it takes its input."""
+        return self.parameter.device
+
+    @property
     def dtype(self) -> str:
         """The parameters' dtype, such as "float32"."""
-        return _dtype_of(self.hooked)
+        return str(self.parameter.dtype).removeprefix("torch.")
+
+    @property
+    def working_dtype(self) -> torch.dtype:
+        """float64 for float64 models, else float32: half-precision weights are read exactly into it."""
+        return torch.float64 if self.parameter.dtype == torch.float64 else torch.float32
+
+    @property
+    def tolerance(self) -> float:
+        """Relative error above which a result is refused, by the dtype of the parameters."""
+        return TOLERANCE.get(self.parameter.dtype, TOLERANCE[torch.float32])
+
+    def eps(self, dtype: torch.dtype) -> float:
+        """The unit of rounding of a decomposition in a dtype: of the coarser of the model's and its own."""
+        return max(torch.finfo(each).eps for each in (self.parameter.dtype, dtype))
+
+    @property
+    def is_processed(self) -> bool:
+        """Whether weights were folded or centred after loading (norms are not invariant to that)."""
+        if self.api == "TransformerBridge":
+            return bool(getattr(self.hooked, "_weights_processed", False))
+        if str(getattr(self.hooked.cfg, "normalization_type", "")).endswith("Pre"):
+            return True  # fold_ln
+        first = self.layers[0]
+        if self.family.order == "post_ln" or first.has_experts:
+            return False
+        w_out = first.block.mlp.W_out if first.has_feed_forward else first.block.attn.W_O  # center_writing_weights
+        return bool(w_out.mean(dim=-1).abs().max() < 1e-5 * w_out.abs().max())
+
+    @property
+    def sizes(self) -> ModelSizes:
+        """What its cost depends on."""
+        cfg = self.hooked.cfg
+        parameters = sum(parameter.numel() for parameter in self.hooked.parameters())
+        return ModelSizes(int(cfg.d_model), int(cfg.d_mlp), int(cfg.n_heads), parameters)
+
+    @property
+    def longest_input(self) -> int | None:
+        """Tokens that it reads at most; None where it sets no limit."""
+        return getattr(self.hooked.cfg, "n_ctx", None)
+
+    def at_once(self, budgets: Mapping[str, int], numbers: int) -> int:
+        """How many things of so many numbers each fit a budget in bytes, by device; one always does."""
+        parameter = self.parameter
+        return max(1, budgets.get(parameter.device.type, budgets["cpu"]) // (numbers * parameter.element_size()))
 
     def fingerprint_now(self) -> str:
         """Of its weights as they are now; errors are those of `identify`, for a model in training mode among them."""
@@ -112,6 +195,15 @@ class Model:
         return user_callbacks(self.hook_points.values()) | module_callbacks(self.hooked.modules())
 
     @property
+    def is_listened_to(self) -> bool:
+        """Whether any callback sits on a HookPoint: a user's, or one of another capture."""
+        return is_listened_to(self.hook_points.values())
+
+    def hooks_disabled(self) -> AbstractContextManager[None]:
+        """No callback of a user's and none of ours fires inside."""
+        return silence(self.hook_points.values())
+
+    @property
     def has_trained_head(self) -> bool:
         """Whether its unembedding, and an encoder's head before it, came with its weights: sentence encoders have none.
 
@@ -119,28 +211,52 @@ class Model:
         """
         return _has_trained_head(self.hooked)
 
+    def refuse_untrained_head(self) -> None:
+        """Refuse to read logits of a model whose head came without weights.
 
-@dataclass(frozen=True)
-class ModelLabel:
-    """What any TransformerLens model says of itself, supported or not."""
+        Raises:
+            UntrainedHeadError: if they are those of random weights.
+        """
+        if not self.has_trained_head:
+            raise UntrainedHeadError(
+                f"{self.name} came without weights for its unembedding (it was saved without its head for masked words): its "
+                "logits are those of random weights, so neither a metric nor a vector can be read as tokens. Use a model with a "
+                "language-model head, or read directions in its residual stream."
+            )
 
-    name: str
-    architecture: str
-    api: str
-    dtype: str
+    def token_vectors(self, ids: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:
+        """Rows of the embedding matrix: what a token is before its position and all layers."""
+        return self.hooked.W_E.detach()[ids.to(self.hooked.W_E.device)].float().cpu()
 
+    def weights_digest(self, *, head: bool = False) -> str:
+        """A digest of every parameter up to the last layer, or with the head, by name, shape and bytes.
 
-def label_of(model: object) -> ModelLabel:
-    """Names for a report on a model that may be refused; "?" for what it does not say."""
-    cfg = getattr(model, "cfg", None)
-    architecture = str(getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None) or "?")
-    name = str(getattr(cfg, "model_name", None) or architecture)
-    return ModelLabel(name, architecture, type(model).__name__, _dtype_of(model))
+        A head that nobody trained has other random weights at every loading and says nothing: it is omitted.
+        """
+        with_head = head and self.has_trained_head
+        digest = hashlib.sha256(self.family.name.encode())
+        for name, tensor in sorted(self.hooked.state_dict().items()):
+            if with_head or not name.startswith(MODULES_AFTER_LAST_LAYER):
+                flat = tensor.detach().cpu().contiguous().reshape(-1)
+                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+                digest.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
+        for name, response in responses_of(self.hooked).items():  # an adapter's scale is no parameter
+            digest.update(f"{name} {response.cpu().tolist()}".encode())
+        return digest.hexdigest()
 
+    def with_random_weights(self, seed: int = 0) -> "Model":
+        """A copy whose parameters are drawn anew, each tensor from a normal distribution of its own mean and deviation.
 
-def _dtype_of(model: object) -> str:
-    parameters = getattr(model, "parameters", None)
-    return "?" if parameters is None else str(next(parameters()).dtype).removeprefix("torch.")
+        The baseline of probes: a model like this one with weights that learned nothing. The model itself stays as it is.
+        """
+        hooked = copy.deepcopy(self.hooked)
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in hooked.parameters():
+                if parameter.numel() > 1:
+                    noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+                    parameter.copy_(noise * parameter.std() + parameter.mean())
+        return identify(hooked)
 
 
 def identify(model: Any) -> Model:
@@ -186,17 +302,13 @@ def compare_once(model: HookedModel, name: str) -> Memory:
         UnsupportedModelError: if rounding does not explain the difference of their logits, or for adapters that are not linear
             or that the bridge does not run.
     """
-    memory = _memory_of(model, weights_fingerprint(model))
+    fingerprint, callbacks = weights_fingerprint(model), module_callbacks(model.modules())
+    memory = _memories.get(model)
+    if memory is None or (memory.fingerprint, memory.callbacks) != (fingerprint, callbacks):
+        memory = _memories[model] = Memory(fingerprint, callbacks)
     if memory.difference is None:
         refuse_unreadable(model)
         memory.difference = difference_from_hugging_face(model, name)
-    return memory
-
-
-def _memory_of(hooked: HookedModel, fingerprint: str) -> Memory:
-    memory, callbacks = _memories.get(hooked), module_callbacks(hooked.modules())
-    if memory is None or (memory.fingerprint, memory.callbacks) != (fingerprint, callbacks):
-        memory = _memories[hooked] = Memory(fingerprint, callbacks)
     return memory
 
 
@@ -242,10 +354,9 @@ def _parameters_digest(hooked: Any) -> str:
     if _on_cpu(tensors):
         return _digest(tensors, made_of)
     signature = (made_of, *_signature(tensors))
-    known = _digested.get(hooked)
-    if known is None or known.signature != signature:
-        known = _digested[hooked] = _Digested(signature, _digest(tensors, made_of))
-    return known.digest
+    if _digested.get(hooked, ((), ""))[0] != signature:
+        _digested[hooked] = signature, _digest(tensors, made_of)
+    return _digested[hooked][1]
 
 
 def _on_cpu(tensors: Sequence[Tensor]) -> bool:

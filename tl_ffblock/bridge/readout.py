@@ -4,7 +4,7 @@ Two readings, by name:
 
 * "final_norm": the model's own way: final norm, an encoder's head for masked words, unembedding, its bias, soft caps.
   `logit_readout` of TransformerLens where this version has it and reads the model; else the model does it itself, with
-  the vectors put in the place of its last layer's output. Either is held against the model's own logits, once.
+  the vectors put in the place of its last layer's output. Either is compared with the model's own logits, once.
 * "direction": the product with the unembedding and nothing else, `v W_U` (Geva et al. 2021). What promotes a
   token in `v` demotes it in `-v`, and no scale changes an order.
 """
@@ -16,18 +16,14 @@ from importlib import import_module
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.batching import Batch
-from tl_ffblock.bridge.facts import longest_input, refuse_untrained_head
 from tl_ffblock.bridge.hugging_face import probe_tokens
-from tl_ffblock.bridge.inputs import at_model, forward
+from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.linears import head_linear
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.settings import tolerance_of
-from tl_ffblock.bridge.sites import output_name
-from tl_ffblock.bridge.taps import Tap, silence
+from tl_ffblock.bridge.taps import Tap
 from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
 
 Reading: TypeAlias = Literal["final_norm", "direction"]
@@ -46,10 +42,10 @@ class ReadOut:
     @torch.no_grad()
     def __call__(self, vectors: Float[Tensor, "n d_model"]) -> Float[Tensor, "n d_vocab"]:
         """The logits of vectors, in the model's dtype."""
-        rows = vectors.to(next(self.model.hooked.parameters()))
+        rows = vectors.to(self.model.parameter)
         if self.reading == "direction":
             return rows @ unembedding(self.model)
-        with silence(self.model.hook_points.values()):
+        with self.model.hooks_disabled():
             return _own_logits(self.model, rows)
 
     def in_chunks(self, vectors: Float[Tensor, "n d_model"], size: int = 256) -> Iterator[Float[Tensor, "m d_vocab"]]:
@@ -69,7 +65,7 @@ def read_out(model: Model, reading: Reading) -> ReadOut:
     """
     if reading not in get_args(Reading):
         raise InputError(f"reading={reading!r}: expected one of {', '.join(get_args(Reading))}.")
-    refuse_untrained_head(model)
+    model.refuse_untrained_head()
     if getattr(model.hooked, "unembed", None) is None:
         raise UnsupportedModelError(
             f"{model.name} ({model.family.name}) has no unembedding: its vectors say no tokens."
@@ -88,24 +84,29 @@ def unembedding(model: Model) -> Float[Tensor, "d_model d_vocab"]:
     return weight.detach() if linear is None else linear.weight.to(weight.dtype)
 
 
+def bias_of_unembedding(model: Model) -> Float[Tensor, " d_vocab"] | None:
+    """b_U; None where there is none."""
+    linear, shown = head_linear(model.hooked, "unembed"), model.hooked.get_submodule("unembed")
+    bias: Tensor | None = getattr(shown, "b_U", None) if linear is None else linear.bias
+    return None if bias is None else bias.detach()
+
+
 def _own_logits(model: Model, rows: Float[Tensor, "n d_model"]) -> Float[Tensor, "n d_vocab"]:
     its_own = model.api == "TransformerBridge" and model.family.causal and head_linear(model.hooked, "unembed") is None
-    readout = _transformer_lens_readout() if its_own else None  # an adapter on the unembedding is not in it
-    if readout is not None:
+    if its_own:  # an adapter on the unembedding is not in `logit_readout`, which came with TransformerLens 4
         try:
-            return readout(model.hooked, rows, chunk_size=max(1, len(rows))).values
-        except (ValueError, NotImplementedError):  # its read-out is more than norm and unembedding
+            readout = import_module("transformer_lens.tools.analysis").logit_readout
+            logits: Tensor = readout(model.hooked, rows, chunk_size=max(1, len(rows))).values
+            return logits
+        except (
+            ImportError,
+            AttributeError,
+            ValueError,
+            NotImplementedError,
+        ):  # or it is more than norm and unembedding
             pass
-    size = min(_CARRIER, longest_input(model) or _CARRIER)
+    size = min(_CARRIER, model.longest_input or _CARRIER)
     return torch.cat([_carried(model, chunk) for chunk in torch.split(rows, size)])
-
-
-def _transformer_lens_readout() -> Any:
-    """`logit_readout`, which came with TransformerLens 4."""
-    try:
-        return getattr(import_module("transformer_lens.tools.analysis"), "logit_readout", None)
-    except ImportError:
-        return None
 
 
 def _carried(model: Model, rows: Float[Tensor, "pos d_model"]) -> Float[Tensor, "pos d_vocab"]:
@@ -114,29 +115,29 @@ def _carried(model: Model, rows: Float[Tensor, "pos d_model"]) -> Float[Tensor, 
     def replace(tensor: Tensor, hook: object = None) -> Tensor:
         return rows.reshape(tensor.shape).to(tensor)
 
-    with model.hooked.hooks(fwd_hooks=[(output_name(model), replace)]):
+    with model.hooked.hooks(fwd_hooks=[(model.output_name, replace)]):
         logits = forward(model, Batch(torch.zeros(1, len(rows), dtype=torch.long)))
     return logits[0]
 
 
 @torch.no_grad()
 def _check(model: Model) -> None:
-    """Hold the read-out of a run's own last layer against its logits.
+    """Compare the read-out of a run's own last layer with its logits.
 
     Raises:
         IdentityError: if they differ by more than rounding.
     """
-    tokens: Int[Tensor, "1 pos"] = at_model(model, probe_tokens(model.hooked))
+    tokens = probe_tokens(model.hooked)
     kept: dict[str, Tensor] = {}
-    with silence(model.hook_points.values()):
-        tap = Tap(model.hook_points[output_name(model)], partial(kept.__setitem__, "output"))
+    with model.hooks_disabled():
+        tap = Tap(model.hook_points[model.output_name], partial(kept.__setitem__, "output"))
         try:
             logits = forward(model, Batch(tokens))[0]
         finally:
             tap.remove()
         own = _own_logits(model, kept["output"].reshape(tokens.shape[1], -1))
     error = float((own - logits).abs().max() / logits.abs().max())
-    if not error < tolerance_of(model):
+    if not error < model.tolerance:
         raise IdentityError(
             f"{model.name} ({model.family.name}): its last layer's output, read through its final norm and unembedding, misses "
             f"its own logits by {error:.1e} of the largest. Memories cannot be read as tokens with reading='final_norm'; "

@@ -1,43 +1,39 @@
-"""The one door to the model: what is to run, checked and ready, and its records delivered layer by layer.
+"""A model and what is to run through it, checked and ready, and its records layer by layer.
 
     run = open_run(model, "Tokyo is the capital of [MASK] .", layers=3)
-    run.deliver(receiver)  # receiver({sequence: record}) for each layer, as soon as it is complete
+    by_layer = run.by_layer(lambda record, number: record.pattern)  # of each sequence {layer: pattern}
 
 1. `open_run` answers everything that can be known before the model runs: which model, settings, layers,
    sequences, queries. What cannot be used is refused here.
-2. `deliver` runs the model batch by batch, or reads a cache, and hands over each layer's record as one a
+2. `deliver` runs the model batch by batch, or reads a cache, and hands over each layer's record as one per
    sequence, of real tokens and the queries asked for, which is cut out of the batch when it is looked at. A record
    of NaN, or one that contradicts the model's weights, is refused before any receiver sees it.
 3. The records are forgotten unless the receiver keeps them, so memory holds one layer. When nobody else
    listens to the model, a forward pass ends with the last layer asked for.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol, SupportsIndex, TypeAlias, TypedDict, Unpack, runtime_checkable
+from dataclasses import dataclass, field, fields
+from typing import Any, SupportsIndex, TypeAlias, TypedDict, TypeVar, Unpack
 
 import torch
 from jaxtyping import Float, Int, Integer, Shaped
 from torch import Tensor
 
-from tl_ffblock.bridge.assembly import CaptureSpec, ExtraSite
-from tl_ffblock.bridge.batching import Batch
-from tl_ffblock.bridge.cached import records_of_cache, refuse_hidden_padding, refuse_other_run, refuse_other_tokens
-from tl_ffblock.bridge.collector import Records, collecting
-from tl_ffblock.bridge.inputs import forward, is_single, label, prepare
+from tl_ffblock.bridge.capture import records_of_cache, refuse_other_cache
+from tl_ffblock.bridge.inputs import Batch, RunSequence, forward, is_single, label, prepare
+from tl_ffblock.bridge.layers import ExtraSite
 from tl_ffblock.bridge.model import Model, identify, select_layers
-from tl_ffblock.bridge.probe import hold_end, probe
-from tl_ffblock.bridge.selfcheck import check_once, refuse_nan
-from tl_ffblock.bridge.sequences import RunSequence
-from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions, settings_of
-from tl_ffblock.bridge.taps import is_listened_to
-from tl_ffblock.errors import InputError, brief, did_you_mean
-from tl_ffblock.layer.batches import BatchRecords
+from tl_ffblock.bridge.records import CaptureSpec, Records, collecting
+from tl_ffblock.bridge.selfcheck import check_once, hold_end, probe, refuse_nan
+from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import Positions, positions
-from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.records import BatchRecords, LayerRecord
+from tl_ffblock.layer.settings import TOLERANCE, Method, Precision, Settings, ValueBias
 
+T = TypeVar("T")
 Texts: TypeAlias = list[str] | tuple[str, ...]
 Ids: TypeAlias = Sequence[SupportsIndex]
 Tokens: TypeAlias = Integer[Tensor, "*batch pos"]
@@ -57,6 +53,28 @@ class RunOptions(TypedDict, total=False):
     under hooks, so that it sees a batch of one whatever their lengths."""
     cache: Any
     """An ActivationCache of the same run, or the records of `capture`: saves the forward pass."""
+
+
+class SettingsOptions(TypedDict, total=False):
+    """How a decomposition is made; None leaves it to the model."""
+
+    method: Method
+    """"exact" (closed form of Integrated Gradients) or "captum" (Gauss-Legendre, slow)."""
+    n_steps: int
+    """Quadrature steps of "captum"."""
+    value_bias: ValueBias
+    """"bias" gives b_V to the bias part (eq. 7, 21), "token" to its token."""
+    rtol: float | None
+    """Largest relative completeness error accepted."""
+    precision: Precision | None
+    """Arithmetic of the decomposition, whatever the model's."""
+
+
+class ChunkOption(TypedDict, total=False):
+    """How the norms of many pairs are made."""
+
+    chunk_bytes: int | None
+    """What the rows of the large product may occupy at a time."""
 
 
 class CallOptions(RunOptions, SettingsOptions, total=False):
@@ -81,13 +99,8 @@ DEFAULTS: dict[str, Any] = {
 """What the options are where they are left out."""
 
 
-@runtime_checkable
-class Receiver(Protocol):
-    """Takes a layer as soon as it is complete."""
-
-    def __call__(self, records: Mapping[int, LayerRecord]) -> None:
-        """One layer's records by number of the sequence; queries ascend, padding is gone."""
-        ...
+Receiver: TypeAlias = Callable[[Mapping[int, LayerRecord]], None]
+"""Takes one layer's records by number of the sequence, as soon as they are complete; queries ascend, padding is gone."""
 
 
 @dataclass
@@ -128,10 +141,31 @@ class Run:
         if check:
             hold_end(self.model, self.settings.dtype, self.layers)
 
+    def by_layer(self, measure: Callable[[LayerRecord, int], T], *, check: bool = True) -> list[dict[int, T]]:
+        """What is measured of every record: of each sequence by layer.
+
+        Args:
+            measure: Gets a record of one layer of one sequence, and the sequence's number; the record is forgotten afterwards.
+            check: As in `deliver`, whose errors it raises.
+        """
+        measured: list[dict[int, T]] = [{} for _ in self.sequences]
+
+        def receive(records: Mapping[int, LayerRecord]) -> None:
+            for number, record in records.items():
+                measured[number][record.layer] = measure(record, number)
+
+        self.deliver(receive, check=check)
+        return measured
+
+    def as_asked(self, results: Iterable[T]) -> T | list[T]:
+        """One result where the input was one sequence, otherwise the list of all."""
+        listed = list(results)
+        return listed[0] if self.single else listed
+
     @property
     def is_hooked(self) -> bool:
         """Whether callbacks of the caller's run in its forward passes."""
-        return bool(self.fwd_hooks) or is_listened_to(self.model.hook_points.values())
+        return bool(self.fwd_hooks) or self.model.is_listened_to
 
     def hooks(self) -> AbstractContextManager[Any]:
         """The model under the call's hooks, for forward passes inside."""
@@ -152,10 +186,7 @@ class Run:
 
         if self.cache is not None:
             records = self.cache if isinstance(self.cache, Records) else records_of_cache(self.model, spec, self.cache)
-            refuse_other_run(self.model, records, self.settings)
-            refuse_other_tokens(self.model, records, batch, self.cache)
-            if batch.mask is None:
-                refuse_hidden_padding(self.model, records)
+            refuse_other_cache(self.model, records, batch, self.settings, self.cache)
             for layer in self.layers:
                 handle(records[layer])
             return
@@ -242,7 +273,7 @@ def open_run(
         raise InputError("a cache holds no logits of the run: leave it out, and the model is run once more.")
     _refuse_other_kinds(known, fwd_hooks, cache)
     # Whoever listens to the model, and a cache, knows texts in their order, one by one.
-    alone = bool(fwd_hooks) or cache is not None or keeps_logits or is_listened_to(known.hook_points.values())
+    alone = bool(fwd_hooks) or cache is not None or keeps_logits or known.is_listened_to
     masks = options.get("attention_mask"), options.get("token_type_ids")
     batches = prepare(known, input, *masks, together=not alone, unequal=unequal)
     if cache is not None and len(batches) > 1:
@@ -267,16 +298,36 @@ def open_run(
     )
 
 
+def settings_of(model: Model, options: MapOptions) -> Settings:
+    """The settings of a call on a model.
+
+    Warns:
+        ProcessedWeightsWarning: if the model's weights were folded or centred.
+
+    Raises:
+        InputError: for options that cannot be used.
+    """
+    if model.is_processed:
+        warnings.warn(
+            f"{model.name} has processed weights (folded norms or centred weights): these maps are of the processed model, "
+            "whose norms differ by up to a fifth from the original's. Load it without processing: TransformerBridge without "
+            "enable_compatibility_mode(), or HookedTransformer.from_pretrained_no_processing.",
+            ProcessedWeightsWarning,
+            stacklevel=4,
+        )
+    given: dict[str, Any] = {
+        option.name: options[option.name]  # type: ignore[literal-required]  # both name the same options
+        for option in fields(Settings)
+        if options.get(option.name) is not None
+    }
+    rounded = given.setdefault("precision", str(model.working_dtype).removeprefix("torch.")) == "bfloat16"
+    given.setdefault("rtol", max(model.tolerance, TOLERANCE[torch.bfloat16]) if rounded else model.tolerance)
+    return Settings(**given)
+
+
 def kept_records(run: Run) -> tuple[dict[int, LayerRecord], ...]:
     """Run it and keep everything: for each sequence its records by layer."""
-    kept: tuple[dict[int, LayerRecord], ...] = tuple({} for _ in run.sequences)
-
-    def keep(records: Mapping[int, LayerRecord]) -> None:
-        for number, record in records.items():
-            kept[number][record.layer] = record
-
-    run.deliver(keep)
-    return kept
+    return tuple(run.by_layer(lambda record, _: record))
 
 
 def _refuse_other_kinds(model: Model, fwd_hooks: Hooks, cache: object) -> None:
@@ -300,3 +351,23 @@ def _refuse_other_kinds(model: Model, fwd_hooks: Hooks, cache: object) -> None:
     if unknown:
         meant = did_you_mean(unknown[0], model.hook_points)
         raise InputError(f"fwd_hooks: {model.name} has no HookPoint {', '.join(unknown)}. {meant}".rstrip())
+
+
+def continued(run: Run, n_tokens: int) -> Int[Tensor, " pos"]:
+    """The prompt's most probable continuation, at most so many tokens, under the run's hooks; it ends with the text.
+
+    Raises:
+        InputError: if it would be longer than the model reads.
+    """
+    tokens, most = run.sequences[0].tokens, run.model.longest_input
+    if most is not None and len(tokens) + n_tokens > most:
+        raise InputError(
+            f"generate={n_tokens}: with a prompt of {len(tokens)} tokens that is more than the {most} that {run.model.name} reads."
+        )
+    end = getattr(run.model.hooked.tokenizer, "eos_token_id", None)
+    said: list[int] = []
+    with run.hooks():
+        while len(said) < n_tokens and (not said or said[-1] != end):
+            given = torch.cat([tokens, torch.tensor(said, dtype=tokens.dtype)])
+            said.append(int(forward(run.model, Batch(given[None]))[0, -1].argmax()))
+    return torch.tensor(said)

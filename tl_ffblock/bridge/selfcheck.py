@@ -4,21 +4,35 @@ They say that our reading of the model is right: which HookPoint carries what, h
 out, which activation runs. Each is an equation between tensors of the model itself. Together they are
 the layer's whole program (scopes.py), from its input to the next norm, so a block that does anything
 else misses one of them.
+
+An edited run cannot tell a wrong reading of the model from the effect of the edit, so under hooks the identities are
+checked on eight clean tokens (`probe`), once per model. So is what the model reads next after its last layer (`hold_end`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
 
 import torch
-from einops import einsum
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
 
+from tl_ffblock.bridge.hugging_face import probe_tokens
+from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.records import CaptureSpec, collecting
+from tl_ffblock.bridge.taps import Tap
 from tl_ffblock.errors import FFBlockError, IdentityError, InputError, UnsupportedModelError
-from tl_ffblock.layer.records import Experts, FeedForward, LayerRecord
-from tl_ffblock.layer.scopes import PROGRAMS, Add, Attend, Feed, Normalise
+from tl_ffblock.layer.linear import LinearLayer
+from tl_ffblock.layer.records import FeedForward, LayerRecord
+from tl_ffblock.layer.scopes import STEPS, Add, Attend, Feed, Normalise, Step
+from tl_ffblock.layer.settings import Settings
 
 _ROWS = 16
 _CAUSAL = "pattern is zero after the query"
+_HEADS = ("unembed", "mlm_head")
+"""TransformerLens's own modules that read the last layer's last scope."""
 
 
 def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
@@ -86,51 +100,42 @@ def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
     # HookedTransformer has W_V once for every head, where its HookPoint shows the key-value heads.
     value = record.value.repeat_interleave(expected.shape[1] // record.value.shape[1], dim=1)
     gap = (expected - value).flatten(1).norm(dim=-1)
-    # Held against the largest: the values of an attention sink are the small rest of large summands.
+    # By the largest: the values of an attention sink are what remains of large terms.
     name = "layer input W_V + b_V = value" if before is None else "norm(layer input) W_V + b_V = value"
     yield name, float(gap.max() / value.flatten(1).norm(dim=-1).max())
-    for step in PROGRAMS[record.block.order]:
-        if step.at_keys:
-            continue  # held by the values' identity
-        whole = record.whole[step.scope]
-        match step.operation:
-            case Attend():
-                name = "sum over heads and keys of pattern x value W_O + b_O = attention output"
-                z = einsum(record.pattern, record.head_values, "head query key, key head e -> query head e")
-                yield name, _error(einsum(z, attention.w_o, "query head e, head e d -> query d") + attention.b_o, whole)
-            case Add(left, right):
-                yield f"{left} + {right} = {step.scope}", _error(record.tensor(left) + record.tensor(right), whole)
-            case Normalise(of, norm):
-                yield f"{norm}({of}) = {step.scope}", _error(record.block.norm(norm)(record.tensor(of)), whole)
-            case Feed(of):
-                ff, x = record.block.feed_forward, record.tensor(of)
-                assert ff is not None, "an order without feed-forward has no such step"
-                yield from (
-                    _dense(record, ff, x, whole) if isinstance(ff, FeedForward) else _experts(record, ff, x, whole)
-                )
+    layer = LinearLayer(record, Settings())
+    for step in STEPS[record.block.order]:
+        if isinstance(step.operation, Feed):
+            yield from _inside_feed_forward(record, record.tensor(step.operation.of))
+        yield _identity(record, step), _error(layer.value(step.operation), record.whole[step.scope])
 
 
-def _dense(record: LayerRecord, ff: FeedForward, x: Tensor, whole: Tensor) -> Iterator[tuple[str, float]]:
-    pre, pre_linear = ff.pre_activations(x)
+def _identity(record: LayerRecord, step: Step) -> str:
+    match step.operation:
+        case Attend():
+            return "sum over heads and keys of pattern x value W_O + b_O = attention output"
+        case Add(left, right):
+            return f"{left} + {right} = {step.scope}"
+        case Normalise(of, norm):
+            return f"{norm}({of}) = {step.scope}"
+        case Feed():
+            dense = isinstance(record.block.feed_forward, FeedForward)
+            made = "post W_out + b_out" if dense else "sum over experts of router weight x expert output"
+            return f"{made} = feed-forward output"
+
+
+def _inside_feed_forward(record: LayerRecord, x: Tensor) -> Iterator[tuple[str, float]]:
+    """What a dense feed-forward shows of its inside; experts show nothing."""
+    ff = record.block.feed_forward
+    if not isinstance(ff, FeedForward):
+        return
     assert record.pre is not None and record.post is not None
-    yield (
-        f"feed-forward input {'W_in + b_in' if ff.w_gate is None else 'W_gate + b_gate'} = pre",
-        _error(pre, record.pre),
-    )
-    if pre_linear is not None:
-        assert record.pre_linear is not None
-        yield "feed-forward input W_in + b_in = pre_linear", _error(pre_linear, record.pre_linear)
+    weights = ("W_in + b_in = pre",) if ff.w_gate is None else ("W_gate + b_gate = pre", "W_in + b_in = pre_linear")
+    pairs = zip(weights, ff.pre_activations(x), (record.pre, record.pre_linear), strict=False)
+    for name, expected, shown in pairs:
+        assert expected is not None and shown is not None
+        yield f"feed-forward input {name}", _error(expected, shown)
     yield f"{ff.activation.name}(pre) = post", _error(ff.activation.output(record.pre, record.pre_linear), record.post)
-    yield "post W_out + b_out = feed-forward output", _error(record.post @ ff.w_out + ff.b_out, whole)
-
-
-def _experts(record: LayerRecord, ff: Experts, x: Tensor, whole: Tensor) -> Iterator[tuple[str, float]]:
-    assert record.routing is not None
-    total = torch.zeros_like(whole)
-    for expert, weight in zip(ff.experts, record.routing.T, strict=True):
-        post = expert.activation.output(*expert.pre_activations(x))
-        total += weight[:, None] * (post @ expert.w_out + expert.b_out)
-    yield "sum over experts of router weight x expert output = feed-forward output", _error(total, whole)
 
 
 def _error(found: Tensor, expected: Tensor) -> float:
@@ -143,3 +148,93 @@ def _error_after_query(record: LayerRecord) -> float:
     later = torch.arange(record.pattern.shape[-1], device=record.queries.device) > record.queries[..., None]
     # By head, lest as much memory as all patterns is needed once more.
     return max(float((head * later.to(head.device)).abs().max()) for head in record.pattern.unbind(dim=-3))
+
+
+def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
+    """Check the identities of layers on a small clean run, unless this model's were.
+
+    Raises:
+        IdentityError: naming layer and identity.
+    """
+    if model.memory.probed.issuperset(layers):
+        return
+    with model.hooks_disabled(), collecting(model, CaptureSpec(layers, dtype)) as records:
+        forward(model, Batch(probe_tokens(model.hooked)))
+    for layer in layers:
+        check_once(model, records[layer].sequence(0), model.tolerance)
+    model.memory.probed.update(layers)
+    hold_end(model, dtype, layers)
+
+
+def hold_end(model: Model, dtype: torch.dtype, layers: Collection[int], *, always: bool = False) -> None:
+    """Compare the last layer's last scope with what the model reads next: what enters its unembedding, or a matrix before it.
+
+    A bridge need not have a component for every norm that runs (OPT with word_embed_proj_dim, TransformerLens 4.3): the scope
+    would omit such a norm.
+
+    Args:
+        model: The model.
+        dtype: Of the tensors that are compared.
+        layers: Those that are wanted; without the last one there is nothing to compare.
+        always: Whether also where the scope ends with a norm that the identities hold; it costs a run of eight tokens.
+
+    Raises:
+        UnsupportedModelError: if they differ, naming the modules that ran between.
+    """
+    last = model.n_layers - 1
+    if last not in layers or model.memory.ends_held:
+        return
+    if not always and model.layers[last].norm_modules["out_norm"] is not None:
+        return
+    begun: list[Tensor] = []
+    between: list[str] = []
+    entered: list[tuple[str, Tensor]] = []
+
+    def enter(name: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if not begun or entered or not args or not isinstance(args[0], Tensor):
+            return
+        if name in _HEADS or isinstance(module, nn.Linear):
+            entered.append((name, args[0].detach()))
+        else:
+            between.append(f"{name} ({type(module).__name__})")
+
+    spec = CaptureSpec((last,), dtype)
+    with model.hooks_disabled(), collecting(model, spec) as records, ExitStack() as stack:
+        stack.callback(Tap(model.hook_points[model.output_name], begun.append).remove)
+        for name, module in _after_layers(model):
+            stack.callback(module.register_forward_pre_hook(partial(enter, name)).remove)
+        forward(model, Batch(probe_tokens(model.hooked)))
+    if last in records:
+        for name, tensor in entered:
+            _refuse_other_end(model, name, tensor, records[last].whole[model.layers[last].program[-1].scope], between)
+        model.memory.ends_held = True
+
+
+def _after_layers(model: Model) -> list[tuple[str, nn.Module]]:
+    """The modules outside the layers that compute: TransformerLens's heads, and others with parameters of their own."""
+    inside = {id(module) for block in model.hooked.blocks for module in block.modules()}
+    named: dict[int, tuple[str, nn.Module]] = {}
+    wrapped = getattr(model.hooked, "original_model", model.hooked)
+    for name, module in (*model.hooked.named_modules(), *wrapped.named_modules()):
+        if id(module) not in inside:
+            named.setdefault(id(module), (name.replace("._original_component", ""), module))
+    return [
+        (name, module)
+        for name, module in named.values()
+        if name in _HEADS or (not list(module.children()) and list(module.parameters(recurse=False)))
+    ]
+
+
+def _refuse_other_end(
+    model: Model, name: str, entered: Tensor, scope: Float[Tensor, "batch pos d"], between: Sequence[str]
+) -> None:
+    """Refuse a last scope that is not what enters the first matrix after it."""
+    entered = entered.to(scope)
+    error = float((entered - scope).norm() / scope.norm()) if entered.shape == scope.shape else float("nan")
+    if not error <= model.tolerance:
+        raise UnsupportedModelError(
+            f"{model.name} ({model.family.name}): what enters {name} is not the last layer's "
+            f"{model.layers[-1].program[-1].scope} (relative difference {error:.1e}), so that scope would omit "
+            f"{', '.join(between) or 'code without a module of its own'}, which runs between and has no HookPoint in this "
+            f"TransformerLens. Earlier layers can be decomposed: give layers=range({model.n_layers - 1})."
+        )

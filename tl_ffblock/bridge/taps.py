@@ -1,46 +1,77 @@
-"""Callbacks on single HookPoints: read after everybody else, notice edits, be silent for a while.
+"""Callbacks on single HookPoints: read after everybody else, notice edits, be disabled for a while.
 
 A tap sits on each HookPoint as a forward pre-hook and adds its reading callback at the moment the
 HookPoint fires, so it always comes after every other callback, whenever those were added: what is
 read is what the rest of the model received. Nothing of ours stays on a HookPoint between two
 firings but the tap.
+
+What the package uses of TransformerLens' classes stands here too, so that no version of it needs to be imported. Members
+whose types differ between `TransformerBridge`, `HookedTransformer` and `HookedEncoder` are `Any`.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from tl_ffblock.bridge.protocols import HookPoint
 from tl_ffblock.errors import InputError
 
+Change = Callable[[Tensor], Tensor | None]
+"""Reads a tensor, or gives another in its place."""
 
-class Tap:
-    """Reads one HookPoint after all of its other callbacks.
 
-    `receive` may return a tensor of equal values, with which the model then goes on.
-    """
+@runtime_checkable
+class HookPoint(Protocol):
+    """A module of a forward pass that hands its tensor to callbacks."""
 
-    def __init__(self, hook_point: HookPoint, receive: Callable[[Tensor], Tensor | None]) -> None:
+    name: str | None
+    fwd_hooks: list[Any]  # handles of the callbacks that users added, in their order
+    hook_conversion: Any  # from a bridge's tensor to TransformerLens' form; None where it has that form already
+    _forward_hooks: Any  # torch's own table: every callback after it, by number
+    _forward_pre_hooks: Any
+    add_hook: Callable[..., None]
+    register_forward_hook: Callable[..., RemovableHandle]
+    register_forward_pre_hook: Callable[..., RemovableHandle]
+
+
+@runtime_checkable
+class HookedModel(Protocol):
+    """A model of TransformerLens."""
+
+    cfg: Any
+    blocks: Any  # its layers
+    embed: nn.Module
+    hook_dict: dict[str, Any]  # every HookPoint by name
+    tokenizer: Any  # None where it has none
+    to_tokens: Callable[..., Any]
+    W_E: Tensor  # [d_vocab d_model]
+    training: bool
+    hooks: Callable[..., AbstractContextManager[Any]]
+    run_with_hooks: Callable[..., Any]
+    run_with_cache: Callable[..., Any]
+    _modules: dict[str, nn.Module | None]
+    parameters: Callable[[], Iterator[nn.Parameter]]
+    modules: Callable[[], Iterator[nn.Module]]
+    named_modules: Callable[[], Iterator[tuple[str, nn.Module]]]
+    get_submodule: Callable[[str], nn.Module]
+    state_dict: Callable[..., dict[str, Any]]
+    __call__: Callable[..., Any]
+
+
+class _Armed:
+    """A callback that is added when its HookPoint fires, and taken away when it was called."""
+
+    def __init__(self, hook_point: HookPoint) -> None:
         self._hook_point = hook_point
-        self._receive = receive
-        self._reader: Any = None
+        self._reader: RemovableHandle | None = None
         self._arming = hook_point.register_forward_pre_hook(self._arm)
 
-    def _arm(self, *_: Any) -> None:
-        self._disarm()
-        self._reader = self._hook_point.register_forward_hook(self._read)
-
-    def _read(self, hook_point: HookPoint, _: Any, tensor: Tensor) -> Tensor | None:
-        self._disarm()
-        conversion = hook_point.hook_conversion
-        if conversion is None:
-            return self._receive(tensor)
-        received = self._receive(conversion.convert(tensor))
-        return None if received is None else conversion.revert(received)
+    def _arm(self, hook_point: HookPoint, args: tuple[Any, ...]) -> None:
+        raise NotImplementedError
 
     def _disarm(self) -> None:
         if self._reader is not None:
@@ -53,22 +84,42 @@ class Tap:
         self._disarm()
 
 
-class Watch:
+class Tap(_Armed):
+    """Reads one HookPoint after all of its other callbacks.
+
+    `receive` may return a tensor of equal values, with which the model then goes on.
+    """
+
+    def __init__(self, hook_point: HookPoint, receive: Change) -> None:
+        super().__init__(hook_point)
+        self._receive = receive
+
+    def _arm(self, *_: Any) -> None:
+        self._disarm()
+        self._reader = self._hook_point.register_forward_hook(self._read)
+
+    def _read(self, hook_point: HookPoint, _: Any, tensor: Tensor) -> Tensor | None:
+        self._disarm()
+        conversion = hook_point.hook_conversion
+        received = self._receive(tensor if conversion is None else conversion.convert(tensor))
+        return received if received is None or conversion is None else conversion.revert(received)
+
+
+class Watch(_Armed):
     """Notices whether other callbacks change what passes one HookPoint, and hands over what came in."""
 
     def __init__(self, hook_point: HookPoint, changed: Callable[[Tensor], None]) -> None:
+        super().__init__(hook_point)
         self._changed = changed
-        self._comparison: Any = None
-        self._arming = hook_point.register_forward_pre_hook(self._arm)
 
     def _arm(self, hook_point: HookPoint, args: tuple[Any, ...]) -> None:
-        self._forget()  # a callback that raised before this one left it behind
+        self._disarm()  # a callback that raised before this one left it there
         if hook_point._forward_hooks and isinstance(args[0], Tensor):
             before = args[0].detach().clone()
-            self._comparison = hook_point.register_forward_hook(lambda *event: self._compare(before, event[2]))
+            self._reader = hook_point.register_forward_hook(lambda *event: self._compare(before, event[2]))
 
     def _compare(self, before: Tensor, after: Tensor) -> None:
-        self._forget()
+        self._disarm()
         if not isinstance(after, Tensor):
             raise InputError(
                 f"fwd_hooks: a hook returned a {type(after).__name__}; expected a tensor of the same shape, or None."
@@ -76,20 +127,20 @@ class Watch:
         if not torch.equal(before, after):
             self._changed(before)
 
-    def remove(self) -> None:
-        """Leave the HookPoint as it was."""
-        self._arming.remove()
-        self._forget()
 
-    def _forget(self) -> None:
-        if self._comparison is not None:
-            self._comparison.remove()
-            self._comparison = None
+def change_input(module: HookPoint | nn.Module, change: Change) -> RemovableHandle:
+    """Change what enters a HookPoint, before any callback on it, or another module."""
+
+    def enter(_: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        changed = change(args[0])
+        return None if changed is None else (changed, *args[1:])
+
+    return module.register_forward_pre_hook(enter)
 
 
 def is_listened_to(hook_points: Iterable[HookPoint]) -> bool:
     """Whether any callback sits on any of them: a user's, or a tap of another capture."""
-    return any(len(point._forward_hooks) > _wiring(point) or point._forward_pre_hooks for point in hook_points)
+    return any(_has_users(point) or point._forward_pre_hooks for point in hook_points)
 
 
 def user_callbacks(hook_points: Iterable[HookPoint]) -> frozenset[tuple[int, int]]:
@@ -128,19 +179,17 @@ def edited_names(hook_points: Mapping[str, HookPoint]) -> list[str]:
     return [
         min(alike, key=lambda name: name.endswith((".hook_in", ".hook_out")))
         for alike in names.values()
-        if len(hook_points[alike[0]]._forward_hooks) > _wiring(hook_points[alike[0]])
-        and not any(_COEFFICIENTS.search(name) for name in alike)
+        if _has_users(hook_points[alike[0]]) and not any(_COEFFICIENTS.search(name) for name in alike)
     ]
 
 
-def _wiring(hook_point: HookPoint) -> int:
-    """How many of a HookPoint's callbacks are TransformerLens's own: BERT's bridge passes tensors on to other names so."""
-    return sum(_is_wiring(handle) for handle in hook_point.fwd_hooks)
+def _has_users(point: HookPoint) -> bool:
+    """Whether more callbacks are after it than TransformerLens's own: BERT's bridge passes tensors on to other names so."""
+    return len(point._forward_hooks) > sum(_is_wiring(handle) for handle in point.fwd_hooks)
 
 
 def _is_wiring(handle: Any) -> bool:
-    function = getattr(handle, "user_hook", None)
-    return str(getattr(function, "__module__", "")).startswith("transformer_lens.")
+    return str(getattr(getattr(handle, "user_hook", None), "__module__", "")).startswith("transformer_lens.")
 
 
 @contextmanager
@@ -153,7 +202,7 @@ def silence(hook_points: Iterable[HookPoint]) -> Iterator[None]:
             for handle in point.fwd_hooks:
                 point._forward_hooks.pop(handle.hook.id, None)
             for number, callback in list(point._forward_pre_hooks.items()):
-                if isinstance(getattr(callback, "__self__", None), (Tap, Watch)):
+                if isinstance(getattr(callback, "__self__", None), _Armed):
                     del point._forward_pre_hooks[number]
         yield
     finally:

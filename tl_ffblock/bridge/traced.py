@@ -1,35 +1,44 @@
-"""One forward pass of a batch with local rules: what a backward pass through it needs.
+"""One forward pass of a batch under linearised rules, and vector-Jacobian products through it.
 
     for batch in run.batches:
         traced = trace(run, batch, RULES["path"], keeps)
         back = traced.backward(traced.logits, derivative_of_the_target)
 
-The logits are those of the model without our callbacks, to the bit: held against such a run once a model, on eight clean
+The logits are those of the model without our callbacks, to the bit: compared with such a run once per model, on eight clean
 tokens.
+
+Layers may run again in the backward pass (activation checkpointing, torch.utils.checkpoint), so that a run keeps what enters each
+and not what happens inside. The rules have to be in place both times, which is why only callbacks of ours may sit on a model whose
+layers run twice.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from transformers import Cache
 
-from tl_ffblock.bridge.batching import Batch
-from tl_ffblock.bridge.checkpoints import forgetful_layers
-from tl_ffblock.bridge.ends import bias_of_unembedding, unembedding_bias, with_secant
 from tl_ffblock.bridge.hugging_face import probe_tokens
-from tl_ffblock.bridge.inputs import forward
+from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
+from tl_ffblock.bridge.linearised import RULES, RuleName, Rules, linearised, unembedding_bias
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.probe import probe
-from tl_ffblock.bridge.readout import unembedding
+from tl_ffblock.bridge.readout import bias_of_unembedding, unembedding
 from tl_ffblock.bridge.runs import Run
-from tl_ffblock.bridge.slopes import RULES, RuleName, Rules, local_slopes
+from tl_ffblock.bridge.selfcheck import probe
 from tl_ffblock.bridge.tape import END, Place, Tape
-from tl_ffblock.bridge.taps import is_listened_to, silence
-from tl_ffblock.bridge.weights import working_dtype
 from tl_ffblock.errors import CaptureError, IdentityError, InputError, UnsupportedModelError
+from tl_ffblock.layer.local_forms import carried, secant
+
+KEPT_WHOLE = 1024
+"""Tokens of a batch's sequences up to which layers keep what happens inside, unless asked otherwise."""
+_RUN_BYTES = {"cpu": 2**30, "cuda": 2**34}
+"""What sequences that run together may leave for a backward pass, by device; one may always leave more."""
 
 
 @contextmanager
@@ -75,7 +84,10 @@ class Traced:
         asked = self.tape.keeps - {"value", "pattern", "norms"}
         wanted = {key: held for key, held in self.tape.kept.items() if key[0] in asked}
         leaves = [*self.tape.dials.values(), *wanted.values()]
-        with self._rules_again() if self.twice else nullcontext():
+        with ExitStack() as stack:
+            if self.twice:  # layers run again under the rules; what they write is known from the first time
+                stack.enter_context(constant_weights(self.model))
+                stack.enter_context(linearised(self.model, self.rules, Tape(self.tape.size)))
             found = torch.autograd.grad(
                 tensor,
                 leaves,
@@ -91,12 +103,6 @@ class Traced:
         if short is not None and place in dials:
             dials[place] = bias
         return Backward(dials, dict(zip(wanted, found[number:], strict=True)))
-
-    @contextmanager
-    def _rules_again(self) -> Iterator[None]:
-        """Local rules for layers that run again; what they write is known from the first time."""
-        with _constant_weights(self.model), local_slopes(self.model, self.rules, Tape(self.tape.size)):
-            yield
 
     def _from_unembedding(self, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """What goes into the unembedding, the derivative by that, and the share of the unembedding's bias.
@@ -146,7 +152,7 @@ def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str], *, twice:
         InputError: if the logits hold NaN or infinity.
         UnsupportedModelError: if the model has no logits.
     """
-    with with_gradients(), run.hooks(), _constant_weights(run.model):
+    with with_gradients(), run.hooks(), constant_weights(run.model):
         traced = _traced(run.model, batch, rules, keeps, twice=twice)
     logits = traced.logits.detach()
     # A sum is NaN or infinite if a summand is, and is read in one go; half precision would overflow.
@@ -159,7 +165,7 @@ def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str], *, twice:
 
 
 @contextmanager
-def _constant_weights(model: Model) -> Iterator[None]:
+def constant_weights(model: Model) -> Iterator[None]:
     """No parameter takes a gradient inside, so that a run keeps nothing for theirs."""
     learned = [parameter for parameter in model.hooked.parameters() if parameter.requires_grad]
     for parameter in learned:
@@ -171,41 +177,19 @@ def _constant_weights(model: Model) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-_RUN_BYTES = {"cpu": 2**30, "cuda": 2**34}
-"""What sequences that run together may leave for a backward pass, by device; one may always leave more."""
-
-
 def batches_to_trace(run: Run) -> Iterator[Batch]:
     """The run's batches, in pieces whose tensors of all layers fit the memory; whole where callbacks see them."""
-    model = run.model
-    cfg, weights = model.hooked.cfg, next(model.hooked.parameters())
-    alone = not run.fwd_hooks and not is_listened_to(model.hook_points.values())
+    model, cfg = run.model, run.model.hooked.cfg
+    d_mlp = int(getattr(cfg, "d_mlp", None) or 4 * cfg.d_model)
     for batch in run.batches:
-        length = batch.tokens.shape[1]
-        d_mlp = int(getattr(cfg, "d_mlp", None) or 4 * cfg.d_model)
-        a_token = model.n_layers * (8 * d_mlp + 24 * int(cfg.d_model) + 4 * model.n_heads * length)
-        a_token += 4 * int(getattr(cfg, "d_vocab", 0) or 0)
-        budget = _RUN_BYTES.get(weights.device.type, _RUN_BYTES["cpu"])
-        at_once = max(1, budget // (length * a_token * weights.element_size()))
-        if at_once >= len(batch.tokens) or not alone:
+        number, length = batch.tokens.shape
+        per_token = model.n_layers * (8 * d_mlp + 24 * int(cfg.d_model) + 4 * model.n_heads * length)
+        per_token += 4 * int(getattr(cfg, "d_vocab", 0) or 0)
+        at_once = model.at_once(_RUN_BYTES, length * per_token)
+        if at_once >= number or run.is_hooked:
             yield batch
             continue
-        for rows in torch.split(torch.arange(len(batch.tokens)), at_once):
-            yield Batch(
-                batch.tokens[rows],
-                None if batch.mask is None else batch.mask[rows],
-                None if batch.token_types is None else batch.token_types[rows],
-                tuple(batch.numbers[row] for row in rows.tolist()),
-            )
-
-
-def _refuse_inputs_of_heads(model: Model) -> None:
-    for option in ("use_split_qkv_input", "use_attn_in"):
-        if getattr(model.hooked.cfg, option, False):
-            raise UnsupportedModelError(
-                f"{model.name} has {option} on: its norms before attention run once for every head, which has no local rules "
-                f"here. Call model.set_{option}(False) before; attribution_patching(..., edges=True) needs no option."
-            )
+        yield from (batch.rows(slice(start, start + at_once)) for start in range(0, number, at_once))
 
 
 def difference_of_logits(model: Model, rules: RuleName) -> float:
@@ -217,13 +201,18 @@ def difference_of_logits(model: Model, rules: RuleName) -> float:
         IdentityError: if it is not zero, or if the model is not read rightly.
         UnsupportedModelError: if the model hands each head an input of its own.
     """
-    _refuse_inputs_of_heads(model)
+    for option in ("use_split_qkv_input", "use_attn_in"):
+        if getattr(model.hooked.cfg, option, False):
+            raise UnsupportedModelError(
+                f"{model.name} has {option} on: its norms before attention run once for every head, which has no local rules "
+                f"here. Call model.set_{option}(False) before; attribution_patching(..., edges=True) needs no option."
+            )
     _refuse_other_gradients(model)
-    probe(model, working_dtype(model), tuple(range(model.n_layers)))
+    probe(model, model.working_dtype, tuple(range(model.n_layers)))
     known = model.memory.logit_differences
     if rules not in known:
         batch = Batch(probe_tokens(model.hooked))
-        with with_gradients(), silence(model.hook_points.values()):
+        with with_gradients(), model.hooks_disabled():
             traced = _traced(model, batch, RULES[rules], frozenset())
             _refuse_unused_dials(traced)
             logits, plain = traced.logits, forward(model, batch, gradients=True)
@@ -267,12 +256,65 @@ def _refuse_other_gradients(model: Model) -> None:
 
 
 def _traced(model: Model, batch: Batch, rules: Rules, keeps: frozenset[str], *, twice: bool = False) -> Traced:
-    size = (batch.tokens.shape[0], batch.tokens.shape[1])
-    tape = Tape(size, keeps)
-    with local_slopes(model, rules, tape) as fittings, forgetful_layers(model) if twice else nullcontext():
+    tape = Tape((batch.tokens.shape[0], batch.tokens.shape[1]), keeps)
+    with linearised(model, rules, tape) as fittings, _checkpointed(model) if twice else nullcontext():
         logits = forward(model, batch, gradients=True)
     if not isinstance(logits, Tensor) or ("logits", END) not in tape.kept:
         raise UnsupportedModelError(f"{model.name} ({model.family.name}) gives no logits of tokens.")
-    fittings.refuse_unfired(model.name)
-    onward = with_secant(tape, logits) if rules.feed_forward else logits
-    return Traced(model, rules, batch, tape, onward, twice)
+    fittings.refuse_unfired()
+    if rules.feed_forward:  # a soft cap, or a factor, after the unembedding: the slope of its secant
+        linear = tape.kept["logits", END].reshape(logits.shape)
+        logits = logits if torch.equal(linear.detach(), logits.detach()) else carried(logits, secant(logits, linear))
+    return Traced(model, rules, batch, tape, logits, twice)
+
+
+def layers_run_twice(run: Run, batch: Batch, asked: bool | None) -> bool:
+    """Whether a batch runs with checkpoints; None leaves it to its length.
+
+    Raises:
+        InputError: if they are asked for under callbacks of the caller's own.
+    """
+    if asked and run.is_hooked:
+        raise InputError(
+            "checkpoint=True under hooks of your own: layers would run twice, and your hooks see every tensor twice. Give "
+            "checkpoint=False, or take the hooks off."
+        )
+    return batch.tokens.shape[1] > KEPT_WHOLE and not run.is_hooked if asked is None else asked
+
+
+@contextmanager
+def _checkpointed(model: Model) -> Iterator[None]:
+    """Layers of the forward pass inside keep their inputs alone, and run again in a backward pass.
+
+    Raises:
+        UnsupportedModelError: if a layer runs again before that pass is over.
+    """
+    forward_pass = [model]
+    with set_checkpoint_early_stop(False), ExitStack() as stack:  # callbacks see a layer to its end
+        stack.callback(forward_pass.clear)
+        for block in model.hooked.blocks:
+            # On its own dictionary: `TransformerBridge.__setattr__` forwards to the model that it wraps.
+            own, run = vars(block), block.forward
+            stack.callback(partial(own.update, forward=run) if "forward" in own else partial(own.pop, "forward"))
+            own["forward"] = partial(_run_layer, block, run, forward_pass)
+        yield
+
+
+def _run_layer(block: nn.Module, run: Any, forward_pass: list[Model], *args: Any, **named: Any) -> Any:
+    """A layer as a checkpoint. A cache of keys and values would grow with every run of a layer: none is given to it."""
+    runs: list[None] = []
+
+    def once(*args: Any, **named: Any) -> Any:
+        if runs and forward_pass:
+            raise UnsupportedModelError(
+                f"{forward_pass[0].name} ({forward_pass[0].family.name}) takes derivatives in its forward pass, so its layers cannot "
+                "run twice. Give checkpoint=False."
+            )
+        runs.append(None)
+        output = run(*args, **named)
+        drop_graph(block)
+        return output
+
+    given = [None if isinstance(value, Cache) else value for value in args]
+    named = {name: None if isinstance(value, Cache) else value for name, value in named.items()}
+    return checkpoint(once, *given, use_reentrant=False, preserve_rng_state=False, **named)

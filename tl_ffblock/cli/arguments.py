@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-from tl_ffblock.bridge.shipped import Outline
+from tl_ffblock.bridge.loading import Outline
 from tl_ffblock.errors import InputError
 from tl_ffblock.files import check_replaceable
 from tl_ffblock.layer.scopes import STEPS, select_scopes

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tl_ffblock.bridge.shipped import DEFAULT, outline
+from tl_ffblock.bridge.loading import DEFAULT, outline
 from tl_ffblock.cli.arguments import MODEL_HELP, add_device_to, read_text
 from tl_ffblock.cli.terminal import console, working
 

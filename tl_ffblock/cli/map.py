@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tl_ffblock.bridge.shipped import DEFAULT, outline
+from tl_ffblock.bridge.loading import DEFAULT, outline
 from tl_ffblock.cli.arguments import (
     MODEL_HELP,
     add_device_to,

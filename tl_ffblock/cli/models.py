@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tl_ffblock.bridge.families import FAMILIES
-from tl_ffblock.bridge.shipped import DEFAULT, SHIPPED
+from tl_ffblock.bridge.loading import DEFAULT, SHIPPED
 from tl_ffblock.cli.terminal import console, plain_table
 from tl_ffblock.layer.scopes import STEPS
 

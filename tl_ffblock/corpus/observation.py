@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from tl_ffblock.bridge.inputs import padding_token
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import kept_records, open_run
-from tl_ffblock.bridge.token_spans import padding_token
 from tl_ffblock.corpus.texts.tokenised import TokenisedText
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.map_tables import MapTables

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.layer.parts import CANCELLED
+from tl_ffblock.layer.linear import CANCELLED
 
 NodeKind: TypeAlias = Literal[
     "input",

@@ -18,8 +18,7 @@ from torch import Tensor
 from tl_ffblock.flow.draft import DraftNode
 from tl_ffblock.flow.place import LayerPlace
 from tl_ffblock.flow.pruning import ends
-from tl_ffblock.layer.neuron_shares import neuron_name
-from tl_ffblock.layer.neurons import coefficient_rounding, coefficients, feed_forwards, neuron_values
+from tl_ffblock.layer.neurons import coefficient_rounding, coefficients, feed_forwards, neuron_name, neuron_values
 from tl_ffblock.layer.records import LayerRecord
 
 

@@ -1,6 +1,6 @@
 """`ffb.flow_graph`: a model, a text and a target become the graph of what flows through one position."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, SupportsIndex, Unpack
 
@@ -11,9 +11,7 @@ from torch import Tensor
 from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run
 from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.bridge.inputs import label
-from tl_ffblock.bridge.query_keys import read_query_keys
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
-from tl_ffblock.bridge.settings import eps_of
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.flow.draft import Draft, DraftEdge, DraftNode
 from tl_ffblock.flow.graph import FlowCertificate, FlowEdge, FlowGraph, FlowNode, FlowTarget, FlowVectors
@@ -22,7 +20,7 @@ from tl_ffblock.flow.place import LayerPlace
 from tl_ffblock.flow.pruning import Pruning
 from tl_ffblock.flow.reading import Readings, read_vectors
 from tl_ffblock.flow.targets import FlowTargets, Propagated, propagated
-from tl_ffblock.layer.adjoint import Adjoint, scopes_to_output
+from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT, Attend
@@ -95,37 +93,34 @@ def flow_graph(
 
 def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -> tuple[Draft, float]:
     """All layers, and how far their backward walk is from the propagated derivative."""
-    walks, output, eps = [0.0], [-1], eps_of(run.model, run.settings)
+    output, eps = [-1], run.model.eps(run.settings.dtype)
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        record = records[0]
-        by, by_read, error = _derivatives(record, shared, draft.position)
-        walks.append(error)
-        weights = read_query_keys(run.model, record.layer, record.resid_pre.dtype)
+    def draw(record: LayerRecord, _: int) -> float:
+        by, by_read, error = _derivatives(LinearLayer(record, run.settings), shared, draft.position)
+        weights = run.model.layers[record.layer].query_keys(record.resid_pre.dtype)
         if output[0] < 0:
             x = record.resid_pre[draft.position]
             output[0] = draft.add(DraftNode("input", record.layer, "layer input", x, by[INPUT]))
         output[0] = draw_layer(LayerPlace(draft, record, weights, by, by_read, pruning, eps), output[0])
+        return error
 
-    run.deliver(receive)
-    return draft, max(walks)
+    return draft, max(run.by_layer(draw)[0].values(), default=0.0)
 
 
 def _derivatives(
-    record: LayerRecord, shared: list[Propagated], position: int
+    layer: LinearLayer, shared: list[Propagated], position: int
 ) -> tuple[dict[str, Float[Tensor, "target d"]], Float[Tensor, "target d"], float]:
-    """Every target's derivatives at a position by scope, by what attention reads, and the error of the walk."""
-    x, steps = record.resid_pre, scopes_to_output(record.block.order)
-    (attend,) = (step.scope for step in steps if isinstance(step.operation, Attend))
-    names = [INPUT, *(step.scope for step in steps)]
+    """Every target's derivatives at a position by scope, by what attention reads, and the error of the vjp."""
+    x, number = layer.record.resid_pre, layer.record.layer
+    (attend,) = (step.scope for step in layer.steps if isinstance(step.operation, Attend))
+    names = [INPUT, *(step.scope for step in layer.steps)]
     found: dict[str, list[Tensor]] = {name: [] for name in names}
     reads, error = [], 0.0
     for each in shared:
-        of_stream, walk = each.by_stream.to(x), Adjoint(record)
-        by = walk.derivatives(of_stream[record.layer + 1])
-        expected = of_stream[record.layer]
+        of_stream = each.by_stream.to(x)
+        by, expected = layer.vjp(of_stream[number + 1]), of_stream[number]
         error = max(error, float(relative((by[INPUT] - expected).norm(), expected.norm())))
-        reads.append(walk.to_keys(by[attend])[position])
+        reads.append(layer.vjp_attention(by[attend])[position])
         for name in names:
             found[name].append(by[name][position] if name in by else torch.zeros_like(x[0]))
     none = x.new_zeros(0, x.shape[-1])

@@ -7,13 +7,12 @@ from tl_ffblock.flow.attention_flow import draw_attention
 from tl_ffblock.flow.draft import DraftNode
 from tl_ffblock.flow.feed_flow import draw_feed_forward
 from tl_ffblock.flow.place import LayerPlace
-from tl_ffblock.layer.adjoint import scopes_to_output
-from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, Step
+from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, Step, steps_to_output
 
 
 def draw_layer(place: LayerPlace, entry: int) -> int:
     """Draw a layer behind the node of its input; the number of its output's node."""
-    steps = scopes_to_output(place.record.block.order)
+    steps = steps_to_output(place.record.block.order)
     drawn = {INPUT: entry}
     for step in steps:
         match step.operation:

@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.facts import model_sizes
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.readout import Reading, read_out
 from tl_ffblock.errors import InputError
@@ -32,7 +31,7 @@ def top_tokens(
     """
     whole_number(k, "k", at_least=1)
     known = identify(model)
-    readout, width = read_out(known, reading), model_sizes(known).d_model
+    readout, width = read_out(known, reading), known.sizes.d_model
     if not isinstance(vectors, Tensor) or vectors.ndim != 2 or vectors.shape[1] != width:
         given = f"has shape {tuple(vectors.shape)}" if isinstance(vectors, Tensor) else f"is a {type(vectors).__name__}"
         raise InputError(

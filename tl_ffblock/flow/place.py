@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.query_keys import QueryKeyWeights
+from tl_ffblock.bridge.layers import QueryKeyWeights
 from tl_ffblock.flow.draft import Draft
 from tl_ffblock.flow.pruning import Pruning
 from tl_ffblock.layer.records import LayerRecord

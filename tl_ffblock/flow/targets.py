@@ -10,8 +10,8 @@ from torch import Tensor
 from tl_ffblock.attribution import Attribution, Direction
 from tl_ffblock.attribution.shares import KEEPS, Shares
 from tl_ffblock.attribution.targets import Seeds, Target, seeds
+from tl_ffblock.bridge.linearised import RULES
 from tl_ffblock.bridge.runs import Run
-from tl_ffblock.bridge.slopes import RULES
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.metrics import logit

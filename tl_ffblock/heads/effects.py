@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.facts import refuse_untrained_head
-from tl_ffblock.bridge.head_values import logits_with_heads_replaced, slopes_at_values
+from tl_ffblock.bridge.edited import logits_with_heads_replaced, slopes_at_values
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Tokens, kept_records, open_run
@@ -104,7 +103,7 @@ class _ObservedRun:
     @classmethod
     def of(cls, model: Any, input: str | Tokens, metric: Metric | LogitFunction) -> "_ObservedRun":
         known = identify(model)
-        refuse_untrained_head(known)
+        known.refuse_untrained_head()
         tokens = one_sequence(known, input, "input")
         run = open_run(known, tokens, keeps_logits=True)
         (records,) = kept_records(run)

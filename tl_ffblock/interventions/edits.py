@@ -1,16 +1,25 @@
-"""Edits: a vector that is added at one position of one HookPoint, and which ones take a contribution out or cut an edge."""
+"""Edits: a vector that is added at one position of one HookPoint, and many of them measured in few forward passes.
 
-from collections.abc import Sequence
+Edits at whatever layers, of one prompt or of several of equally many tokens, run side by side as rows of a batch; every row
+is a run of its own, from its edit on where the model can go on from cached keys and values (bridge/resume.py). Where hooks
+took part in the run to be edited, each edit is a forward pass of its own, in which they see the batch that they saw before.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.bridge.sites import values_name
-from tl_ffblock.interventions.contribution_hooks import Contributions, refuse_absent
-from tl_ffblock.interventions.edit_points import edit_point
-from tl_ffblock.layer.positions import one_position
+from tl_ffblock.bridge.edited import ResumedRuns
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.interventions.contributions import Contributions, Hook, adding_rows, edit_point, refuse_absent
+from tl_ffblock.layer.positions import one_position, whole_number
+from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, PlainMetric, as_metric, run_by_run
 from tl_ffblock.signatures import strict
 
 NOTHING_LEFT = 1e-6
@@ -30,9 +39,15 @@ class Edit:
     """What is added there; d is the width of the tensor, heads of z side by side."""
 
 
+PromptEdit: TypeAlias = tuple[int, Edit]
+"""The number of a prompt among those that run side by side, and an edit of its run."""
+Advance: TypeAlias = Callable[[int], object]
+"""Called with a number of edits when they are done, as `tqdm.update` wants it."""
+
+
 @strict
 def removal(contributions: Contributions, layer: int, scope: str, query: int, key: int) -> Edit:
-    """The edit that takes one contribution of a run's first prompt out.
+    """The edit that removes one contribution of a run's first prompt.
 
     Args:
         contributions: The run.
@@ -46,12 +61,10 @@ def removal(contributions: Contributions, layer: int, scope: str, query: int, ke
         InputError: if there is no such scope, position or contribution.
         UnsupportedModelError: if the scope's tensor cannot be changed in this model.
     """
-    query, key = _existing(contributions, layer, query, key)
-    return _removal(contributions, layer, scope, query, key)
+    return _removal(contributions, layer, scope, *_existing(layer, query, key, contributions))
 
 
 def _removal(contributions: Contributions, layer: int, scope: str, query: int, key: int) -> Edit:
-    """The same of a cell by positions from 0, which may be empty."""
     point = edit_point(contributions.model, layer, scope)
     part = contributions.decomposition(layer)[0].parts(scope)[query, key]
     return Edit(point.name, query, point.onto(-part, contributions.record(layer).block))
@@ -60,13 +73,11 @@ def _removal(contributions: Contributions, layer: int, scope: str, query: int, k
 def exchange(contributions: Contributions, donor: Contributions, layer: int, scope: str, query: int, key: int) -> Edit:
     """The edit that puts another run's contribution in the place of this run's, of the same cell of their first prompts.
 
-    What it adds is what taking out this run's adds less what taking out the donor's would. Arguments and errors are those of
+    What it adds is what removing this run's adds less what removing the donor's would. Arguments and errors are those of
     `removal`; the contribution exists in one of the runs at least.
     """
-    refuse_absent(layer, {"query": query, "key": key}, contributions.prompt(0), donor.prompt(0))
-    length = contributions.lengths[0]
-    query, key = one_position(query, length, "query"), one_position(key, length, "key")
-    out, into = (_removal(run, layer, scope, query, key) for run in (contributions, donor))
+    at = _existing(layer, query, key, contributions, donor)
+    out, into = (_removal(run, layer, scope, *at) for run in (contributions, donor))
     return replace(out, vector=out.vector - into.vector)
 
 
@@ -79,11 +90,11 @@ def changes(
     *,
     head: int | None = None,
 ) -> list[Edit]:
-    """One edit a cell (query, key) of a layer, of the runs' first prompts.
+    """One edit per cell (query, key) of a layer, of the runs' first prompts.
 
     Args:
         contributions: The run to change.
-        donor: The run whose contribution of the same cell is put in the place of this run's; None takes it out.
+        donor: The run whose contribution of the same cell is put in the place of this run's; None removes it.
         layer: Layer, counted from the end if negative.
         scope: Which contributions.
         cells: Pairs of positions from 0: which receives, which gives.
@@ -95,11 +106,10 @@ def changes(
         UnsupportedModelError: if the scope's tensor cannot be changed in this model.
     """
     point = edit_point(contributions.model, layer, scope)
-    block = contributions.record(layer).block
     vectors = -contributions.cells(layer, scope, cells, head=head)
     if donor is not None:
         vectors = vectors + donor.cells(layer, scope, cells, head=head)
-    vectors = point.onto(vectors, block)
+    vectors = point.onto(vectors, contributions.record(layer).block)
     return [Edit(point.name, query, vector) for (query, _), vector in zip(cells, vectors, strict=True)]
 
 
@@ -120,7 +130,7 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
         LayerError: if the model has no such layer.
         InputError: if there is no such position, or attention gives the key no weight.
     """
-    query, key = _existing(contributions, layer, query, key)
+    query, key = _existing(layer, query, key, contributions)
     record = contributions.record(layer)
     alpha = record.pattern[:, query, key, None]
     if bool((alpha > 1 - NOTHING_LEFT).any()):
@@ -128,12 +138,194 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     value = record.head_values
     z = torch.einsum("hk,khe->he", record.pattern[:, query], value)
     cut = (z - alpha * value[key]) / (1 - alpha)
-    return Edit(values_name(record.layer), query, (cut - z).flatten())
+    return Edit(contributions.model.layers[record.layer].values_name, query, (cut - z).flatten())
 
 
-def _existing(contributions: Contributions, layer: int, query: int, key: int) -> tuple[int, int]:
-    """The cell as positions from 0."""
-    first = contributions.prompt(0)
-    places = tuple(one_position(at, first.lengths[0], name) for at, name in ((query, "query"), (key, "key")))
-    refuse_absent(layer, {"query": query, "key": key}, first)
-    return places[0], places[1]
+def _existing(layer: int, query: int, key: int, *runs: Contributions) -> tuple[int, int]:
+    """A cell of the first prompts as positions from 0; it exists in one of the runs at least."""
+    firsts = [run.prompt(0) for run in runs]
+    length = firsts[0].lengths[0]
+    at = one_position(query, length, "query"), one_position(key, length, "key")
+    refuse_absent(layer, {"query": query, "key": key}, *firsts)
+    return at
+
+
+class SideBySide:
+    """Prompts of equally many tokens whose edited runs share forward passes."""
+
+    def __init__(
+        self,
+        runs: Sequence[Contributions],
+        *,
+        starts: Sequence[Collection[int]],
+        batch_size: int,
+        resume: bool = True,
+    ) -> None:
+        """Find out whether runs may begin at their edit.
+
+        Args:
+            runs: One run of one prompt each.
+            starts: By prompt, the positions from 0 at which it will be edited.
+            batch_size: Edited runs at a time.
+            resume: Whether runs may begin at their edit, where this gives the same logits; False runs whole prompts.
+
+        Raises:
+            InputError: if the model's weights or hooks are not those of the runs.
+        """
+        runs[0].refuse_changed_model(*runs[1:])
+        self._runs, self._batch_size, self._length = runs, batch_size, runs[0].shape[1]
+        self._clean = [run.logits[0] for run in runs]
+        self._resumed = ResumedRuns(
+            runs[0].model,
+            torch.cat([run.tokens for run in runs]),
+            self._clean,
+            starts=starts,
+            resume=resume and not runs[0].is_hooked,
+        )
+        n_starts = len(set().union(*starts)) if self._resumed.resumes else 1
+        self.enough: int = batch_size * n_starts
+        """How many edits fill the batches, if they are spread evenly over all starts."""
+
+    def measure(
+        self, edits: Sequence[PromptEdit], metrics: Sequence[Metric], advance: Advance | None = None
+    ) -> Float[Tensor, " edit"]:
+        """A number under each edit, float32 on the CPU.
+
+        Args:
+            edits: One edit per run; they do not see each other.
+            metrics: By prompt, the metric of its runs; all read the same position.
+            advance: Called with a number of edits when they are done.
+
+        Raises:
+            InputError: if an edit's position does not exist, or the metric cannot be read.
+        """
+        measured = torch.empty(len(edits))
+        for rows, logits in self.logits(edits, metrics[0].at):
+            done = 0
+            for prompt, of_prompt in groupby(rows, key=lambda row: edits[row][0]):
+                numbers = list(of_prompt)
+                measured[numbers] = run_by_run(metrics[prompt], logits[done : done + len(numbers)]).float().cpu()
+                done += len(numbers)
+            if advance is not None:
+                advance(len(rows))
+        return measured
+
+    def logits(
+        self, edits: Sequence[PromptEdit], at: int | None
+    ) -> Iterator[tuple[list[int], Float[Tensor, "edit read d_vocab"]]]:
+        """Numbers of edits with their runs' logits, at every position or from the end as far as `at`."""
+        placed = [replace(edit, query=one_position(edit.query, self._length, "query")) for _, edit in edits]
+        rows_by_start: dict[int, list[int]] = defaultdict(list)
+        for row, ((prompt, _), edit) in enumerate(zip(edits, placed, strict=True)):
+            if self._runs[0].is_hooked:
+                yield [row], self._runs[prompt].logits_of_edit(edit.name, edit.vector, edit.query)[None]
+            else:
+                rows_by_start[edit.query if self._resumed.resumes else 0].append(row)
+        for start, rows in rows_by_start.items():
+            for begin in range(0, len(rows), self._batch_size):
+                batch = rows[begin : begin + self._batch_size]
+                prompts = [edits[row][0] for row in batch]
+                rest = self._resumed.logits(start, prompts, _hooks([placed[row] for row in batch], start))
+                read_after = at is not None and -rest.shape[1] <= at < 0
+                if start and not read_after:  # before the edit the run is the clean one
+                    rest = torch.cat([torch.stack([self._clean[prompt][:start] for prompt in prompts]), rest], dim=1)
+                yield batch, rest
+
+
+def metric_of(run: Contributions, metric: Metric | LogitFunction, number: int) -> Metric:
+    """The metric of runs of one prompt, the first of the contributions; `number` is its number among the metric's answers.
+
+    Raises:
+        UntrainedHeadError: if logits of the model say nothing.
+    """
+    run.model.refuse_untrained_head()
+    return as_metric(metric).bound_to(run.model).of_prompt(CleanRun(number, run.tokens[0], run.logits[0]))
+
+
+@strict
+def measure_unedited(contributions: Contributions, metric: Metric | LogitFunction, *, prompt: int = 0) -> float:
+    """The metric of a run as it is; `prompt` is its number in the list of prompts that the metric has answers for."""
+    return float(metric_of(contributions, metric, prompt)(contributions.logits.clone()))
+
+
+@strict
+@torch.no_grad()
+def measure_edits(
+    contributions: Contributions,
+    edits: Sequence[Edit],
+    metric: Metric | LogitFunction,
+    *,
+    prompt: int = 0,
+    batch_size: int = 32,
+    resume: bool = True,
+    advance: Advance | None = None,
+) -> Float[Tensor, " edit"]:
+    """The metric under each edit of a one-sequence run; what an edit changed is this minus `measure_unedited`.
+
+    Args:
+        contributions: The run to edit.
+        edits: One edit per run; they do not see each other.
+        metric: What to read of each run.
+        prompt: The run's number in the list of prompts that the metric has answers for.
+        batch_size: Edited runs at a time.
+        resume: Whether runs may begin at their edit, where this gives the same logits; False runs whole prompts.
+        advance: Called with a number of edits when they are done, as `tqdm.update` wants it.
+
+    Returns:
+        Float32, on the CPU, in the order of the edits.
+
+    Raises:
+        InputError: if an edit's position does not exist, or the metric cannot be read.
+    """
+    whole_number(batch_size, "batch_size", at_least=1)
+    if not isinstance(edits, Sequence) or not all(isinstance(edit, Edit) for edit in edits):
+        raise InputError(f"edits={brief(edits)}: expected a list of edits, as removal and knockout make them.")
+    read = metric_of(contributions, metric, prompt)
+    starts = {one_position(edit.query, contributions.shape[1], "query") for edit in edits}
+    alone = SideBySide([contributions], starts=[starts], batch_size=batch_size, resume=resume)
+    return alone.measure([(0, edit) for edit in edits], [read], advance)
+
+
+@torch.no_grad()
+def measure_together(
+    runs: Sequence[Contributions],
+    edits: Sequence[Sequence[Edit]],
+    metric: PlainMetric,
+    *,
+    batch_size: int = 32,
+    advance: Advance | None = None,
+) -> Float[Tensor, "edit value"]:
+    """Somebody else's function of all prompts' logits, under as many edits of each prompt: the n-th of all at a time.
+
+    Args:
+        runs: The prompts' runs, of equally many tokens.
+        edits: By prompt as many edits.
+        metric: What to read; it gets logits [prompt pos d_vocab].
+        batch_size: Edited runs at a time.
+        advance: Called with a number of edits when they are done.
+
+    Returns:
+        One value for all prompts, or one per prompt, as the function gives them.
+    """
+    whole = SideBySide(runs, starts=[()] * len(runs), batch_size=batch_size, resume=False)
+    values: list[Tensor] = []
+    at_a_time = max(1, batch_size // len(runs))
+    for begin in range(0, len(edits[0]), at_a_time):
+        of_prompts = zip(*(of_run[begin : begin + at_a_time] for of_run in edits), strict=True)
+        flat = [placed for same in of_prompts for placed in enumerate(same)]
+        logits = torch.cat([edited for _, edited in whole.logits(flat, None)])
+        values += [metric(of_edit).reshape(-1).float().cpu() for of_edit in torch.split(logits, len(runs))]
+        if advance is not None:
+            advance(len(flat))
+    return torch.stack(values)
+
+
+def _hooks(edits: Sequence[Edit], start: int) -> list[Hook]:
+    """One function per HookPoint, for all rows that edit there; the run begins at position `start`."""
+    hooks = []
+    for name in dict.fromkeys(edit.name for edit in edits):
+        edited = [row for row, edit in enumerate(edits) if edit.name == name]
+        vectors = torch.stack([edits[row].vector for row in edited])
+        places = [edits[row].query - start for row in edited]
+        hooks.append((name, adding_rows(vectors, edited, places, len(edits))))
+    return hooks

@@ -1,27 +1,58 @@
 """Clean, corrupted and patched in one call, and differences of runs: of maps and of vectors."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, TypeAlias, Unpack, overload
 
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-from tl_ffblock.bridge.cached import cache_of
-from tl_ffblock.bridge.model import identify
-from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Layers, Tokens
-from tl_ffblock.bridge.settings import ChunkOption, SettingsOptions
+from tl_ffblock.bridge.capture import cache_of
+from tl_ffblock.bridge.inputs import one_sequence
+from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import InputError
-from tl_ffblock.interventions.pairs import PromptList, equally_long, refuse_unpaired
-from tl_ffblock.layer.positions import Positions
+from tl_ffblock.layer.positions import Positions, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.layer.vectors import Decomposition
-from tl_ffblock.result import Result
+from tl_ffblock.result import Result, Results
 from tl_ffblock.results.maps import SIDES, ContributionMaps
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out, strict
+
+PromptList: TypeAlias = Sequence[str] | Sequence[Integer[Tensor, " _pos"]]
+"""Texts, or token ids of each prompt."""
+PatchHooks: TypeAlias = Hooks | Callable[[Any], Hooks]
+"""Hooks of a patched run, or a function that makes them of the clean run's ActivationCache."""
+
+
+def refuse_unpaired(clean: Sized, corrupted: Sized) -> None:
+    """Pairs take as many prompts of each kind.
+
+    Raises:
+        InputError: if there are not.
+    """
+    if len(clean) != len(corrupted):
+        raise InputError(f"{len(clean)} clean prompts and {len(corrupted)} corrupted: expected pairs.")
+
+
+def equally_long(model: Model, pair: tuple[Any, Any], which: str) -> tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]]:
+    """The tokens of a clean and a corrupted prompt.
+
+    Raises:
+        InputError: if one cannot be used, or they differ in length.
+    """
+    clean, corrupted = (
+        one_sequence(model, given, name + which) for given, name in zip(pair, ("clean", "corrupted"), strict=True)
+    )
+    if len(clean) != len(corrupted):
+        raise InputError(
+            f"clean{which} has {len(clean)} tokens, corrupted{which} {len(corrupted)}: patching puts what is at one position of a "
+            "run at the same position of the other. Use prompts of equally many tokens."
+        )
+    return clean, corrupted
 
 
 @strict
@@ -36,35 +67,38 @@ class PatchedMaps(Result):
     @property
     def corruption(self) -> ContributionMaps:
         """`clean - corrupted`: what the corruption took away."""
-        return _named(difference(self.clean, self.corrupted), "the clean run", "the corrupted run")
+        return self._difference("clean", "corrupted")
 
     @property
     def repair(self) -> ContributionMaps:
-        """`patched - corrupted`: what the patches brought."""
-        return _named(difference(self.patched, self.corrupted), "the patched run", "the corrupted run")
+        """`patched - corrupted`: what the patches restored."""
+        return self._difference("patched", "corrupted")
 
     @property
     def rest(self) -> ContributionMaps:
         """`clean - patched`: what the patches left."""
-        return _named(difference(self.clean, self.patched), "the clean run", "the patched run")
+        return self._difference("clean", "patched")
 
     def to_dataframe(self) -> pd.DataFrame:
-        """The tables of the three runs in one, with the run's name ("clean", "corrupted", "patched") as the first column, "run"."""
-        frames = {name: getattr(self, name).to_dataframe() for name in ("clean", "corrupted", "patched")}
+        """The tables of the three runs in one, with the run's name as the first column, "run"."""
+        frames = {name: maps.to_dataframe() for name, maps in self._runs.items()}
         return pd.concat(frames, names=["run", None]).reset_index("run").reset_index(drop=True)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        texts = {name: shortened(getattr(self, name).tokens) for name in ("clean", "corrupted", "patched")}
-        return f"clean, corrupted and patched run of {self.clean.model}", texts
+        """The tokens of the three runs."""
+        return f"{self.clean.model}, layers {spans(self.clean.layers)}", {
+            name: shortened(maps.tokens) for name, maps in self._runs.items()
+        }
 
+    @property
+    def _runs(self) -> dict[str, ContributionMaps]:
+        return {"clean": self.clean, "corrupted": self.corrupted, "patched": self.patched}
 
-def _named(maps: ContributionMaps, *sides: str) -> ContributionMaps:
-    """A difference whose two sides have these names, whatever their texts."""
-    return dataclasses.replace(maps, provenance={**maps.provenance, **dict(zip(SIDES, sides, strict=True))})
-
-
-PatchHooks: TypeAlias = Hooks | Callable[[Any], Hooks]
-"""Hooks of a patched run, or a function that makes them of the clean run's ActivationCache."""
+    def _difference(self, first: str, second: str) -> ContributionMaps:
+        """A difference whose two sides are named by the runs, whatever their texts."""
+        maps = difference(self._runs[first], self._runs[second])
+        sides = dict(zip(SIDES, (f"the {first} run", f"the {second} run"), strict=True))
+        return dataclasses.replace(maps, provenance={**maps.provenance, **sides})
 
 
 class HowMade(SettingsOptions, ChunkOption, total=False):
@@ -94,7 +128,7 @@ def patched_maps(
     scopes: Sequence[str] | str | None = None,
     queries: Positions = None,
     **options: Unpack[HowMade],
-) -> list[PatchedMaps]: ...
+) -> Results[PatchedMaps]: ...
 @spelled_out(HowMade, {name: (DEFAULTS | {"chunk_bytes": None})[name] for name in HowMade.__annotations__})
 def patched_maps(
     model: Any,
@@ -106,7 +140,7 @@ def patched_maps(
     scopes: Sequence[str] | str | None = None,
     queries: Positions = None,
     **options: Unpack[HowMade],
-) -> PatchedMaps | list[PatchedMaps]:
+) -> PatchedMaps | Results[PatchedMaps]:
     """The maps of a clean run, of a corrupted run, and of the corrupted run under hooks; of one pair of prompts or many.
 
     `ffb.average([runs.repair for runs in patched_maps(...)], positions=...)` is the mean over pairs with its interval.
@@ -116,7 +150,7 @@ def patched_maps(
         clean: A text or token ids [pos], or a list of these.
         corrupted: Another of equally many tokens, or a list with one for each clean prompt.
         fwd_hooks: Hooks for the patched run, or a function that makes them of the clean run's ActivationCache; for lists the
-            same for every pair, or a list with one function a pair.
+            same for every pair, or a list with one function per pair.
         layers: As in `contribution_maps`.
         scopes: As in `contribution_maps`.
         queries: As in `contribution_maps`.
@@ -126,32 +160,27 @@ def patched_maps(
         InputError: if the two of a pair have different numbers of tokens, there are not as many of each, or they cannot be used.
     """
     known = identify(model)
-    lists = [isinstance(given, list | tuple) for given in (clean, corrupted)]
-    if all(lists):
+    lists = isinstance(clean, list | tuple) and isinstance(corrupted, list | tuple)
+    if lists:
         refuse_unpaired(clean, corrupted)
-    pairs = list(zip(clean, corrupted, strict=True)) if all(lists) else [(clean, corrupted)]
-    makers = _hooks_by_pair(fwd_hooks, len(pairs))
+    pairs = list(zip(clean, corrupted, strict=True)) if lists else [(clean, corrupted)]
+    hooks: Sequence[Any] = [fwd_hooks] * len(pairs)  # for all, or one function
+    if not callable(fwd_hooks) and fwd_hooks and all(callable(one) for one in fwd_hooks):
+        hooks = fwd_hooks
+    if len(hooks) != len(pairs):
+        raise InputError(f"fwd_hooks: {len(hooks)} functions for {len(pairs)} pairs of prompts; expected one per pair.")
 
     def maps(tokens: Int[Tensor, " pos"], hooks: Hooks) -> ContributionMaps:
         return contribution_maps(
             known, tokens, layers=layers, scopes=scopes, queries=queries, fwd_hooks=hooks, **options
         )
 
-    results = []
-    for number, (pair, hooks) in enumerate(zip(pairs, makers, strict=True)):
-        first, second = equally_long(known, pair, f"[{number}]" if all(lists) else "")
-        made = hooks(cache_of(known, first)) if callable(hooks) else hooks
+    results = Results[PatchedMaps]()
+    for number, (pair, own) in enumerate(zip(pairs, hooks, strict=True)):
+        first, second = equally_long(known, pair, f"[{number}]" if lists else "")
+        made = own(cache_of(known, first)) if callable(own) else own
         results.append(PatchedMaps(maps(first, ()), maps(second, ()), maps(second, made)))
-    return results if all(lists) else results[0]
-
-
-def _hooks_by_pair(fwd_hooks: PatchHooks | Sequence[Callable[[Any], Hooks]], n_pairs: int) -> Sequence[PatchHooks]:
-    """What each pair's patched run is run with."""
-    if callable(fwd_hooks) or not fwd_hooks or not all(callable(hooks) for hooks in fwd_hooks):
-        return [fwd_hooks] * n_pairs  # type: ignore[list-item]  # no list of functions: hooks for all, or one function
-    if len(fwd_hooks) != n_pairs:
-        raise InputError(f"fwd_hooks: {len(fwd_hooks)} functions for {n_pairs} pairs of prompts; expected one a pair.")
-    return fwd_hooks  # type: ignore[return-value]  # all are functions
+    return results if lists else results[0]
 
 
 @strict
@@ -177,7 +206,7 @@ class VectorDifference:
 
     @property
     def order(self) -> Order:
-        """Where the norms stand."""
+        """Where the norms are."""
         return self.first.order
 
     def parts(self, scope: str) -> Float[Tensor, "query key d_model"]:
@@ -219,9 +248,8 @@ def difference(
             )
         return first - second
     if isinstance(first, Decomposition) and isinstance(second, Decomposition):
-        shapes = [tuple(part.parts(part.scopes[0]).shape) for part in (first, second)]
-        same = [(part.layer, part.order, part.queries) for part in (first, second)]
-        if same[0] != same[1] or shapes[0] != shapes[1]:
+        kinds = [(part.layer, part.order, part.queries, part.parts(part.scopes[0]).shape) for part in (first, second)]
+        if kinds[0] != kinds[1]:
             raise InputError(
                 f"cannot subtract {second!r} from {first!r}: expected the same layer, queries and number of tokens."
             )

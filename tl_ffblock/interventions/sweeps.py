@@ -1,18 +1,20 @@
-"""The effect of every contribution: a tensor [layer query key] and its table, of one prompt or of many.
+"""Sweeps: the effect of every contribution, a tensor [layer query key] and its table, of one prompt or of many.
 
 What TransformerLens's `get_act_patch_*` functions give for whole activations, for single contributions,
-with many edits a forward pass and for every scope.
+with many edits per forward pass and for every scope.
 
-1. `_Axes` says which cells of each prompt the rows and columns are: the same positions in all, or named ones.
-2. The edits of prompts of equally many tokens are run side by side and read (side_by_side.py); a function of all
+1. `_Axis` says which cells of each prompt the rows and columns are: the same positions in all, or named ones.
+2. The edits of prompts of equally many tokens are run side by side and read (edits.py); a function of all
    prompts' logits, which somebody else wrote, gets the same cell of all prompts at a time.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -20,18 +22,133 @@ from torch import Tensor
 from tl_ffblock.bridge.model import select_layers
 from tl_ffblock.bridge.runs import Layers
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.interventions.contribution_hooks import Contributions
-from tl_ffblock.interventions.edits import Edit, changes
-from tl_ffblock.interventions.side_by_side import PromptEdit, SideBySide, measure_together, metric_of
-from tl_ffblock.interventions.sweep_result import ContributionSweep
+from tl_ffblock.interventions.contributions import Contributions
+from tl_ffblock.interventions.edits import Advance, Edit, PromptEdit, SideBySide, changes, measure_together, metric_of
 from tl_ffblock.layer.heads import AskedHeads, head_numbers
-from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, whole_number
+from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, spans, whole_number
 from tl_ffblock.metrics import LogitFunction, Metric, PlainMetric, as_metric
 from tl_ffblock.progress import Progress
-from tl_ffblock.results.tokens import joined
+from tl_ffblock.result import Result
+from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
+from tl_ffblock.results.tokens import joined, visible
 from tl_ffblock.signatures import strict
 
+LARGEST_SHOWN = 3
+"""Effects that the short form of a sweep names."""
 EditType = TypeVar("EditType", Edit, PromptEdit)
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class ContributionSweep(Result):
+    """The metric with one contribution changed at a time, at one scope, of one prompt or of several.
+
+    `values`, `effect` and what `interval` holds are [layer query key], of a sweep over heads [layer head query key]: means
+    over the prompts that have the cell, NaN where none has.
+    """
+
+    by_prompt: Float[Tensor, "prompt layer head query key"]
+    """The metric of every prompt (one entry if the metric gave one number for all); NaN where it has no such cell."""
+    baselines: Float[Tensor, " prompt"]
+    """The metric without any change."""
+    metric: str
+    """What was read."""
+    scope: str
+    """Which contributions were changed, and where they were."""
+    layers: tuple[int, ...]
+    """The model's numbers of the layers, ascending."""
+    heads: tuple[int, ...] | None
+    """Attention heads through which contributions came; None where they were changed whole."""
+    queries: tuple[int | str, ...]
+    """Position of each row, or its name: what received."""
+    keys: tuple[int | str, ...]
+    """Position of each column, or its name: what gave."""
+    query_tokens: tuple[str, ...]
+    """Which tokens are in each row; different ones of the prompts joined."""
+    key_tokens: tuple[str, ...]
+    """Which tokens are in each column, likewise."""
+    tokens: tuple[tuple[str, ...], ...]
+    """The prompts."""
+    n_draws: int = N_DRAWS
+    """Draws of the bootstrap over prompts."""
+    seed: int = 0
+
+    @property
+    def baseline(self) -> float:
+        """The metric without any change, mean over prompts."""
+        return float(self.baselines.mean())
+
+    @property
+    def values(self) -> Float[Tensor, "layer *head query key"]:
+        """The metric."""
+        return self._without_heads(mean_interval(self.by_prompt, n_draws=1).mean).to(self.by_prompt.dtype)
+
+    @property
+    def effect_by_prompt(self) -> Float[Tensor, "prompt layer head query key"]:
+        """Each prompt's change of the metric: by_prompt - baselines."""
+        return self.by_prompt - self.baselines[:, None, None, None, None]
+
+    @property
+    def effect(self) -> Float[Tensor, "layer *head query key"]:
+        """Change of the metric."""
+        return self.interval.mean.to(self.by_prompt.dtype)
+
+    @cached_property
+    def interval(self) -> MeanInterval:
+        """The mean change with its 95 % interval (percentile bootstrap over prompts) and the number of prompts."""
+        over = mean_interval(self.effect_by_prompt, n_draws=self.n_draws, seed=self.seed)
+        return MeanInterval(*map(self._without_heads, (over.mean, over.low, over.high, over.counts)))
+
+    def to_dataframe(self, *, by_prompt: bool = False) -> pd.DataFrame:
+        """One row per cell: layer, scope, head (if asked for), query, key, their tokens, value, effect; of several prompts low, high, n too.
+
+        The columns that name cells are those of `ContributionMaps.to_dataframe`, so that the two can be merged on them.
+
+        Args:
+            by_prompt: Whether each prompt has a row of its own, its number in the column `prompt`.
+        """
+        axes: dict[str, Sequence[object]] = {"prompt": range(len(self.by_prompt))} if by_prompt else {}
+        heads = {} if self.heads is None else {"head": self.heads}
+        axes |= {"layer": self.layers, **heads, "query": self.queries, "key": self.keys}
+        frame = pd.MultiIndex.from_product(axes.values(), names=axes).to_frame(index=False)
+        frame.insert(frame.columns.get_loc("layer") + 1, "scope", self.scope)
+        for name, numbers, tokens in (
+            ("query", self.queries, self.query_tokens),
+            ("key", self.keys, self.key_tokens),
+        ):
+            frame[f"{name}_token"] = frame[name].map(dict(zip(numbers, tokens, strict=True)))
+        columns = {"value": self.by_prompt, "effect": self.effect_by_prompt}
+        if not by_prompt:
+            columns = {"value": self.values, "effect": self.effect}
+            if len(self.by_prompt) > 1:
+                columns |= {"low": self.interval.low, "high": self.interval.high, "n": self.interval.counts}
+        for name, values in columns.items():
+            frame[name] = (values.double() if values.is_floating_point() else values).reshape(-1).numpy()
+        return frame.dropna(subset="value", ignore_index=True)
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """What was read and changed, the size, and the largest effects."""
+        names = ("layers", *(() if self.heads is None else ("heads",)), "queries", "keys")
+        size = " x ".join(f"{n} {name}" for n, name in zip(self.values.shape, names, strict=True))
+        prompts = f" · mean over {len(self.tokens)} prompts" if len(self.tokens) > 1 else ""
+        cells, shown = self.to_dataframe(), []
+        for row in cells.loc[cells["effect"].abs().nlargest(LARGEST_SHOWN).index].itertuples():
+            head = "" if self.heads is None else f" head {row.head}"
+            interval = f" [{row.low:.4g}, {row.high:.4g}]" if len(self.by_prompt) > 1 else ""
+            query, key = (
+                f"{visible(str(token))}@{at}" for token, at in ((row.query_token, row.query), (row.key_token, row.key))
+            )
+            shown.append(f"{row.effect:+.4g}{interval} layer {row.layer}{head}, {query} from {key}")
+        return (
+            f"{self.metric} with one contribution at {self.scope} changed at a time · {size} (layers {spans(self.layers)}){prompts}",
+            {
+                "baseline": f"{self.baseline:.4g}",
+                "largest effects": "\n".join([*shown[:1], *(" " * 19 + line for line in shown[1:])]),
+            },
+        )
+
+    def _without_heads(self, values: Tensor) -> Tensor:
+        return values[:, 0] if self.heads is None else values
 
 
 @dataclass(frozen=True)
@@ -42,12 +159,20 @@ class _Axis:
     places: tuple[tuple[int, ...], ...]
     """By prompt, the position of each."""
 
+    @classmethod
+    def of(cls, asked: ChosenPositions, name: str, lengths: Sequence[int], named: NamedPositions | None) -> "_Axis":
+        if named is None and len(set(lengths)) > 1:
+            raise InputError(
+                f"the prompts have {', '.join(map(str, lengths))} tokens: name what is to be compared, "
+                'positions={"subject": [2, 3, ...], "END": -1}, or sweep prompts of equally many.'
+            )
+        names, places = chosen_positions(asked, name, lengths, named)
+        return cls(names or tuple(places[0]), tuple(map(tuple, places)))
+
     def tokens(self, prompts: Sequence[Sequence[str]]) -> tuple[str, ...]:
-        """Which tokens stand there, different ones of the prompts joined."""
-        return tuple(
-            joined([labels[at[number]] for labels, at in zip(prompts, self.places, strict=True)], "|")
-            for number in range(len(self.names))
-        )
+        """Which tokens are there, different ones of the prompts joined."""
+        by_prompt = [[labels[place] for place in at] for labels, at in zip(prompts, self.places, strict=True)]
+        return tuple(joined(there, "|") for there in zip(*by_prompt, strict=True))
 
 
 @dataclass(frozen=True)
@@ -69,34 +194,28 @@ class _Sweep:
 
     def cells(self, prompt: int) -> list[tuple[int, int]]:
         """Rows and columns of the cells that exist in a prompt."""
-        rows, columns = self.queries.places[prompt], self.keys.places[prompt]
         return [
             (row, column)
-            for row, query in enumerate(rows)
-            for column, key in enumerate(columns)
+            for row, query in enumerate(self.queries.places[prompt])
+            for column, key in enumerate(self.keys.places[prompt])
             if not self.runs.model.family.causal or key <= query
         ]
 
+    @cached_property
     def exists(self) -> Bool[Tensor, "prompt layer query key"]:
         """Whether a cell exists in its layer, of a prompt's run or of the donor's: the others have no effect to measure."""
         runs = [run for run in (self.runs, self.donor) if run is not None]
-        found = []
-        for prompt, (rows, columns) in enumerate(zip(self.queries.places, self.keys.places, strict=True)):
-            reached = [
-                torch.stack([run.reaches(layer, prompt)[list(rows)][:, list(columns)] for run in runs]).any(dim=0)
-                for layer in self.layers
-            ]
-            found.append(torch.stack(reached).cpu())
-        return torch.stack(found)
 
-    def of_existing(self, values: Float[Tensor, "value layer head query key"]) -> Tensor:
-        """The values, NaN where a cell does not exist: of each prompt, or of all together."""
-        exists = self.exists()
-        shared = exists if len(values) == len(exists) else exists.all(dim=0, keepdim=True)
-        return values.masked_fill(~shared[:, :, None], float("nan"))
+        def reached(prompt: int, layer: int) -> Bool[Tensor, "query key"]:
+            rows, columns = list(self.queries.places[prompt]), list(self.keys.places[prompt])
+            return torch.stack([run.reaches(layer, prompt)[rows][:, columns] for run in runs]).any(dim=0).cpu()
+
+        return torch.stack(
+            [torch.stack([reached(prompt, layer) for layer in self.layers]) for prompt in range(len(self.runs))]
+        )
 
     def edits(self, prompt: int, run: Contributions, cells: Sequence[tuple[int, int]]) -> Iterator[list[Edit]]:
-        """One edit a cell, by layer and head, in this order: those of all layers would be as large as all their vectors."""
+        """One edit per cell, by layer and head, in this order: those of all layers would be as large as all their vectors."""
         donor = None if self.donor is None else self.donor.prompt(prompt)
         at = [(self.queries.places[prompt][row], self.keys.places[prompt][column]) for row, column in cells]
         for layer in self.layers:
@@ -110,6 +229,26 @@ class _Sweep:
             rows, columns = (list(axis) for axis in zip(*cells, strict=True))
             values[:, :, rows, columns] = measured.reshape(*self.shape[:2], len(cells))
         return values
+
+    def result(
+        self, metric: str, values: Float[Tensor, "value layer head query key"], baselines: Float[Tensor, " value"]
+    ) -> ContributionSweep:
+        """What was measured, of each prompt or of all together, NaN where a cell does not exist."""
+        exists = self.exists if len(values) == len(self.runs) else self.exists.all(dim=0, keepdim=True)
+        prompts = tuple(self.runs.labels(number) for number in range(len(self.runs)))
+        return ContributionSweep(
+            by_prompt=values.masked_fill(~exists[:, :, None], float("nan")),
+            baselines=baselines,
+            metric=metric,
+            scope=self.scope,
+            layers=self.layers,
+            heads=self.heads,
+            queries=self.queries.names,
+            keys=self.keys.names,
+            query_tokens=self.queries.tokens(prompts),
+            key_tokens=self.keys.tokens(prompts),
+            tokens=prompts,
+        )
 
 
 @strict
@@ -135,12 +274,12 @@ def contribution_sweep(
             given the logits of all prompts, of equally many tokens, with the same cell changed in each.
         scope: Which contributions.
         donor: The run whose contributions of the same cells are put in their place, as many prompts of the same lengths;
-            None takes them out.
+            None removes them.
         layers: Layers; None means all that the runs kept.
         heads: Attention heads through which contributions are changed, one at a time; True means all, False changes them whole.
         queries: Positions that receive, or names of `positions`; None means all.
         keys: Positions that give, likewise.
-        positions: Names that align prompts, each one position for all or one a prompt: {"IO": [4, 2], "END": -1}.
+        positions: Names that align prompts, each one position for all or one per prompt: {"IO": [4, 2], "END": -1}.
         batch_size: Edited runs at a time.
         progress: Whether a long call shows a bar at a terminal or in a notebook.
 
@@ -149,127 +288,96 @@ def contribution_sweep(
             or position does not exist.
         UnsupportedModelError: if the scope's tensor cannot be changed in this model.
     """
-    model = contributions.model
     whole_number(batch_size, "batch_size", at_least=1)
-    _refuse_other_lengths(contributions, donor)
-    chosen = contributions.layers if layers is None else select_layers(model, layers)
-    n_heads = contributions.record(chosen[0]).pattern.shape[0]
-    rows, columns = (
-        _axis(asked, name, contributions.lengths, positions) for asked, name in ((queries, "queries"), (keys, "keys"))
-    )
-    sweep = _Sweep(contributions, donor, scope, chosen, head_numbers(heads, n_heads) or None, rows, columns)
-    read = as_metric(metric).for_prompts(len(contributions)).bound_to(model)
-    _refuse_absent(sweep, queries, keys)
-    values, baselines = _read(sweep, read, batch_size, progress)
-    prompts = tuple(contributions.labels(number) for number in range(len(contributions)))
-    return ContributionSweep(
-        by_prompt=sweep.of_existing(values),
-        baselines=baselines,
-        metric=read.name,
-        scope=scope,
-        layers=chosen,
-        heads=sweep.heads,
-        queries=rows.names,
-        keys=columns.names,
-        query_tokens=rows.tokens(prompts),
-        key_tokens=columns.tokens(prompts),
-        tokens=prompts,
-    )
-
-
-def _refuse_other_lengths(runs: Contributions, donor: Contributions | None) -> None:
     if donor is not None:
-        runs.refuse_other_donor(donor)
-    if donor is not None and donor.lengths != runs.lengths:
-        raise InputError(
-            f"donor has prompts of {', '.join(map(str, donor.lengths))} tokens, the runs to change of "
-            f"{', '.join(map(str, runs.lengths))}: contribution_sweep exchanges cells at the same positions. Use pairs of "
-            "equally many tokens."
-        )
-
-
-def _refuse_absent(sweep: _Sweep, queries: ChosenPositions, keys: ChosenPositions) -> None:
-    if not bool(sweep.exists().any()):
+        contributions.refuse_other_donor(donor)
+    chosen = contributions.layers if layers is None else select_layers(contributions.model, layers)
+    numbers = head_numbers(heads, len(contributions.record(chosen[0]).pattern)) or None
+    rows, columns = (
+        _Axis.of(asked, name, contributions.lengths, positions)
+        for asked, name in ((queries, "queries"), (keys, "keys"))
+    )
+    sweep = _Sweep(contributions, donor, scope, chosen, numbers, rows, columns)
+    read = as_metric(metric).for_prompts(len(contributions)).bound_to(contributions.model)
+    if not bool(sweep.exists.any()):
         raise InputError(
             f"queries={brief(queries)}, keys={brief(keys)}: none of these contributions exists; in a causal model no token reads a "
             "later one, nor one outside its window. `queries` receive, `keys` give."
         )
-
-
-def _refuse_unequal(metric: PlainMetric, lengths: Sequence[int]) -> None:
-    if len(set(lengths)) > 1:
-        raise InputError(
-            f"the prompts have {', '.join(map(str, lengths))} tokens, and {metric.name} is given the logits of all of them at once. "
-            "Use prompts of equally many tokens, or a metric that knows each prompt's answers, such as ffb.logit([...])."
-        )
+    values, baselines = _measured(sweep, read, batch_size, progress)
+    return sweep.result(read.name, values, baselines)
 
 
 @torch.no_grad()
-def _read(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tuple[Tensor, Tensor]:
+def _measured(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tuple[Tensor, Tensor]:
     """The metric under every edit [prompt layer head query key], and without any [prompt]."""
     runs = [sweep.runs.prompt(number) for number in range(len(sweep.runs))]
     cells = [sweep.cells(number) for number in range(len(runs))]
     total = sweep.shape[0] * sweep.shape[1] * sum(map(len, cells))
     with Progress(f"{sweep.scope} sweep", total, "runs", shown=shown) as progress:
         if isinstance(metric, PlainMetric) and len(runs) > 1:
-            _refuse_unequal(metric, sweep.runs.lengths)
-            baselines = metric(sweep.runs.logits.clone()).reshape(-1).float().cpu()
-            shared = [cell for cell in cells[0] if all(cell in of_prompt for of_prompt in cells)]
-            enough = max(1, batch_size // len(runs))
-            edits = zip(
-                *(_batches(sweep.edits(number, run, shared), enough) for number, run in enumerate(runs)), strict=True
-            )
-            measured = torch.cat(
-                [measure_together(runs, batch, metric, batch_size=batch_size, advance=progress.step) for batch in edits]
-            )
-            return torch.stack([sweep.filled(shared, of_value) for of_value in measured.T]), baselines
+            return _of_all_prompts(sweep, runs, cells, metric, batch_size, progress.step)
         metrics = [metric_of(run, metric, number) for number, run in enumerate(runs)]
         baselines = torch.tensor([float(read(run.logits.clone())) for read, run in zip(metrics, runs, strict=True)])
+        by_length: dict[int, list[int]] = defaultdict(list)
+        for number, length in enumerate(sweep.runs.lengths):
+            by_length[length].append(number)
         values: dict[int, Tensor] = {}
-        for together in _equally_long(sweep.runs.lengths, batch_size):
-            group = _Group(sweep, [(number, runs[number], cells[number]) for number in together])
-            values |= group.values([metrics[number] for number in together], batch_size, progress.step)
+        for numbers in by_length.values():
+            for begin in range(0, len(numbers), batch_size):
+                together = numbers[begin : begin + batch_size]
+                measured = _side_by_side(sweep, together, runs, cells, metrics, batch_size, progress.step)
+                values |= dict(zip(together, measured, strict=True))
     return torch.stack([values[number] for number in range(len(runs))]), baselines
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Prompts of equally many tokens, whose edits share forward passes."""
+def _side_by_side(
+    sweep: _Sweep,
+    together: Sequence[int],
+    runs: Sequence[Contributions],
+    cells: Sequence[list[tuple[int, int]]],
+    metrics: Sequence[Metric],
+    batch_size: int,
+    advance: Advance,
+) -> Iterator[Float[Tensor, "layer head query key"]]:
+    """Of prompts of equally many tokens, whose edits share forward passes; one prompt's edits after the other, by layer and head."""
+    starts = [{sweep.queries.places[number][row] for row, _ in cells[number]} for number in together]
+    side_by_side = SideBySide([runs[number] for number in together], starts=starts, batch_size=batch_size)
+    edits = (
+        [(place, edit) for edit in of_layer]
+        for place, number in enumerate(together)
+        for of_layer in sweep.edits(number, runs[number], cells[number])
+    )
+    read = [metrics[number] for number in together]
+    measured = torch.cat([side_by_side.measure(batch, read, advance) for batch in _batches(edits, side_by_side.enough)])
+    n_edits = [sweep.shape[0] * sweep.shape[1] * len(cells[number]) for number in together]
+    for number, of_prompt in zip(together, torch.split(measured, n_edits), strict=True):
+        yield sweep.filled(cells[number], of_prompt)
 
-    sweep: _Sweep
-    prompts: Sequence[tuple[int, Contributions, list[tuple[int, int]]]]
-    """Number, run and cells of each."""
 
-    def values(
-        self, metrics: Sequence[Metric], batch_size: int, advance: Callable[[int], object]
-    ) -> dict[int, Float[Tensor, "layer head query key"]]:
-        """By the prompt's number, the metric under every edit; NaN where there is no such cell."""
-        starts = [{self.sweep.queries.places[number][row] for row, _ in cells} for number, _, cells in self.prompts]
-        together = SideBySide([run for _, run, _ in self.prompts], starts=starts, batch_size=batch_size)
-        measured = torch.cat(
-            [together.measure(batch, metrics, advance) for batch in _batches(self._edits(), together.enough)]
+def _of_all_prompts(
+    sweep: _Sweep,
+    runs: Sequence[Contributions],
+    cells: Sequence[list[tuple[int, int]]],
+    metric: PlainMetric,
+    batch_size: int,
+    advance: Advance,
+) -> tuple[Tensor, Tensor]:
+    """What a function of all prompts' logits gives, with the same cell changed in each."""
+    lengths = sweep.runs.lengths
+    if len(set(lengths)) > 1:
+        raise InputError(
+            f"the prompts have {', '.join(map(str, lengths))} tokens, and {metric.name} is given the logits of all of them at once. "
+            "Use prompts of equally many tokens, or a metric that knows each prompt's answers, such as ffb.logit([...])."
         )
-        n_edits = [self.sweep.shape[0] * self.sweep.shape[1] * len(cells) for _, _, cells in self.prompts]
-        return {
-            number: self.sweep.filled(cells, of_prompt)
-            for (number, _, cells), of_prompt in zip(self.prompts, torch.split(measured, n_edits), strict=True)
-        }
-
-    def _edits(self) -> Iterator[list[PromptEdit]]:
-        """Every prompt's edits, one prompt after the other, by layer and head."""
-        for place, (number, run, cells) in enumerate(self.prompts):
-            for edits in self.sweep.edits(number, run, cells):
-                yield [PromptEdit(place, edit) for edit in edits]
-
-
-def _equally_long(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Numbers of prompts with equally many tokens, at most so many at a time."""
-    by_length: dict[int, list[int]] = defaultdict(list)
-    for number, length in enumerate(lengths):
-        by_length[length].append(number)
-    for numbers in by_length.values():
-        for begin in range(0, len(numbers), most):
-            yield numbers[begin : begin + most]
+    baselines = metric(sweep.runs.logits.clone()).reshape(-1).float().cpu()
+    shared = [cell for cell in cells[0] if all(cell in of_prompt for of_prompt in cells)]
+    enough = max(1, batch_size // len(runs))
+    edits = zip(*(_batches(sweep.edits(number, run, shared), enough) for number, run in enumerate(runs)), strict=True)
+    measured = torch.cat(
+        [measure_together(runs, batch, metric, batch_size=batch_size, advance=advance) for batch in edits]
+    )
+    return torch.stack([sweep.filled(shared, of_value) for of_value in measured.T]), baselines
 
 
 def _batches(of_layers: Iterable[list[EditType]], enough: int) -> Iterator[list[EditType]]:
@@ -283,18 +391,3 @@ def _batches(of_layers: Iterable[list[EditType]], enough: int) -> Iterator[list[
             waiting, n_batches = [], n_batches + 1
     if waiting or n_batches == 0:
         yield waiting
-
-
-def _axis(asked: ChosenPositions, name: str, lengths: Sequence[int], named: NamedPositions | None) -> _Axis:
-    """The rows or columns asked for.
-
-    Raises:
-        InputError: if lengths differ and there are no names, or a position or name does not exist.
-    """
-    if named is None and len(set(lengths)) > 1:
-        raise InputError(
-            f"the prompts have {', '.join(map(str, lengths))} tokens: name what is to be compared, "
-            'positions={"subject": [2, 3, ...], "END": -1}, or sweep prompts of equally many.'
-        )
-    names, places = chosen_positions(asked, name, lengths, named)
-    return _Axis(names or tuple(places[0]), tuple(map(tuple, places)))

@@ -1,34 +1,290 @@
-"""Does a map say which contributions matter? Remove or exchange some, measure, correlate.
+"""Causal validation: does a map predict which contributions matter? Remove or exchange some, measure, correlate.
 
-1. Cells are drawn of every prompt; each is predicted, taken out or exchanged for a corrupted run's, and measured (sampling.py).
-2. A placebo stands beside the predictors: the map of what is removed, shuffled within its layer.
-3. Spearman's rho between predictor and |effect| within every layer, its mean over layers, and 95 %
+1. For every prompt and layer some cells (query, key) are drawn among those that can reach the metric:
+   most in the row where the metric is read, the others in one more row, the same in all layers of a prompt.
+2. Of every cell the run gives the predictors: the map of every scope, raw attention (mean over heads)
+   and attention times value norm; of pairs of prompts how far these are from the corrupted run's.
+   A placebo is compared with them: the map of what is removed, shuffled within its layer.
+3. Each cell's contribution is removed at each scope asked for, or exchanged for the corrupted run's, and in a
+   further run its attention edge is cut. The effect is the change of the metric.
+4. Spearman's rho between predictor and |effect| within every layer, its mean over layers, and 95 %
    intervals by bootstrap over prompts.
 
 The effects do not enter the maps, and an edge that is cut is an intervention on the pattern, not on
 the vectors the maps are made of.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Layers
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.interventions.pairs import PromptList, equally_long, refuse_unpaired
-from tl_ffblock.interventions.sampling import PromptSample, PromptTokens, SamplePlan, Sampler
-from tl_ffblock.interventions.validation_result import CausalValidation, one_after_the_other
+from tl_ffblock.interventions.contributions import Contributions
+from tl_ffblock.interventions.edits import Advance, Edit, exchange, knockout, measure_edits, metric_of, removal
+from tl_ffblock.interventions.patched import PromptList, equally_long, refuse_unpaired
+from tl_ffblock.layer.positions import real_number, whole_number
 from tl_ffblock.layer.scopes import select_scopes
 from tl_ffblock.metrics import LogitFunction, Metric, as_metric, kl_divergence, loss
 from tl_ffblock.progress import Progress
+from tl_ffblock.result import Result, Values
+from tl_ffblock.results.intervals import Correlation, bootstrap_weights, mean_interval, rank_correlation
 from tl_ffblock.signatures import strict
 
+if TYPE_CHECKING:
+    pass
+
+ATTENTION, VALUES, PLACEBO, KNOCKOUT = "attention", "attention x value norm", "placebo", "edge knockout"
 BY_NAME: dict[str, Callable[[], Metric]] = {"kl": kl_divergence, "loss": loss}
 """Metrics that need no answers, by the names a caller may give."""
+CellChoice: TypeAlias = Literal["off-diagonal", "reachable", "read row", "beyond first"]
+"""Which of the sampled cells are correlated: those with key != query; all, as a query can reach no others; of the first,
+those whose query the metric reads; of the first, those whose key is not the first token, on which attention rests when it
+has nothing to contribute."""
+_Columns: TypeAlias = dict[str, Float[np.ndarray, " cell"]]
+
+
+def change_of(predictor: str) -> str:
+    """What the difference of two runs is called among the predictors."""
+    return f"change of {predictor}"
+
+
+@strict
+@dataclass(frozen=True, eq=False)
+class SamplePlan(Values):
+    """How much of each prompt is sampled, how it is run, and how often the bootstrap draws."""
+
+    n_cells: int = 3
+    """Cells of every prompt and layer."""
+    read_share: float = 0.6
+    """Which share of them is in the row where the metric is read."""
+    seed: int = 0
+    """Same seed, same cells, placebo and intervals."""
+    batch_size: int = 64
+    """Edited runs at a time."""
+    n_bootstrap: int = 2000
+    """Draws of the bootstrap over prompts."""
+
+    def __post_init__(self) -> None:
+        for name in ("n_cells", "batch_size", "n_bootstrap"):
+            whole_number(getattr(self, name), name, at_least=1)
+        whole_number(self.seed, "seed", at_least=0)
+        real_number(self.read_share, "read_share", at_least=0.0, at_most=1.0)
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class CausalValidation(Result):
+    """Sampled cells with their predictors and effects, and the correlations between them."""
+
+    model: str
+    metric: str
+    tokens: tuple[tuple[str, ...], ...]
+    """The prompts' tokens as text."""
+    clean: Float[np.ndarray, " prompt"]
+    """The metric without any edit."""
+    columns: dict[str, Float[np.ndarray, " cell"]]
+    """By name: prompt, layer, query, key, reads (whether the metric is read at the query)."""
+    predictions: dict[str, Float[np.ndarray, " cell"]]
+    """By predictor: scope names, "attention", "attention x value norm"; of pairs of prompts also "change of" each scope,
+    the norm of the difference of the two runs' vectors, and "change of attention"."""
+    effects: dict[str, Float[np.ndarray, " cell"]]
+    """By intervention: the scope whose contribution was removed or exchanged, or "edge knockout"; metric's units, signed."""
+    plan: SamplePlan
+    corrupted: Float[np.ndarray, " prompt"] | None = None
+    """The metric of the corrupted runs, where contributions were exchanged for theirs; None where they were removed."""
+
+    @property
+    def predictors(self) -> tuple[str, ...]:
+        """All predictors, the placebo last."""
+        return (*self.predictions, PLACEBO)
+
+    def prediction(self, predictor: str, effect: str) -> Float[np.ndarray, " cell"]:
+        """What a predictor says of every sampled cell.
+
+        Only the placebo depends on the effect: it is the map of the scope that is removed, of an exchange the change of
+        this scope, of the knockout raw attention, with its cells shuffled within each layer.
+
+        Raises:
+            InputError: for names that are not in this result.
+        """
+        for name, given, known in (("effect", effect, self.effects), ("predictor", predictor, self.predictors)):
+            if given not in known:
+                raise InputError(f"{name}={given!r}: expected one of {', '.join(known)}.")
+        if predictor != PLACEBO:
+            return self.predictions[predictor]
+        own = effect if self.corrupted is None else change_of(effect)
+        values = self.predictions[ATTENTION if effect == KNOCKOUT else own].copy()
+        generator = np.random.default_rng((self.plan.seed, 1))
+        for layer in np.unique(self.columns["layer"]):
+            of_layer = np.flatnonzero(self.columns["layer"] == layer)
+            values[of_layer] = values[generator.permutation(of_layer)]
+        return values
+
+    def correlation(self, effect: str, predictor: str, *, cells: CellChoice = "off-diagonal") -> Correlation:
+        """Spearman's rho between a predictor and the size of an effect, by layer.
+
+        Raises:
+            InputError: for names that are not in this result.
+        """
+        predicted = self.prediction(predictor, effect)
+        keep = self._keep(cells) & ~np.isnan(self.effects[effect])
+        weights = bootstrap_weights(len(self.tokens), self.plan.n_bootstrap, self.plan.seed)
+        prompt, layer = (self.columns[name][keep].astype(np.int64) for name in ("prompt", "layer"))
+        return rank_correlation(predicted[keep], np.abs(self.effects[effect][keep]), layer, prompt, weights)
+
+    def compare(
+        self, effect: str, predictor: str, against: str, *, cells: CellChoice = "off-diagonal"
+    ) -> tuple[float, float, float]:
+        """How much better one predictor is than another: difference of mean rho with its 95 % interval.
+
+        Args:
+            effect: What is predicted.
+            predictor: The one whose rho counts as positive.
+            against: The other one.
+            cells: Which cells are correlated.
+
+        Raises:
+            InputError: for names that are not in this result.
+        """
+        first, second = (self.correlation(effect, name, cells=cells) for name in (predictor, against))
+        return first.minus(second)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per choice of cells, effect, predictor and layer ("mean" for the mean over layers): rho, low, high, n.
+
+        The choice that `correlation` takes unless told otherwise comes first.
+        """
+        rows = []
+        for cells in get_args(CellChoice):
+            for effect in self.effects:
+                for predictor in self.predictors:
+                    found, named = self.correlation(effect, predictor, cells=cells), (cells, effect, predictor)
+                    rows.append((*named, "mean", *found.mean(), int(found.counts.sum())))
+                    for number, layer in enumerate(found.layers):
+                        rows.append((*named, str(layer), *found.of_layer(number), int(found.counts[number])))
+        return pd.DataFrame(rows, columns=["cells", "effect", "predictor", "layer", "rho", "low", "high", "n"])
+
+    def effects_dataframe(self, *, by_prompt: bool = False, cells: CellChoice = "off-diagonal") -> pd.DataFrame:
+        """How far the edits moved the metric: one row per effect, means over prompts with 95 % intervals.
+
+        `change` is the mean over a prompt's cells, `size` that of |change|; `n` counts prompts. All intervals are of the same
+        draws of prompts, of a pair of runs together, so that differences of rows are paired.
+
+        Args:
+            by_prompt: One row per prompt and effect instead: change, size, `n` cells, the metric of the clean run, and of
+                pairs of the corrupted one.
+            cells: Which cells count.
+        """
+        keep = self._keep(cells)
+        tables = {effect: self._prompt_means(values, keep) for effect, values in self.effects.items()}
+        if by_prompt:
+            metrics = {"clean": self.clean} | ({} if self.corrupted is None else {"corrupted": self.corrupted})
+            prompts = range(len(self.tokens))
+            frames = [
+                pd.DataFrame({"prompt": prompts, "effect": effect, **table, **metrics})
+                for effect, table in tables.items()
+            ]
+            return pd.concat(frames, ignore_index=True)
+        rows = []
+        for effect, table in tables.items():
+            values = torch.from_numpy(np.stack([table["change"], table["size"]], axis=1))
+            over = mean_interval(values, n_draws=self.plan.n_bootstrap, seed=self.plan.seed)
+            ends = torch.stack([over.mean, over.low, over.high], dim=1).reshape(-1).tolist()
+            rows.append((effect, *ends, int(over.counts[0])))
+        names = ["effect", "change", "low", "high", "size", "size_low", "size_high", "n"]
+        return pd.DataFrame(rows, columns=names)
+
+    def cells_dataframe(self) -> pd.DataFrame:
+        """One row per sampled cell: prompt, layer, query, key, reads, what the predictors say, what its edits did."""
+        columns = dict(self.columns)
+        columns |= {f"map {name}": values for name, values in self.predictions.items()}
+        columns |= {f"effect {name}": values for name, values in self.effects.items()}
+        numbers = dict.fromkeys(("prompt", "layer", "query", "key"), int)
+        return pd.DataFrame(columns).astype(numbers | {"reads": bool})
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """Of what it is, how much was sampled, and what is compared with what."""
+        done = "removed" if self.corrupted is None else "exchanged for those of corrupted runs"
+        return f"{self.metric} of {self.model}, contributions {done}", {
+            "sampled": f"{len(self.tokens)} prompts, {len(self.columns['layer'])} cells",
+            "effects": ", ".join(self.effects),
+            "predictors": ", ".join(self.predictors),
+        }
+
+    def __add__(self, other: "CausalValidation") -> "CausalValidation":
+        """Two samples of the same model, metric, scopes and sample sizes as one; prompts of the second come after.
+
+        Raises:
+            InputError: if the two do not go together.
+        """
+        if not isinstance(other, CausalValidation):
+            return NotImplemented
+        for name in ("model", "metric", "predictors"):
+            if getattr(self, name) != getattr(other, name):
+                raise InputError(
+                    f"cannot join: {name} is {getattr(self, name)!r} here, there {getattr(other, name)!r}."
+                )
+        if (self.corrupted is None) != (other.corrupted is None):
+            raise InputError(
+                "cannot join: contributions were removed in one, exchanged for a corrupted run's in the other."
+            )
+        if tuple(self.effects) != tuple(other.effects):
+            raise InputError(f"cannot join effects {', '.join(self.effects)} with {', '.join(other.effects)}.")
+        return _joined([self, other])
+
+    def _prompt_means(
+        self, effect: Float[np.ndarray, " cell"], keep: Bool[np.ndarray, " cell"]
+    ) -> dict[str, Float[np.ndarray, " prompt"]]:
+        """Mean change, mean |change| and number of the measured cells of each prompt; NaN where it has none."""
+        keep = keep & ~np.isnan(effect)
+        prompt = self.columns["prompt"][keep].astype(np.int64)
+        counts, *sums = (
+            np.bincount(prompt, weights=values, minlength=len(self.tokens))
+            for values in (np.ones(len(prompt)), effect[keep], np.abs(effect[keep]))
+        )
+        change, size = (np.where(counts > 0, total / np.maximum(counts, 1), np.nan) for total in sums)
+        return {"change": change, "size": size, "n": counts}
+
+    def _keep(self, cells: CellChoice) -> Bool[np.ndarray, " cell"]:
+        off_diagonal = self.columns["query"] != self.columns["key"]
+        chosen: dict[CellChoice, Bool[np.ndarray, " cell"]] = {
+            "off-diagonal": off_diagonal,
+            "reachable": np.ones_like(off_diagonal),
+            "read row": off_diagonal & (self.columns["reads"] == 1),
+            "beyond first": off_diagonal & (self.columns["key"] > 0),
+        }
+        return chosen[cells]
+
+
+def _joined(samples: Sequence[CausalValidation]) -> CausalValidation:
+    """Samples one after the other, their prompts numbered anew."""
+
+    def columns(name: str) -> _Columns:
+        tables = [getattr(sample, name) for sample in samples]
+        return {column: np.concatenate([table[column] for table in tables]) for column in tables[0]}
+
+    starts = np.cumsum([0, *(len(sample.tokens) for sample in samples)])
+    prompts = [sample.columns["prompt"] + start for sample, start in zip(samples, starts, strict=False)]
+    corrupted = [sample.corrupted for sample in samples if sample.corrupted is not None]
+    return replace(
+        samples[0],
+        tokens=tuple(tokens for sample in samples for tokens in sample.tokens),
+        clean=np.concatenate([sample.clean for sample in samples]),
+        columns=columns("columns") | {"prompt": np.concatenate(prompts)},
+        predictions=columns("predictions"),
+        effects=columns("effects"),
+        corrupted=np.concatenate(corrupted) if corrupted else None,
+    )
 
 
 @strict
@@ -48,11 +304,11 @@ def causal_validation(
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        prompts: Texts, or token ids [pos], one entry a prompt; lengths may differ.
+        prompts: Texts, or token ids [pos], one entry per prompt; lengths may differ.
         metric: What the edits may change: `ffb.logit(...)`, "kl" (of the last position's distribution against the
-            clean run's), "loss", or any function of logits [batch pos d_vocab]. A list of answers has one entry a prompt.
+            clean run's), "loss", or any function of logits [batch pos d_vocab]. A list of answers has one entry per prompt.
         corrupted: Another prompt for each, of equally many tokens, whose run's contributions of the same cells are put in the
-            place of this one's; None takes them out.
+            place of this one's; None removes them.
         scope: Scopes whose contributions are removed or exchanged; None means all. Maps of all scopes are predictors.
         layers: Layers to sample; None means all.
         edge_knockout: Whether to cut attention edges too.
@@ -68,28 +324,26 @@ def causal_validation(
         UnsupportedModelError: if a scope's tensor cannot be changed in this model.
         CompletenessError: if parts do not sum to the model's tensor.
     """
-    plan = plan or SamplePlan()
-    known = identify(model)
+    plan, known = plan or SamplePlan(), identify(model)
     if isinstance(metric, str) and metric not in BY_NAME:
         raise InputError(f'metric={metric!r}: expected "kl", "loss" or a function of logits such as ffb.logit(...).')
     tokens = _tokens(known, prompts, corrupted)
     given = BY_NAME[metric]() if isinstance(metric, str) else as_metric(metric)
     read = given.for_prompts(len(tokens)).bound_to(known)
-    sampler = Sampler(known, read, select_scopes(known.family.order, scope), edge_knockout, plan)
+    effects = (*select_scopes(known.family.order, scope), *((KNOCKOUT,) if edge_knockout else ()))
     chosen = select_layers(known, layers)
     generator = np.random.default_rng(plan.seed)
-    total = len(tokens) * len(chosen) * plan.n_cells * len(sampler.effects)
-    with Progress("edited runs", total, "runs", shown=progress) as bar:
-        samples = [sampler.sample(prompt, chosen, generator, bar.step) for prompt in tokens]
-    return _result(known.name, read.name, samples, plan)
+    with Progress(
+        "edited runs", len(tokens) * len(chosen) * plan.n_cells * len(effects), "runs", shown=progress
+    ) as bar:
+        sampler = _Sampler(known, read, effects, chosen, plan, generator, bar.step)
+        return _joined([sampler.sample(number, *pair) for number, pair in enumerate(tokens)])
 
 
-def _tokens(model: Model, prompts: PromptList, corrupted: PromptList | None) -> list[PromptTokens]:
-    """The prompts, each with its corrupted one where there is one.
-
-    Raises:
-        InputError: if they are no lists of as many prompts, or the two of a pair differ in length.
-    """
+def _tokens(
+    model: Model, prompts: PromptList, corrupted: PromptList | None
+) -> list[tuple[Int[Tensor, " pos"], Int[Tensor, " pos"] | None]]:
+    """The prompts, each with its corrupted one where there is one."""
     for given, name in ((prompts, "prompts"), (corrupted, "corrupted")):
         alone = isinstance(given, str) or (isinstance(given, Tensor) and given.ndim < 2)
         listed = [] if alone or not isinstance(given, Iterable) else list(given)
@@ -98,33 +352,173 @@ def _tokens(model: Model, prompts: PromptList, corrupted: PromptList | None) -> 
                 f"{name}={brief(given)}: expected a list of texts or of token tensors [pos], at least one."
             )
     if corrupted is None:
-        return [
-            PromptTokens(number, one_sequence(model, prompt, f"prompts[{number}]"))
-            for number, prompt in enumerate(prompts)
-        ]
+        return [(one_sequence(model, prompt, f"prompts[{number}]"), None) for number, prompt in enumerate(prompts)]
     refuse_unpaired(prompts, corrupted)
-    pairs = enumerate(zip(prompts, corrupted, strict=True))
-    return [PromptTokens(number, *equally_long(model, pair, f"[{number}]")) for number, pair in pairs]
+    pairs = zip(prompts, corrupted, strict=True)
+    return [equally_long(model, pair, f"[{number}]") for number, pair in enumerate(pairs)]
 
 
-def _result(model: str, metric: str, samples: Sequence[PromptSample], plan: SamplePlan) -> CausalValidation:
-    """The prompts' samples as columns."""
-    rows = [
-        (prompt, cell.layer, cell.query, cell.key, cell.reads)
-        for prompt, sample in enumerate(samples)
-        for cell in sample.cells
-    ]
-    table = np.array(rows, dtype=np.float64).reshape(-1, 5)
-    return CausalValidation(
-        model=model,
-        metric=metric,
-        tokens=tuple(sample.tokens for sample in samples),
-        clean=np.array([sample.clean for sample in samples]),
-        corrupted=None
-        if any(sample.corrupted is None for sample in samples)
-        else np.array([sample.corrupted for sample in samples]),
-        columns=dict(zip(("prompt", "layer", "query", "key", "reads"), table.T.copy(), strict=True)),
-        predictions=one_after_the_other([sample.predictions for sample in samples]),
-        effects=one_after_the_other([sample.effects for sample in samples]),
-        plan=plan,
-    )
+class Cell(NamedTuple):
+    """One contribution: which layer, which position receives, which gives."""
+
+    layer: int
+    query: int
+    key: int
+    reads: bool
+    """Whether the metric is read at the query."""
+
+
+@dataclass(frozen=True)
+class _Sampler:
+    """What is done with every prompt."""
+
+    model: Model
+    metric: Metric
+    effects: tuple[str, ...]
+    """Names of the interventions on each cell: scopes, and the knockout of its edge."""
+    layers: tuple[int, ...]
+    plan: SamplePlan
+    generator: np.random.Generator
+    advance: Advance
+
+    def sample(
+        self, number: int, tokens: Int[Tensor, " pos"], corrupted: Int[Tensor, " pos"] | None
+    ) -> CausalValidation:
+        """Draw cells of one prompt, predict, edit, measure."""
+        run = Contributions(self.model, tokens, layers=self.layers)
+        donor = None if corrupted is None else Contributions(self.model, corrupted, layers=self.layers)
+        cells = drawn_cells(self.model, run.shape[1], self.layers, self.metric.at, self.plan, self.generator)
+        predicted, edits, places = [], list[Edit](), []
+        for cell in cells:  # layer by layer: only a few layers' vectors are kept at a time
+            predicted.append(_predictions(run, donor, cell))
+            places.append(self._add_edits(edits, run, donor, cell))
+        read = metric_of(run, self.metric, number)
+        clean = float(read(run.logits.clone()))
+        measured = measure_edits(
+            run, edits, self.metric, prompt=number, batch_size=self.plan.batch_size, advance=self.advance
+        ).tolist()
+        changed = [
+            {effect: math.nan if place is None else measured[place] - clean for effect, place in of_cell.items()}
+            for of_cell in places
+        ]
+        return CausalValidation(
+            model=self.model.name,
+            metric=self.metric.name,
+            tokens=(run.labels(),),
+            clean=np.array([clean]),
+            corrupted=None if donor is None else np.array([float(read(donor.logits.clone()))]),
+            columns=_columns([{"prompt": 0, **cell._asdict()} for cell in cells]),
+            predictions=_columns(predicted),
+            effects=_columns(changed),
+            plan=self.plan,
+        )
+
+    def _add_edits(
+        self, edits: list[Edit], run: Contributions, donor: Contributions | None, cell: Cell
+    ) -> dict[str, int | None]:
+        """Append a cell's edits and give their places by effect, None where there is nothing to do.
+
+        Equal ones run once: `Atb` removes what `Attn` removes where key != query.
+        """
+        first, places = len(edits), dict[str, int | None]()
+        for effect in self.effects:
+            edit = self._edit(run, donor, effect, cell)
+            places[effect] = None
+            if edit is not None:
+                equal = (place for place in range(first, len(edits)) if _same(edits[place], edit))
+                places[effect] = next(equal, len(edits))
+                if places[effect] == len(edits):
+                    edits.append(edit)
+        return places
+
+    def _edit(self, run: Contributions, donor: Contributions | None, effect: str, cell: Cell) -> Edit | None:
+        """What changes a cell; None where there is nothing to change, as outside a window of attention."""
+        layer, query, key, _ = cell
+        if not any(bool(of.reaches(layer)[query, key]) for of in (run, donor) if of is not None):
+            return None
+        if effect == KNOCKOUT:
+            return knockout(run, layer, query, key)
+        if donor is None:
+            return removal(run, layer, effect, query, key)
+        return exchange(run, donor, layer, effect, query, key)
+
+
+def _same(first: Edit, second: Edit) -> bool:
+    return first.name == second.name and torch.equal(first.vector, second.vector)
+
+
+def _columns(rows: Sequence[Mapping[str, float]]) -> _Columns:
+    return {name: np.array([row[name] for row in rows], dtype=np.float64) for name in rows[0]}
+
+
+def drawn_cells(
+    model: Model,
+    length: int,
+    layers: Sequence[int],
+    at: int | None,
+    plan: SamplePlan,
+    generator: np.random.Generator,
+) -> list[Cell]:
+    """The sampled cells of one prompt, layer by layer, without repetition.
+
+    Args:
+        model: Says which keys a query sees, and which layer is the last.
+        length: Tokens of the prompt.
+        layers: Which layers.
+        at: The position that the metric reads; None means all of them, and cells are of all rows.
+        plan: How many cells, and how many of them in the row that is read.
+        generator: Decides which.
+    """
+    causal = model.family.causal
+    reads = None if at is None else at % length
+    second = _second_row(length, reads, causal, generator)
+
+    def drawn(rows: Iterable[int], number: int) -> list[tuple[int, int]]:
+        pairs = [(row, key) for row in rows for key in range(row + 1 if causal else length)]
+        return [pairs[index] for index in sorted(generator.permutation(len(pairs))[:number])]
+
+    cells = []
+    for layer in layers:
+        last = layer == model.n_layers - 1  # after it no position reads another: only the read row has effects
+        if reads is None:
+            pairs = drawn(range(length), plan.n_cells)
+        elif second is None or last:
+            pairs = drawn([reads], plan.n_cells)
+        else:
+            pairs = drawn([reads], math.ceil(plan.n_cells * plan.read_share))
+            pairs += drawn([second], plan.n_cells - len(pairs))
+        cells += [Cell(layer, query, key, reads is None or query == reads) for query, key in pairs]
+    return cells
+
+
+def _second_row(length: int, reads: int | None, causal: bool, generator: np.random.Generator) -> int | None:
+    """The row of a prompt that is sampled beside the one that is read; None if no other row reaches the metric.
+
+    Any other row does in a model that sees both ways, only those before the read one in a causal model: there
+    the rows after it are taken modulo the read position. Where the metric is read at 4, row 5 becomes row 1.
+    """
+    row = int(generator.integers(length))
+    if row == reads:
+        row = (row + 1) % length
+    if reads is None or row == reads:
+        return None
+    if not causal:
+        return row
+    return row % reads if reads > 0 else None
+
+
+def _predictions(run: Contributions, donor: Contributions | None, cell: Cell) -> dict[str, float]:
+    """What each predictor says of a cell: maps of all scopes by name, attention, attention times value norm; changes of a pair."""
+    layer, *at, _ = cell
+    part, record = run.decomposition(layer)[0], run.record(layer)
+    vectors = {scope: part.parts(scope)[tuple(at)] for scope in part.scopes}
+    alpha = record.pattern[:, cell.query, cell.key]
+    values = alpha * record.head_values[cell.key].norm(dim=-1)
+    found = {scope: float(vector.norm()) for scope, vector in vectors.items()}
+    found |= {ATTENTION: float(alpha.mean()), VALUES: float(values.mean())}
+    if donor is None:
+        return found
+    theirs = donor.decomposition(layer)[0]
+    changes = {scope: float((vector - theirs.parts(scope)[tuple(at)]).norm()) for scope, vector in vectors.items()}
+    changes[ATTENTION] = float((alpha - donor.record(layer).pattern[:, cell.query, cell.key]).abs().mean())
+    return found | {change_of(name): change for name, change in changes.items()}

@@ -1,21 +1,22 @@
-"""A layer through one attention head at a time: the channels that a token's part is a sum of.
+"""Attention heads of a layer: the channels that a token's part is a sum of, and their queries and keys.
 
 Every step of a layer is linear in the parts once pattern, norm scales, router weights and the coefficients
-of Integrated Gradients are those of the run. So a part is a sum over heads, and what the residual
-brings is one more summand, to every query's own token alone:
+of Integrated Gradients are those of the run. So a part is a sum over heads, and the residual connection
+is one more term, to every query's own token alone:
 
     F_i(x_j) = sum_h F_i^h(x_j) + delta_ij R_i
 
-1. `of_heads` restricts a record to some heads: nothing else has anything to bring, and the two roads
+1. `of_heads` restricts a record to some heads: nothing else contributes, and both implementations
    (vectors.py, fast/) make of it the parts through these heads. Through the feed-forward every head's
    part is a player of its own.
-2. The residual's summand is one vector a query and needs no pairs (`_ResidualWalk`).
+2. The residual connection's term is one vector per query and needs no pairs (`_residual_vectors`).
 3. `head_norms` and `with_heads` give all channels of a record, heads first, the residual last. The parts
    only: bias part, remainder and completeness belong to no head.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import SupportsIndex, TypeAlias
 
 import torch
@@ -23,23 +24,23 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.fast.buffers import Buffers
-from tl_ffblock.layer.fast.norms import NormsThroughHeads
-from tl_ffblock.layer.fast.products import HeadProducts
-from tl_ffblock.layer.fast.stacks import Stack
-from tl_ffblock.layer.parts import Parts, residual
+from tl_ffblock.layer.activations import PathCoefficients
+from tl_ffblock.layer.fast.buffers import Buffers, Stack
+from tl_ffblock.layer.fast.pair_rows import NormsOfPairs
+from tl_ffblock.layer.fast.products import HeadProducts, ProductKey
+from tl_ffblock.layer.linear import LinearLayer, Parts, alone, residual
 from tl_ffblock.layer.positions import several
-from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.records import LayerRecord, Norm
 from tl_ffblock.layer.scopes import INPUT
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import Decomposition, LayerWalk, decompose_record, walk
+from tl_ffblock.layer.vectors import Decomposition, decompose_record
 from tl_ffblock.signatures import whole
 
 AskedHeads: TypeAlias = bool | Sequence[SupportsIndex] | SupportsIndex | Int[Tensor, " head"]
 """Attention heads, negative ones from the end; True means all, False none."""
 
 RESIDUAL = "residual"
-"""The channel of what the residual connection around attention brings."""
+"""The channel of the residual connection around attention."""
 
 
 def head_numbers(asked: AskedHeads, n_heads: int, name: str = "heads", *, switch: bool = True) -> tuple[int, ...]:
@@ -121,9 +122,9 @@ def head_norms(
     buffers: Buffers | None = None,
     products: HeadProducts | None = None,
 ) -> dict[str, Float[Tensor, "sequence channel query key"]]:
-    """The norms of the parts through each head, then of what the residual brings, by scope.
+    """The norms of the parts through each head, then of the residual connection, by scope.
 
-    Each head goes through the fast road like a layer of its own, in the same memory, with the coefficients of
+    Each head goes through the optimised implementation like a layer of its own, in the same memory, with the coefficients of
     Integrated Gradients and the products of weights of all.
 
     Args:
@@ -135,11 +136,22 @@ def head_norms(
         products: Products of the weights that were made before; None makes them anew.
     """
     record, n_sequences = stack.record, stack.n_sequences
-    through = NormsThroughHeads(stack, settings, tuple(scopes), buffers or Buffers(), products or HeadProducts())
+    buffers, all_products = buffers or Buffers(), products or HeadProducts()
     n_queries, n_keys = len(record.queries) // n_sequences, record.pattern.shape[-1]
     norms = {scope: record.resid_pre.new_zeros(n_sequences, len(heads) + 1, n_queries, n_keys) for scope in scopes}
+    paths: dict[int, PathCoefficients] = {}  # made for the first head, they serve all
+    made: dict[ProductKey, Tensor] = {}
+
+    def product(head: int, key: ProductKey, w_o: Tensor, norms: Sequence[Norm], w: Tensor, *, keep: bool) -> Tensor:
+        """Cut out of that of all heads."""
+        if key not in made:
+            made[key] = all_products.product(key, record.block.attention.w_o, norms, w, keep=keep)
+        return made[key][[head]]
+
     for channel, head in enumerate(heads):
-        for scope, table in through.norms(replace(stack, record=of_heads(record, [head])), head).items():
+        part = replace(stack, record=of_heads(record, [head]))
+        of_pairs = NormsOfPairs(part, settings, tuple(scopes), buffers, partial(product, head), paths)
+        for scope, table in of_pairs.measure().items():
             norms[scope][:, channel] = table.view(n_sequences, n_queries, n_keys)
     own_keys = record.queries.view(n_sequences, n_queries)[0]
     for scope, vector in _residual_vectors(record, settings, scopes).items():
@@ -150,7 +162,7 @@ def head_norms(
 def with_heads(
     decomposition: Decomposition, record: LayerRecord, settings: Settings, heads: Sequence[int]
 ) -> Decomposition:
-    """A record's decomposition with the vectors through each head, then of what the residual brings; none without heads."""
+    """A record's decomposition with the vectors through each head, then of the residual connection; none without heads."""
     if not heads:
         return decomposition
     scopes, (n_queries, n_keys) = decomposition.scopes, record.pattern.shape[1:]
@@ -168,17 +180,47 @@ def with_heads(
 def _residual_vectors(
     record: LayerRecord, settings: Settings, scopes: Sequence[str]
 ) -> dict[str, Float[Tensor, "query d_model"]]:
-    residual_walk = _ResidualWalk(replace(record, edited=False), settings)
-    return {scope: parts.tokens[:, 0] for scope, parts in walk(residual_walk) if scope in scopes}
+    x = record.tensor(INPUT)
+    unattended = Parts(torch.zeros_like(x)[:, None], torch.zeros_like(x))
+    layer = LinearLayer(replace(record, edited=False), settings, unattended, alone(x))
+    return {scope: parts.tokens[:, 0] for scope, parts in layer.parts().items() if scope in scopes}
 
 
-class _ResidualWalk(LayerWalk):
-    """A layer walked with what the residual brings and nothing else: one vector a query, so the "key" axis has length one."""
+@dataclass(frozen=True)
+class ScoredHeads:
+    """Some heads of one sequence's record: `softmax(scale * query key^T)` over the keys with a weight is `pattern`."""
 
-    def attend(self) -> Parts:
-        nothing = torch.zeros_like(self.record.tensor(INPUT))
-        return Parts(nothing[:, None], nothing)
+    query: Float[Tensor, "head query d_head"]
+    key: Float[Tensor, "head key d_head"]
+    pattern: Float[Tensor, "head query key"]
+    scale: float
+    error: float
+    """The largest difference of a weight."""
 
-    def input(self) -> Parts:
-        x = self.record.tensor(INPUT)
-        return Parts(x[:, None], torch.zeros_like(x))
+
+def scored_heads(record: LayerRecord, heads: Sequence[int], scale: float) -> ScoredHeads:
+    """Queries, keys and pattern of these heads, with the scale under which the three belong together.
+
+    That is the model's own, or 1 where its queries were multiplied by it before they are shown (OPT): of the two the one
+    whose softmax is nearer to the pattern, which is the run's own and so decides.
+
+    Args:
+        record: The run, with queries and keys.
+        heads: Numbers of the heads.
+        scale: The model's own.
+    """
+    assert record.query is not None and record.key is not None, "the run was opened without queries and keys"
+    shared = record.query.shape[1] // record.key.shape[1]
+    query = record.query[:, list(heads)].transpose(0, 1)
+    key = record.key.repeat_interleave(shared, dim=1)[:, list(heads)].transpose(0, 1)
+    pattern = record.pattern[list(heads)]
+    products = query @ key.transpose(-1, -2)
+    errors = {factor: _softmax_error(factor * products, pattern) for factor in (scale, 1.0)}
+    nearer = min(errors, key=lambda candidate: errors[candidate])
+    return ScoredHeads(query, key, pattern, nearer, errors[nearer])
+
+
+def _softmax_error(scores: Float[Tensor, "head query key"], pattern: Float[Tensor, "head query key"]) -> float:
+    """Over the keys with a weight; rows that see nothing have no softmax."""
+    weights = scores.masked_fill(pattern == 0, -torch.inf).softmax(dim=-1)
+    return float((weights.nan_to_num(0.0) - pattern).abs().max())

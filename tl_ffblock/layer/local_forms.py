@@ -1,12 +1,14 @@
-"""Values that keep their numbers and get another slope: what a backward pass through replaced local rules is made of.
+"""Values that keep their numbers and get another vjp: what a backward pass through replaced local rules is made of.
 
-* `carried(value, form)` is `value`; its gradient goes to `form`, a local linear form of equal value. `normed` and `activated`
-  are the same for the two forms of every layer, whose backward passes keep slopes alone.
-* A **dial** is a leaf of zeros, one number a position. `scaled(x, dial)` is `x (1 + dial)` and `added(y, dial, b)` is
-  `y + dial b`, at a dial of zero: x and y themselves. A target's derivative by a dial is the share of what the dial
-  multiplies: `df/d dial = <x, df/dx>`, `<b, df/dy>`.
+* `carried(value, form)` is `value`; its cotangent goes to `form`, a local linear form of equal value. `normed` and `activated`
+  are the same for the linearised norm and activation of every layer, whose backward passes keep the coefficients alone.
+* A **gate of ones** is a leaf of zeros, one number per position: `scaled(x, gate)` is `x (1 + gate)` and `added(y, gate, b)` is
+  `y + gate b`, at a gate of zero x and y themselves. A target's derivative by a gate is the share of what the gate
+  multiplies: `df/d gate = <x, df/dx>`, `<b, df/dy>` (gradient x input; Michel et al. 2019).
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,19 +21,20 @@ from tl_ffblock.layer.records import Norm
 
 def carried(value: Float[Tensor, "*shape"], form: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """`value` with the gradient of `form`."""
-    return _Carried.apply(value.detach(), form)  # type: ignore[no-untyped-call]
+    return _linearised(value.detach(), partial(_vjp_of_form, form.dtype, form.shape), [form])
 
 
 def scaled(x: Float[Tensor, "..."], dial: Float[Tensor, "batch pos"]) -> Float[Tensor, "..."]:
-    """`x` with a dial on it; x is [batch pos ...], or laid out so in memory."""
-    return _Scaled.apply(x, dial)  # type: ignore[no-untyped-call]
+    """`x` with a gate of ones on it; x is [batch pos ...], or laid out so in memory."""
+    return _linearised(x.detach(), partial(_vjp_of_gate, dial.shape), [x, dial], x.detach())
 
 
 def added(
     y: Float[Tensor, "..."], dial: Float[Tensor, "*position"], bias: Float[Tensor, " width"]
 ) -> Float[Tensor, "..."]:
-    """`y` with a dial on a bias that is in it; y is [batch pos width], or laid out so in memory."""
-    return _Added.apply(y, dial, bias.to(y))  # type: ignore[no-untyped-call]
+    """`y` with a gate of ones on a bias that is in it; y is [batch pos width], or laid out so in memory."""
+    gated = _linearised(y.detach(), partial(_vjp_of_bias, dial.shape), [y, dial], bias.to(y))
+    return gated.clone()  # what follows a bias may be added to in place (Falcon)
 
 
 def normed(
@@ -39,13 +42,14 @@ def normed(
 ) -> tuple[Float[Tensor, "..."], Float[Tensor, "*lead d"]]:
     """A norm's output, and its form that is linear in the input: the scale is the run's own number (eq. 28-34 for one part).
 
-    `value` comes back with the form's slope, the form without any.
+    `value` comes back with the form's vjp, the form without any.
     """
     wide = x.to(norm.gain.dtype)
     with torch.no_grad():
         centred, scale = norm.centred_and_scale(wide.detach())
         form = (centred / scale).mul_(norm.gain).add_(norm.shift)
-    return _Normed.apply(value.detach(), wide, norm.gain, scale, norm.centred), form  # type: ignore[no-untyped-call]
+    vjp = partial(_vjp_of_norm, x.shape, norm.centred)
+    return _linearised(value.detach(), vjp, [wide], norm.gain, scale), form
 
 
 def activated(
@@ -54,9 +58,11 @@ def activated(
     pre: Float[Tensor, "*shape"],
     pre_linear: Float[Tensor, "*shape"] | None,
 ) -> tuple[Float[Tensor, "..."], Float[Tensor, "*shape"]]:
-    """An activation's output with the slopes of `shared`, and that form without any."""
-    on_linear = None if pre_linear is None else coefficients.on_linear
-    onward = _Activated.apply(value.detach(), pre, coefficients.on_pre, pre_linear, on_linear)  # type: ignore[no-untyped-call]
+    """An activation's output with the vjp of `shared`, and that form without any."""
+    inputs, factors = [pre], [coefficients.on_pre]
+    if pre_linear is not None and coefficients.on_linear is not None:
+        inputs, factors = [pre, pre_linear], [coefficients.on_pre, coefficients.on_linear]
+    onward = _linearised(value.detach(), _vjp_of_products, inputs, *factors)
     with torch.no_grad():
         return onward, shared(coefficients, pre, pre_linear)
 
@@ -77,70 +83,44 @@ def secant(value: Float[Tensor, "*shape"], x: Float[Tensor, "*shape"]) -> Float[
     return x * torch.where(x.detach() == 0, 1, slope)
 
 
-class _Carried(torch.autograd.Function):
+def _linearised(
+    value: Tensor, vjp: Callable[..., tuple[Tensor, ...]], inputs: list[Tensor], *constants: Tensor
+) -> Tensor:
+    return _Linearised.apply(value, vjp, len(inputs), *inputs, *constants)  # type: ignore[no-untyped-call]
+
+
+class _Linearised(torch.autograd.Function):
+    """A value whose cotangent goes to some inputs as `vjp(cotangent, *constants)` says, whatever made the value."""
+
     @staticmethod
-    def forward(ctx: Any, value: Tensor, form: Tensor) -> Tensor:
-        ctx.form = form.dtype, form.shape
+    def forward(ctx: Any, value: Tensor, vjp: Callable[..., tuple[Tensor, ...]], n: int, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors[n:])
+        ctx.vjp = vjp
         return value.view_as(value)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
-        dtype, shape = ctx.form
-        return None, gradient.to(dtype).reshape(shape)
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
+        constants = ctx.saved_tensors
+        return None, None, None, *ctx.vjp(cotangent, *constants), *(None for _ in constants)
 
 
-class _Normed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, x: Tensor, gain: Tensor, scale: Tensor, centred: bool) -> Tensor:
-        ctx.save_for_backward(gain, scale)
-        ctx.form = x.dtype, x.shape, centred
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None, None, None]:
-        gain, scale = ctx.saved_tensors
-        dtype, shape, centred = ctx.form
-        by_centred = gradient.to(dtype).reshape(shape) * gain / scale
-        by_x = by_centred - by_centred.mean(dim=-1, keepdim=True) if centred else by_centred
-        return None, by_x, None, None, None
+def _vjp_of_form(dtype: torch.dtype, shape: torch.Size, cotangent: Tensor) -> tuple[Tensor]:
+    return (cotangent.to(dtype).reshape(shape),)
 
 
-class _Activated(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, value: Tensor, pre: Tensor, on_pre: Tensor, linear: Tensor | None, on_linear: Tensor | None
-    ) -> Tensor:
-        ctx.save_for_backward(on_pre, on_linear)
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None, Tensor | None, None]:
-        on_pre, on_linear = ctx.saved_tensors
-        gradient = gradient.to(on_pre.dtype).reshape(on_pre.shape)
-        return None, gradient * on_pre, None, None if on_linear is None else gradient * on_linear, None
+def _vjp_of_norm(shape: torch.Size, centred: bool, cotangent: Tensor, gain: Tensor, scale: Tensor) -> tuple[Tensor]:
+    by_centred = cotangent.to(gain.dtype).reshape(shape) * gain / scale
+    return (by_centred - by_centred.mean(dim=-1, keepdim=True) if centred else by_centred,)
 
 
-class _Scaled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, dial: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.size = dial.shape
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        (x,) = ctx.saved_tensors
-        return gradient, (gradient * x).reshape(*ctx.size, -1).sum(dim=-1)
+def _vjp_of_products(cotangent: Tensor, *factors: Tensor) -> tuple[Tensor, ...]:
+    wide = cotangent.to(factors[0].dtype).reshape(factors[0].shape)
+    return tuple(wide * factor for factor in factors)
 
 
-class _Added(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, dial: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(bias)
-        ctx.size = dial.shape
-        return y.clone()  # what follows a bias may be added to in place (Falcon)
+def _vjp_of_gate(shape: torch.Size, cotangent: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    return cotangent, (cotangent * x).reshape(*shape, -1).sum(dim=-1)
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        (bias,) = ctx.saved_tensors
-        return gradient, gradient.reshape(*ctx.size, -1) @ bias.reshape(-1), None
+
+def _vjp_of_bias(shape: torch.Size, cotangent: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    return cotangent, cotangent.reshape(*shape, -1) @ bias.reshape(-1)

@@ -1,35 +1,60 @@
 """Single neurons of a feed-forward: their keys and values, their coefficients in a run, and what these are made of.
 
-A neuron writes `m_i v_i` into the feed-forward's output: its coefficient m_i times its value, a row of W_out
-(Geva et al. 2021). `m_i = g(k_i x + b_i)`, gated `g(k_i x + b_i) (k'_i x + b'_i)` with two keys. Experts' neurons are
+A neuron writes `m_n v_n` into the feed-forward's output: its coefficient m_n times its value, a row of W_out
+(Geva et al. 2021). `m_n = g(k_n x + b_n)`, gated `g(k_n x + b_n) (k'_n x + b'_n)` with two keys. Experts' neurons are
 numbered one expert after the other, and what the router multiplies an expert by is part of the coefficient; so always
 
-    sum_i m_i v_i + b_out = the feed-forward's output      (b_out weighed by the router, too)
+    sum_n m_n v_n + b_out = the feed-forward's output      (b_out weighed by the router, too)
 
-The coefficient is one number of the layer's decomposition before W_out, so it is a sum over source tokens and a bias,
-by the same Integrated Gradients (eq. 12-14 of Kobayashi et al. 2024): `coefficient_parts`.
+The coefficient is one number of the layer's decomposition before W_out, so by the same Integrated Gradients (eq. 12-14 of
+Kobayashi et al. 2024) it is a sum over source tokens and a bias,
+
+    m_n = sum_j m_n(j) + m_n(bias)        so that        F(x_j) = sum_n m_n(j) v_n ,
+
+and along the direction u = F(x_j) / ||F(x_j)|| of that part every neuron has a signed share
+
+    s_n(j) = m_n(j) <v_n, u> ,            sum_n s_n(j) = ||F(x_j)|| .
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.layer.parts import Parts, reconcile, weigh
-from tl_ffblock.layer.records import Block, FeedForward, LayerRecord
+from tl_ffblock.layer.linear import LinearLayer, Parts, reconcile, weigh
+from tl_ffblock.layer.records import Block, LayerRecord
+from tl_ffblock.layer.records import feed_forwards as feed_forwards
 from tl_ffblock.layer.scopes import feed_step
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import LayerWalk, walk
 
 _GATE_ROUNDING = 4
 """Absolute error of an activation's gate in units of eps: see `coefficient_rounding`."""
 
 
-def feed_forwards(block: Block) -> tuple[FeedForward, ...]:
-    """The layer's feed-forward, or its experts; none in a model of attention alone."""
-    ff = block.feed_forward
-    return () if ff is None else (ff,) if isinstance(ff, FeedForward) else ff.experts
+@dataclass(frozen=True)
+class RowNeurons:
+    """The neurons of one query's row and some of its keys; of experts those that the query was sent to."""
+
+    numbers: Int[Tensor, " neuron"]
+    """Among all neurons of the layer, experts one after the other."""
+    coefficients: Float[Tensor, " neuron"]
+    """m_n, the model's own."""
+    bias_shares: Float[Tensor, " neuron"]
+    """m_n(bias), with the effect of edits inside the block."""
+    token_shares: Float[Tensor, "key neuron"]
+    """m_n(j) of the keys asked for."""
+    shares: Float[Tensor, "key neuron"]
+    """s_n(j), residual-stream units."""
+    norms: Float[Tensor, " key"]
+    """||F(x_j)||, of the vectors that the decomposition gives."""
+    coefficient_error: float
+    """How well all tokens' shares and the bias' sum to m_n: norm of the gap over all neurons by the norm of m."""
+    share_errors: Float[Tensor, " key"]
+    """How well the neurons' shares sum to the norm, relative to it."""
+    feed: Parts
+    """The row's decomposition after the feed-forward, to be compared with the model's tensor."""
 
 
 def neuron_values(block: Block) -> Float[Tensor, "neuron d"]:
@@ -44,6 +69,12 @@ def located(block: Block, neuron: int) -> tuple[int, int]:
             return expert, neuron
         neuron -= len(ff.w_out)
     raise IndexError(neuron)
+
+
+def neuron_name(block: Block, number: int) -> str:
+    """What a neuron is called, as memories are: "9:512", in a mixture of experts "9:3:512" (layer, expert, neuron)."""
+    expert, inside = located(block, number)
+    return f"{block.layer}:{inside}" if len(feed_forwards(block)) == 1 else f"{block.layer}:{expert}:{inside}"
 
 
 def coefficients(record: LayerRecord) -> Float[Tensor, "query neuron"]:
@@ -87,34 +118,17 @@ def coefficient_rounding(record: LayerRecord, eps: float) -> Float[Tensor, "quer
     return torch.cat(bounds, dim=-1)
 
 
-def weighed_shares(
-    record: LayerRecord, shares: Parts, settings: Settings, own: Float[Tensor, "query neuron"], expert: int
-) -> Parts:
-    """Shares of activations as shares of coefficients: times the router's weight, what edits brought in the remainder.
-
-    Args:
-        record: The run.
-        shares: Of some neurons' activations (`LayerWalk.neuron_shares`).
-        settings: How the decomposition is made.
-        own: The coefficients of these neurons.
-        expert: The expert whose neurons they are.
-    """
-    weighed = shares if record.routing is None else weigh(shares, record.routing[:, expert, None])
-    return reconcile(weighed, own, settings.rtol) if record.edited else weighed
-
-
 def coefficient_parts(record: LayerRecord, settings: Settings, neurons: Sequence[int]) -> Parts:
     """Coefficients as sums over source tokens, [query key neuron], and a bias part.
 
-    Law: `parts.total() = coefficients(record)[:, neurons]`. The bias part holds what no token brings: biases on the way,
-    and what the activation gives at zero.
+    Law: `parts.total() = coefficients(record)[:, neurons]`. The bias part holds what no token contributes: biases on the
+    way, and what the activation gives at zero.
     """
-    by_expert: dict[int, list[int]] = {}
     places = [located(record.block, neuron) for neuron in neurons]
+    by_expert: dict[int, list[int]] = {}
     for expert, inside in places:
         by_expert.setdefault(expert, []).append(inside)
-    operand = _operand(record)
-    read = next(parts for scope, parts in walk(LayerWalk(record, settings)) if scope == operand)
+    read = LinearLayer(record, settings).parts([_operand(record)])[_operand(record)]
     parts = {expert: _parts_in(record, settings, read, expert, inside) for expert, inside in by_expert.items()}
     columns = [(expert, by_expert[expert].index(inside)) for expert, inside in places]
 
@@ -125,12 +139,59 @@ def coefficient_parts(record: LayerRecord, settings: Settings, neurons: Sequence
     return Parts(chosen("tokens"), chosen("bias"), chosen("remainder") if edited else None)
 
 
-def _parts_in(record: LayerRecord, settings: Settings, read: Parts, expert: int, inside: Sequence[int]) -> Parts:
-    """The same for some neurons of one expert, or of the feed-forward, from the parts of what it reads."""
-    chosen = torch.as_tensor(inside, device=record.resid_pre.device)
-    layer_walk, ff = LayerWalk(record.neurons(chosen), settings), feed_forwards(record.block)[expert].neurons(chosen)
-    shares = layer_walk.neuron_shares(read, ff, record.tensor(_operand(record)), expert)
-    return weighed_shares(record, shares, settings, coefficients_in(record, expert)[:, chosen], expert)
+def neurons_of_row(record: LayerRecord, settings: Settings, keys: Int[Tensor, " key"]) -> RowNeurons:
+    """Which neurons carry the contributions of some keys to a query.
+
+    Args:
+        record: One layer of one sequence, of one query.
+        settings: How the decomposition is made.
+        keys: Positions of the source tokens.
+
+    Raises:
+        UnsupportedModelError: if the layer has no feed-forward.
+    """
+    block, step = record.block, feed_step(record.block.order)
+    at = LinearLayer(record, settings).parts([step.scope])
+    feed, read = at[step.scope], at[_operand(record)]
+    experts = [number for number, _, _ in record.feed_forwards()]
+    parts = [_parts_in(record, settings, read, expert) for expert in experts]
+    tokens = torch.cat([part.tokens[0] for part in parts], dim=-1)
+    bias = torch.cat([(part.total() - part.tokens.sum(dim=1))[0] for part in parts], dim=-1)
+    own = torch.cat([coefficients_in(record, expert)[0] for expert in experts])
+    vectors = feed.tokens[0, keys]
+    norms = vectors.norm(dim=-1)
+    directions = vectors / torch.where(norms == 0, 1, norms)[:, None]
+    shares = tokens[keys] * torch.cat([directions @ feed_forwards(block)[n].w_out.T for n in experts], dim=-1)
+    gap = tokens.sum(dim=0) + bias - own
+    numbers = torch.arange(sum(len(ff.w_out) for ff in feed_forwards(block)), device=own.device)
+    of_expert = torch.split(numbers, [len(ff.w_out) for ff in feed_forwards(block)])
+    return RowNeurons(
+        numbers=torch.cat([of_expert[expert] for expert in experts]),
+        coefficients=own,
+        bias_shares=bias,
+        token_shares=tokens[keys],
+        shares=shares,
+        norms=norms,
+        coefficient_error=float(gap.norm() / own.norm().clamp(min=torch.finfo(own.dtype).tiny)),
+        share_errors=(shares.sum(dim=-1) - norms).abs() / torch.where(norms == 0, 1, norms),
+        feed=feed,
+    )
+
+
+def _parts_in(
+    record: LayerRecord, settings: Settings, read: Parts, expert: int, inside: Sequence[int] | None = None
+) -> Parts:
+    """Coefficients of neurons of one expert, or of the feed-forward, from the parts of what it reads; None means of all.
+
+    Shares of activations times the router's weight; what edits added is the remainder.
+    """
+    ff, some, own = feed_forwards(record.block)[expert], record, coefficients_in(record, expert)
+    if inside is not None:
+        chosen = torch.as_tensor(inside, device=record.resid_pre.device)
+        ff, some, own = ff.neurons(chosen), record.neurons(chosen), own[:, chosen]
+    shares = LinearLayer(some, settings).neuron_shares(read, expert, ff, record.tensor(_operand(record)))
+    weighed = shares if record.routing is None else weigh(shares, record.routing[:, expert, None])
+    return reconcile(weighed, own, settings.rtol) if record.edited else weighed
 
 
 def _operand(record: LayerRecord) -> str:

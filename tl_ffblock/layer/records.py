@@ -4,18 +4,22 @@
 a run from which everything else follows. Axis names: `head query key d d_head d_mlp`; `d` is d_model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from tl_ffblock.errors import InputError
 from tl_ffblock.layer.activations import Activation
 from tl_ffblock.layer.scopes import INPUT, NormName, Order
+
+InputMatrix: TypeAlias = Literal["in", "gate"]
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,16 @@ class FeedForward:
     w_gate: Float[Tensor, "d d_mlp"] | None = None
     b_gate: Float[Tensor, " d_mlp"] | None = None
 
+    @property
+    def inputs(self) -> tuple[tuple[InputMatrix, Float[Tensor, "d d_mlp"], Float[Tensor, " d_mlp"]], ...]:
+        """Each input matrix with its bias: that of the pre-activation, then with a gate that of the linear branch."""
+        plain: tuple[InputMatrix, Tensor, Tensor] = ("in", self.w_in, self.b_in)
+        return (plain,) if self.w_gate is None or self.b_gate is None else (("gate", self.w_gate, self.b_gate), plain)
+
     def pre_activations(self, x: Float[Tensor, "query d"]) -> tuple[Tensor, Tensor | None]:
         """Pre-activation (of the gate where there is one) and linear branch, [query d_mlp]."""
-        linear = x @ self.w_in + self.b_in
-        if self.w_gate is None or self.b_gate is None:
-            return linear, None
-        return x @ self.w_gate + self.b_gate, linear
+        pre, *linear = (x @ w + b for _, w, b in self.inputs)
+        return pre, linear[0] if linear else None
 
     def neurons(self, chosen: Int[Tensor, " neuron"]) -> "FeedForward":
         """Some of its neurons, with the whole output bias."""
@@ -150,9 +158,10 @@ class Block:
         return norm
 
 
-def _axes(*names: str) -> dict[str, tuple[str, ...]]:
-    """What a tensor field says of itself: its axes after the batch."""
-    return {"axes": names}
+def feed_forwards(block: Block) -> tuple[FeedForward, ...]:
+    """The layer's feed-forward, or its experts; none in a model of attention alone."""
+    ff = block.feed_forward
+    return () if ff is None else (ff,) if isinstance(ff, FeedForward) else ff.experts
 
 
 @dataclass(frozen=True)
@@ -160,31 +169,27 @@ class LayerRecord:
     """One layer of one run; leading `batch` axis until `sequence` takes one out.
 
     `whole[scope]` is the model's own tensor at the end of a scope, read from its hooks; the sum of
-    the parts is held against it. A tensor's axes stand beside it, so that `sequence` and `rows` cut every
-    tensor, those of a later day included, without naming it.
+    the parts is compared with it. A tensor's axes are read from the type of its field, so that `sequence` and `rows` cut every
+    tensor without naming it.
     """
 
     block: Block
-    queries: Int[Tensor, "*batch query"] = field(metadata=_axes("query"))
+    queries: Int[Tensor, "*batch query"]
     """Positions of the rows."""
-    resid_pre: Float[Tensor, "*batch key d"] = field(metadata=_axes("key", "d"))
-    pattern: Float[Tensor, "*batch head query own_key"] = field(metadata=_axes("head", "query", "key"))
+    resid_pre: Float[Tensor, "*batch key d"]
+    pattern: Float[Tensor, "*batch head query own_key"]
     """Over the keys of a query's own sequence, which are all there are unless sequences lie below each other."""
-    value: Float[Tensor, "*batch key kv_head d_head"] = field(metadata=_axes("key", "kv_head", "d_head"))
-    pre: Float[Tensor, "*batch query d_mlp"] | None = field(metadata=_axes("query", "d_mlp"))
+    value: Float[Tensor, "*batch key kv_head d_head"]
+    pre: Float[Tensor, "*batch query d_mlp"] | None
     """Pre-activation (of the gate where there is one)."""
-    pre_linear: Float[Tensor, "*batch query d_mlp"] | None = field(metadata=_axes("query", "d_mlp"))
-    post: Float[Tensor, "*batch query d_mlp"] | None = field(metadata=_axes("query", "d_mlp"))
-    whole: Mapping[str, Float[Tensor, "*batch query d"]] = field(metadata=_axes("query", "d"))
-    routing: Float[Tensor, "*batch query expert"] | None = field(default=None, metadata=_axes("query", "expert"))
+    pre_linear: Float[Tensor, "*batch query d_mlp"] | None
+    post: Float[Tensor, "*batch query d_mlp"] | None
+    whole: Mapping[str, Float[Tensor, "*batch query d"]]
+    routing: Float[Tensor, "*batch query expert"] | None = None
     """The router's weights, zero where an expert was not chosen; frozen like the pattern."""
-    query: Float[Tensor, "*batch query head d_head"] | None = field(
-        default=None, metadata=_axes("query", "head", "d_head")
-    )
+    query: Float[Tensor, "*batch query head d_head"] | None = None
     """Query vectors as attention multiplied them (after any rotation and norm of their own), where they were asked for."""
-    key: Float[Tensor, "*batch key kv_head d_head"] | None = field(
-        default=None, metadata=_axes("key", "kv_head", "d_head")
-    )
+    key: Float[Tensor, "*batch key kv_head d_head"] | None = None
     """Key vectors, likewise."""
     edited: bool = False
     """Whether other hooks changed a tensor inside the block: a gap is then their effect, the remainder."""
@@ -210,6 +215,13 @@ class LayerRecord:
         """The run's pre-activations of a feed-forward that reads x: captured, or of an expert recomputed from x."""
         return ff.pre_activations(x) if self.pre is None else (self.pre, self.pre_linear)
 
+    def feed_forwards(self) -> Iterator[tuple[int, FeedForward, Float[Tensor, " query"] | None]]:
+        """The feed-forward, or each expert that some query was sent to: its number, it, and the router's weights."""
+        for number, ff in enumerate(feed_forwards(self.block)):
+            weight = None if self.routing is None else self.routing[:, number]
+            if weight is None or bool(weight.any()):
+                yield number, ff, weight
+
     def sequence(self, index: int, keep: Int[Tensor, " key"] | None = None) -> "LayerRecord":
         """One sequence of the batch, in the decomposition's dtype and on the layer's device.
 
@@ -217,7 +229,7 @@ class LayerRecord:
         """
         weights = self.block.attention.w_o
 
-        def take(tensor: Tensor, _: Sequence[str]) -> Tensor:
+        def take(_: Sequence[str], tensor: Tensor) -> Tensor:
             return tensor[index].to(weights if tensor.is_floating_point() else weights.device)
 
         record = self._changed(take)
@@ -233,31 +245,18 @@ class LayerRecord:
 
         A pattern's row is over the keys of its own sequence; queries count over all keys.
         """
-        first = records[0]
         if len(records) == 1:
-            return first
-        changed: dict[str, Any] = {}
-        for name, axes in _AXES.items():
-            held = [getattr(record, name) for record in records]
-            axis = 1 if axes[0] == "head" else 0
-            if isinstance(held[0], Mapping):
-                changed[name] = {scope: torch.cat([tensors[scope] for tensors in held]) for scope in held[0]}
-            elif held[0] is not None:
-                changed[name] = torch.cat(held, dim=axis)
-        n_keys = len(first.resid_pre)
-        offsets = n_keys * torch.arange(len(records), device=first.queries.device)
-        changed["queries"] = (torch.stack([record.queries for record in records]) + offsets[:, None]).flatten()
-        return replace(first, **changed)
+            return records[0]
+        batch = records[0]._changed(lambda _, *tensors: torch.stack(tensors), *records[1:])
+        return batch.flattened(slice(None))
 
     def flattened(self, sequences: slice) -> "LayerRecord":
         """Some sequences of a batch as `below_each_other` would lay them, all their rows and keys."""
         weights, n_keys = self.block.attention.w_o, self.resid_pre.shape[1]
 
-        def take(tensor: Tensor, axes: Sequence[str]) -> Tensor:
+        def take(axes: Sequence[str], tensor: Tensor) -> Tensor:
             chosen = tensor[sequences].to(weights if tensor.is_floating_point() else weights.device)
-            if axes[0] == "head":
-                return chosen.transpose(0, 1).flatten(1, 2)
-            return chosen.flatten(0, 1)
+            return chosen.transpose(0, 1).flatten(1, 2) if axes[0] == "head" else chosen.flatten(0, 1)
 
         flat = self._changed(take)
         n_sequences = len(flat.resid_pre) // n_keys
@@ -275,7 +274,7 @@ class LayerRecord:
     def _cut(self, chosen: Mapping[str, slice | Tensor]) -> "LayerRecord":
         """Of every tensor that has one of the axes, the chosen entries."""
 
-        def cut(tensor: Tensor, axes: Sequence[str]) -> Tensor:
+        def cut(axes: Sequence[str], tensor: Tensor) -> Tensor:
             for number, axis in enumerate(axes):
                 if axis in chosen:
                     tensor = tensor[(slice(None),) * number + (chosen[axis],)]
@@ -283,16 +282,80 @@ class LayerRecord:
 
         return self._changed(cut)
 
-    def _changed(self, change: Callable[[Tensor, Sequence[str]], Tensor]) -> "LayerRecord":
-        """Every tensor changed, as its axes have it."""
+    def _changed(self, change: Callable[..., Tensor], *others: "LayerRecord") -> "LayerRecord":
+        """Every tensor as `change` makes it of its axes, itself and that of other runs."""
         changed: dict[str, Any] = {}
         for name, axes in _AXES.items():
-            held = getattr(self, name)
-            if isinstance(held, Mapping):
-                changed[name] = {scope: change(tensor, axes) for scope, tensor in held.items()}
-            elif held is not None:
-                changed[name] = change(held, axes)
+            held = [getattr(record, name) for record in (self, *others)]
+            if isinstance(held[0], Mapping):
+                changed[name] = {scope: change(axes, *(tensors[scope] for tensors in held)) for scope in held[0]}
+            elif held[0] is not None:
+                changed[name] = change(axes, *held)
         return replace(self, **changed)
 
 
-_AXES: dict[str, tuple[str, ...]] = {f.name: f.metadata["axes"] for f in fields(LayerRecord) if "axes" in f.metadata}
+_AXES = {
+    field_.name: tuple(axes[1].replace("own_", "").split())
+    for field_ in fields(LayerRecord)
+    if (axes := re.search(r"\*batch ([\w ]+)", str(field_.type)))
+}
+"""The axes of every tensor field after the batch, as its type says."""
+
+
+@dataclass(eq=False)
+class BatchRecords(Mapping[int, LayerRecord]):
+    """A layer's record of every sequence of a batch, by number of the sequence; one is cut out when it is asked for."""
+
+    batch: LayerRecord
+    """The layer's record with its batch axis."""
+    numbers: Sequence[int]
+    """Which sequences of the input these are."""
+    real: Sequence[Int[Tensor, " _pos"] | None]
+    """Their unpadded positions, ascending; None means all."""
+    asked: Sequence[Sequence[int]]
+    """The positions that rows are wanted of, ascending, counted within each sequence."""
+    lengthened: bool = False
+    """Whether what is not real follows each sequence, unseen by it, and was run like all else."""
+    _cut: dict[int, LayerRecord] = field(default_factory=dict)
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether the batch is what was asked for as it is: no padding, and of every sequence the same rows."""
+        rows = self.batch.queries.tolist()
+        return all(real is None for real in self.real) and [list(asked) for asked in self.asked] == rows
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether the batch is what was asked for, but for rows and keys after a sequence's last: decomposed, they can be cut off."""
+        if not self.lengthened:
+            return self.alike
+        rows, every_row = self.batch.queries.tolist(), list(range(self.batch.resid_pre.shape[1]))
+        pairs = zip(self.asked, rows, strict=True)
+        return all(list(asked) == every_row[: len(asked)] and captured == every_row for asked, captured in pairs)
+
+    def __getitem__(self, number: int) -> LayerRecord:
+        """The record of one sequence: its real tokens, the rows asked for.
+
+        Raises:
+            InputError: if a row was not captured.
+        """
+        if number not in self.numbers:
+            raise KeyError(number)
+        if number not in self._cut:
+            index = self.numbers.index(number)
+            record, asked = self.batch.sequence(index, self.real[index]), list(self.asked[index])
+            if record.queries.tolist() != asked:
+                record = record.rows(torch.isin(record.queries, torch.tensor(asked, device=record.queries.device)))
+            if len(record.queries) != len(asked):
+                raise InputError(
+                    f"cache: layer {record.layer} was captured at queries {self.batch.queries[index].tolist()}; asked for are "
+                    f"{asked}. Capture them too, or leave cache out."
+                )
+            self._cut[number] = record
+        return self._cut[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)

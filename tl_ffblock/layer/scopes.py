@@ -6,9 +6,9 @@ the scopes on both sides of a step shows what that step's component did to the m
 (section 3 of Kobayashi et al. 2024; section 6 for the norm after the layer).
 
 An order is written here and nowhere else as a whole. Everything that follows a layer reads its program here:
-vectors (vectors.py), norms (fast/norms.py), the identities of the self-check, which HookPoint carries a
-step's tensor and which module a norm is (bridge/sites.py, which names the exceptions), where an edit
-goes (interventions/edit_points.py).
+value, jvp and vjp of its steps (linear.py), norms (fast/norms.py), which HookPoint carries a step's tensor
+and which module a norm is (bridge/sites.py, which names the exceptions), where an edit goes
+(interventions/edit_points.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -197,6 +197,12 @@ def output_step(order: Order) -> Step:
     """The step whose vector is the layer's output: its last sum, in Post-LN the norm of that."""
     kind = Normalise if order == "post_ln" else Add
     return [step for step in PROGRAMS[order] if isinstance(step.operation, kind)][-1]
+
+
+def steps_to_output(order: Order) -> tuple[Step, ...]:
+    """The steps of a layer up to its output: without the norm after it, but in Post-LN, where that is the output."""
+    program = PROGRAMS[order]
+    return program[: program.index(output_step(order)) + 1]
 
 
 def scope_names(order: Order) -> tuple[str, ...]:

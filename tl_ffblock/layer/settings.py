@@ -52,18 +52,16 @@ class Settings:
     """What the packed rows may occupy; None means 24 MB on a CPU, 1 GB on a GPU."""
 
     def __post_init__(self) -> None:
-        if self.method not in ("exact", "captum"):
-            raise InputError(f'method={self.method!r}: expected "exact" or "captum".')
-        if self.value_bias not in ("bias", "token"):
-            raise InputError(f'value_bias={self.value_bias!r}: expected "bias" or "token".')
+        for name, kind in (("method", Method), ("value_bias", ValueBias), ("precision", Precision)):
+            if getattr(self, name) not in get_args(kind):
+                expected = " or ".join(f'"{value}"' for value in get_args(kind))
+                raise InputError(f"{name}={getattr(self, name)!r}: expected {expected}.")
         whole_number(self.n_steps, "n_steps", at_least=1)
         if self.method != "captum" and self.n_steps != N_STEPS:
             raise InputError(
                 f'n_steps={self.n_steps} without method="captum": the closed form has no steps. Leave it out.'
             )
         refuse_tolerance(self.rtol)
-        if self.precision not in get_args(Precision):
-            raise InputError(f"precision={self.precision!r}: expected one of {', '.join(get_args(Precision))}.")
         if self.precision == "bfloat16" and self.method == "captum":
             raise InputError(
                 'precision="bfloat16" with method="captum": the quadrature is not rounded. Use "float32" or "float64", or '

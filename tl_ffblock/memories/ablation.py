@@ -1,6 +1,6 @@
 """What a memory's coefficient becomes when a token of its trigger is removed (Geva et al. 2021, section 3.3)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -13,7 +13,6 @@ from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.positions import several, whole_number
-from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import select_memories
 from tl_ffblock.memories.triggers import Triggers, can_be_triggers, read_ranks
 from tl_ffblock.signatures import strict
@@ -133,12 +132,8 @@ def _coefficients_of(model: Model, triggers: Triggers, shortened: Sequence[Short
             chosen = numbers[start : start + _AT_ONCE]
             tokens = torch.stack([torch.as_tensor(shortened[number].ids, dtype=torch.long) for number in chosen])
             layers = sorted({cells.names[shortened[number].row].layer for number in chosen})
-
-            def receive(records: Mapping[int, LayerRecord], chosen: Sequence[int] = chosen) -> None:
-                for index, record in records.items():
-                    row = shortened[chosen[index]].row
-                    if cells.names[row].layer == record.layer:
-                        values[chosen[index]] = float(coefficients(record)[0, int(cells.numbers[row])])
-
-            open_run(model, tokens, layers=layers, queries=-1).deliver(receive)
+            run = open_run(model, tokens, layers=layers, queries=-1)
+            for number, found in zip(chosen, run.by_layer(lambda record, _: coefficients(record)[0]), strict=True):
+                row = shortened[number].row
+                values[number] = float(found[cells.names[row].layer][int(cells.numbers[row])])
     return values

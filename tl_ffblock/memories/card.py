@@ -1,6 +1,6 @@
 """All that is known of one memory, as plain data: what a view, a table or a JSON file takes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -125,8 +125,8 @@ class MemoryCard:
                 f"the attribution is of {len(attribution.labels)} tokens, the text of {len(labels)} others."
             )
         shares = None if attribution is None else carried(attribution, [self.memory])
-        by_position: list[CoefficientParts] = []
-        run.deliver(lambda records: by_position.extend(parts_at(run, records[0], cells, range(len(labels)))))
+        (by_layer,) = run.by_layer(lambda record, _: parts_at(run, record, cells, range(len(labels))))
+        (by_position,) = by_layer.values()
         shown = CardText(
             tokens=labels,
             along=tuple(float(parts.coefficient[0]) for parts in by_position),
@@ -207,15 +207,13 @@ def _card_triggers(model: Model, triggers: Triggers) -> tuple[CardTrigger, ...]:
 
 def _along_and_parts(run: Run, cells: Cells, position: int) -> tuple[tuple[float, ...], CoefficientParts]:
     """A memory's coefficient at every token of a text, and its parts at one."""
-    along: list[float] = []
-    parts: list[CoefficientParts] = []
 
-    def receive(records: Mapping[int, LayerRecord]) -> None:
-        along.extend(coefficients(records[0])[:, int(cells.numbers[0])].tolist())
-        parts.extend(parts_at(run, records[0], cells, [position]))
+    def measure(record: LayerRecord, _: int) -> tuple[tuple[float, ...], CoefficientParts]:
+        (parts,) = parts_at(run, record, cells, [position])
+        return tuple(coefficients(record)[:, int(cells.numbers[0])].tolist()), parts
 
-    run.deliver(receive)
-    return tuple(along), parts[0]
+    (by_layer,) = run.by_layer(measure)
+    return next(iter(by_layer.values()))
 
 
 def _card_value(model: Model, triggers: Triggers, reading: Reading, k: int) -> CardValue:

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.bridge.edited import NeuronHook, setting_neurons
 from tl_ffblock.bridge.model import identify, refuse_other_model
-from tl_ffblock.bridge.neuron_hooks import NeuronHook, setting_neurons
 from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
@@ -93,15 +93,14 @@ def mean_coefficients(
     for batch in batches_of(texts):
         run = open_run(known, batch, layers=cells.layers)
 
-        def receive(records: Mapping[int, LayerRecord], run: Any = run) -> None:
-            for number, record in records.items():
-                allowed = can_be_triggers(known, run.sequences[number].tokens.numpy(), skip_first)
-                rows = cells.rows(record.layer)
-                own = coefficients(record)[:, cells.numbers[rows]].double().cpu().numpy()[allowed]
-                sums[rows] += own.sum(axis=0)
-                counted[rows] += len(own)
+        def add(record: LayerRecord, number: int, run: Any = run) -> None:
+            allowed = can_be_triggers(known, run.sequences[number].tokens.numpy(), skip_first)
+            rows = cells.rows(record.layer)
+            own = coefficients(record)[:, cells.numbers[rows]].double().cpu().numpy()[allowed]
+            sums[rows] += own.sum(axis=0)
+            counted[rows] += len(own)
 
-        run.deliver(receive)
+        run.by_layer(add)
     if not counted.all():
         raise InputError("texts has no token of text; give some.")
     return dict(zip(cells.names, (sums / counted).tolist(), strict=True))

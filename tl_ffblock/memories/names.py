@@ -10,8 +10,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model, select_layers
-from tl_ffblock.bridge.settings import settings_of
-from tl_ffblock.bridge.weights import read_block
+from tl_ffblock.bridge.runs import settings_of
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import feed_forwards, located
 from tl_ffblock.layer.positions import layer_number
@@ -164,7 +163,7 @@ def cells_of(chosen: Iterable[tuple[Block, Iterable[int]]]) -> Cells:
 
 
 def _block(model: Model, layer: int) -> Block:
-    return read_block(model, layer, settings_of(model, {}).dtype)
+    return model.layers[layer].read(settings_of(model, {}).dtype)
 
 
 def _number(block: Block, name: MemoryName) -> int:

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Run, open_run
-from tl_ffblock.bridge.settings import eps_of
 from tl_ffblock.errors import CompletenessError, InputError
+from tl_ffblock.layer.linear import CANCELLED
 from tl_ffblock.layer.neurons import coefficient_parts, coefficient_rounding, coefficients
-from tl_ffblock.layer.parts import CANCELLED
 from tl_ffblock.layer.positions import one_position
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, named_memories, row_of, select_memories
@@ -120,9 +119,8 @@ def token_parts(
     (sequence,) = run.sequences
     at = one_position(query, len(sequence.tokens), "query")
     run = replace(run, sequences=(replace(sequence, queries=(at,)),))
-    by_layer: list[_Columns] = []
-    run.deliver(lambda records: by_layer.append(_columns(run, records[0], cells)))
-    columns = [torch.cat(of_layers, dim=1)[0] for of_layers in zip(*by_layer, strict=True)]
+    (by_layer,) = run.by_layer(lambda record, _: _columns(run, record, cells))
+    columns = [torch.cat(of_layers, dim=1)[0] for of_layers in zip(*by_layer.values(), strict=True)]
     return _certified(run, cells, at, [cells.in_order(column) for column in columns])
 
 
@@ -151,7 +149,7 @@ def _columns(run: Run, record: LayerRecord, cells: Cells) -> _Columns:
     parts, own = coefficient_parts(record, run.settings, neurons), coefficients(record)
     remainder = torch.zeros_like(parts.bias) if parts.remainder is None else parts.remainder
     largest = own.abs().amax(dim=1, keepdim=True).expand(-1, len(neurons))
-    rounding = coefficient_rounding(record, eps_of(run.model, run.settings))[:, neurons]
+    rounding = coefficient_rounding(record, run.model.eps(run.settings.dtype))[:, neurons]
     return parts.tokens.transpose(1, 2), parts.bias, remainder, own[:, neurons], largest, rounding
 
 

@@ -9,10 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.inputs import label, special_ids
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import open_run
-from tl_ffblock.bridge.token_spans import special_ids
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.positions import whole_number
@@ -267,12 +266,7 @@ class _Reader:
         run = open_run(self._model, texts, layers=self._cells.layers)
         for number, sequence in enumerate(run.sequences):
             self.tokens[first + number] = sequence.tokens.numpy().astype(np.int32)
-
-        def receive(records: Mapping[int, LayerRecord]) -> None:
-            for number, record in records.items():
-                self._offer(first + number, record)
-
-        run.deliver(receive)
+        run.by_layer(lambda record, number: self._offer(first + number, record))
 
     def _offer(self, number: int, record: LayerRecord) -> None:
         rows = self._rows[record.layer]

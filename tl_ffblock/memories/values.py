@@ -13,12 +13,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.inputs import label, single_token
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.readout import Reading, read_out
-from tl_ffblock.bridge.settings import settings_of
-from tl_ffblock.bridge.token_spans import single_token
-from tl_ffblock.bridge.weights import read_block
+from tl_ffblock.bridge.runs import settings_of
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import neuron_values
 from tl_ffblock.layer.positions import whole_number
@@ -148,7 +146,7 @@ def value_vectors(model: Model, cells: Cells, sign: Sign = "positive") -> Float[
     """The values of memories, `-v` for negative coefficients."""
     dtype = settings_of(model, {}).dtype
     by_layer = [
-        neuron_values(read_block(model, layer, dtype))[cells.numbers[cells.rows(layer)]] for layer in cells.layers
+        neuron_values(model.layers[layer].read(dtype))[cells.numbers[cells.rows(layer)]] for layer in cells.layers
     ]
     return cells.in_order(torch.cat(by_layer)) * (1 if sign == "positive" else -1)
 

@@ -10,8 +10,15 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
-from tl_ffblock.interventions.sampling import ATTENTION, KNOCKOUT, PLACEBO, VALUES, change_of
-from tl_ffblock.interventions.validation_result import CausalValidation, CellChoice
+from tl_ffblock.interventions.validation import (
+    ATTENTION,
+    KNOCKOUT,
+    PLACEBO,
+    VALUES,
+    CausalValidation,
+    CellChoice,
+    change_of,
+)
 from tl_ffblock.page import AnyPage, GraphPage, MapsBlock, PageData, PageEdge, SharesData
 from tl_ffblock.result import Result
 from tl_ffblock.results.figures import COLOURS, COLUMN, axes

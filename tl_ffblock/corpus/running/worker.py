@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from tl_ffblock.bridge.facts import weights_digest
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.corpus.observation import observe
@@ -41,7 +40,7 @@ class Worker:
     @cached_property
     def weights(self) -> str:
         """Digest of the weights that the studies read."""
-        return weights_digest(self.model, head=any(study.reads_head for study in self.studies))
+        return self.model.weights_digest(head=any(study.reads_head for study in self.studies))
 
     def compute(
         self, texts: Sequence[CorpusText], count: Callable[[], None] = lambda: None

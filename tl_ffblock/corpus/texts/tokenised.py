@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from tl_ffblock.bridge.facts import longest_input
+from tl_ffblock.bridge.inputs import special_tokens, token_spans
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.token_spans import special_tokens, token_spans
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.texts.texts import CorpusText, Span
 from tl_ffblock.errors import InputError, brief
@@ -55,7 +54,7 @@ class Tokeniser:
         self.model = model
         self.config = config
         self.special = special_tokens(model)
-        self.longest = min(filter(None, (config.max_tokens, longest_input(model))), default=None)
+        self.longest = min(filter(None, (config.max_tokens, model.longest_input)), default=None)
         by_default = masked if self.special.mask is not None and not model.family.causal else 0.0
         self.mask_fraction = by_default if config.mask_fraction is None else config.mask_fraction
         if self.mask_fraction and self.special.mask is None:

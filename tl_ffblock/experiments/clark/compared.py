@@ -16,10 +16,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attention import value_weighted
-from tl_ffblock.bridge.settings import settings_of
+from tl_ffblock.bridge.runs import settings_of
 from tl_ffblock.corpus.observation import Observation
 from tl_ffblock.corpus.study import ModelFacts
-from tl_ffblock.layer.fast.stacks import Stack
+from tl_ffblock.layer.fast.buffers import Stack
 from tl_ffblock.layer.heads import head_names, head_norms
 from tl_ffblock.layer.scopes import STEPS, Feed, output_step
 from tl_ffblock.results.token_maps import TokenMaps

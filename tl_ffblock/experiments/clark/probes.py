@@ -20,9 +20,7 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 
-from tl_ffblock.bridge.facts import token_vectors
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.random_weights import with_random_weights
 from tl_ffblock.corpus.fields import check_at_least
 from tl_ffblock.corpus.observation import Observation, observe
 from tl_ffblock.corpus.settings import Config
@@ -106,7 +104,7 @@ class Probes(Study):
             raise InputError("no relations in this text: probes need a treebank (CoNLL-U with columns 7 and 8).")
         maps = maps_of_words(compared_maps(observed, self.facts, by_head=False), tokenised)
         if self._random is None:
-            self._random = with_random_weights(observed.model, self.config.seed)
+            self._random = observed.model.with_random_weights(self.config.seed)
         (random,) = observe(self._random, [tokenised], ())
         pattern = torch.stack([record.pattern for record in random.records]).float().cpu()
         names = tuple(map(str, range(pattern.shape[1])))
@@ -114,7 +112,7 @@ class Probes(Study):
         head, counted = heads_of(tokenised)
         sentence = ProbeSentence(
             maps=_flat(maps.values),
-            vectors=_word_means(token_vectors(observed.model, observed.tokens).numpy(), tokenised),
+            vectors=_word_means(observed.model.token_vectors(observed.tokens).numpy(), tokenised),
             head=head,
             counted=counted,
             document=document_number(tokenised),

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import Reading, read_out
-from tl_ffblock.bridge.settings import settings_of
-from tl_ffblock.bridge.weights import read_block
+from tl_ffblock.bridge.runs import settings_of
 from tl_ffblock.corpus.statistics.moments import Moments
 from tl_ffblock.layer.neurons import coefficients, neuron_values
 from tl_ffblock.layer.records import LayerRecord
@@ -58,7 +57,7 @@ def sampled_cells(model: Model, keys: int, seed: int) -> Cells:
     """As many memories of every layer, drawn at random; all where a layer has no more."""
     chosen = []
     for layer in range(model.n_layers):
-        block = read_block(model, layer, settings_of(model, {}).dtype)
+        block = model.layers[layer].read(settings_of(model, {}).dtype)
         draw = np.random.default_rng([seed, layer])
         number = n_neurons(block)
         chosen.append((block, np.sort(draw.choice(number, min(keys, number), replace=False)).tolist()))
@@ -79,7 +78,7 @@ def known_values(model: Model, cells: Cells) -> KnownValues:
     direction = read_out(model, "direction")
     sides, lengths = {}, {}
     for layer in range(model.n_layers):
-        values = neuron_values(read_block(model, layer, settings_of(model, {}).dtype))
+        values = neuron_values(model.layers[layer].read(settings_of(model, {}).dtype))
         lengths[layer] = values.norm(dim=-1)
         both = [torch.stack([logits.argmax(-1), logits.argmin(-1)]) for logits in direction.in_chunks(values)]
         sides[layer] = torch.cat(both, dim=1).to(values.device)

@@ -28,10 +28,10 @@ from tl_ffblock.corpus.statistics.arrays import ShardArrays
 from tl_ffblock.corpus.statistics.moments import Moments
 from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
 from tl_ffblock.errors import InputError
-from tl_ffblock.experiments.kobayashi.shapley import Estimate, ShapleyWalk, estimated_values, exact_values
+from tl_ffblock.experiments.kobayashi.shapley import Estimate, ShapleyLayer, estimated_values, exact_values
+from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import LayerWalk, walk
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change, shares, spearman
 
@@ -159,26 +159,22 @@ class AttributionMethods(MomentsStudy):
     def _layer(self, record: LayerRecord, method: Method, number: int) -> SharedLayer:
         """One layer by one method; `number` is the sequence's, which seeds the estimates."""
         step = self.facts.feed_forward
-        parts_at = {}
         with torch.no_grad():  # captum asks for gradients itself
-            for scope, parts in walk(self._walk(record, method, number)):
-                parts_at[scope] = parts
-                if scope == step.scope:
-                    break
+            parts_at = self._linear(record, method, number).parts([step.scope])
         before, after = (parts_at[scope].tokens.detach().norm(dim=-1) for scope in (str(step.before), step.scope))
         whole = record.whole[step.scope]
         error = float((parts_at[step.scope].total().detach() - whole).norm() / whole.norm())
         return SharedLayer(before, after, error)
 
-    def _walk(self, record: LayerRecord, method: Method, number: int) -> LayerWalk:
+    def _linear(self, record: LayerRecord, method: Method, number: int) -> LinearLayer:
         settings = Settings(method="captum" if method == "captum" else "exact", precision="float64")
         if method in ("ig", "captum"):
-            return LayerWalk(record, settings)
+            return LinearLayer(record, settings)
         if method == "shapley":
-            return ShapleyWalk(record, settings, exact_values)
+            return ShapleyLayer(record, settings, exact_values)
         seed = int(np.random.default_rng([self.config.seed, max(number, 0), record.layer]).integers(2**31))
         kind: Estimate = "sampling" if method == "sampling" else "kernel"
-        return ShapleyWalk(record, settings, estimated_values(kind, self.options.shapley_samples, seed))
+        return ShapleyLayer(record, settings, estimated_values(kind, self.options.shapley_samples, seed))
 
 
 def _agreement(layer: SharedLayer, reference: SharedLayer, causal: bool) -> list[float]:

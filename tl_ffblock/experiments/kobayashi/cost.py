@@ -9,7 +9,7 @@ beside them, so that tables of several runs can be joined.
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import torch
 
-from tl_ffblock.bridge.facts import longest_input, model_sizes
 from tl_ffblock.bridge.inputs import forward, prepare
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.corpus.fields import check_at_least
@@ -57,7 +56,7 @@ class Cost(MomentsStudy):
     options: CostOptions
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
-        longest = longest_input(observed.model) or max(self.options.lengths)
+        longest = observed.model.longest_input or max(self.options.lengths)
         seconds = np.full((len(self.options.lengths), len(TIMED)), np.nan)
         memory = np.full(len(self.options.lengths), np.nan)
         ids = observed.tokens.repeat(-(-max(self.options.lengths) // len(observed.tokens)))
@@ -71,7 +70,7 @@ class Cost(MomentsStudy):
             memory[row] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
             if length <= self.options.captum_length:
                 seconds[row, 2] = _timed(partial(contribution_maps, observed.model, batch.tokens[0], method="captum"))
-        size = np.array(astuple(model_sizes(observed.model)), dtype=np.float64)
+        size = np.array(observed.model.sizes, dtype=np.float64)
         return {
             "seconds": Moments.of(seconds[None]),
             "memory": Moments.of(memory[None]),

@@ -16,10 +16,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import UnsupportedModelError
-from tl_ffblock.layer.parts import Parts, project
+from tl_ffblock.layer.linear import LinearLayer, Parts, project
 from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import LayerWalk
 
 Game: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """Worth of coalitions: [coalition player], 1 where a player takes part -> [coalition d]."""
@@ -57,7 +56,7 @@ def estimated_values(kind: Estimate, samples: int, seed: int) -> Values:
     return values
 
 
-class ShapleyWalk(LayerWalk):
+class ShapleyLayer(LinearLayer):
     """A layer's run whose feed-forward shares its output by Shapley values instead of Integrated Gradients."""
 
     def __init__(self, record: LayerRecord, settings: Settings, values: Values = exact_values) -> None:

@@ -1,1 +1,1 @@
-"""The fast road: the norms of all parts without ever holding the parts."""
+"""The optimised implementation: the norms of all parts without ever holding the parts."""

@@ -1,18 +1,19 @@
-"""Memory that outlives a layer, and how much is worked on at a time.
+"""Memory that outlives a layer, how much is worked on at a time, and which sequences together.
 
-The fast road writes its few large matrices to the same buffers, layer after layer: memory fresh from
+The optimised implementation writes its few large matrices to the same buffers, layer after layer: memory fresh from
 the system costs a page fault every 4 kB, together a twentieth of a map's time.
 """
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from tl_ffblock.layer.records import FeedForward, LayerRecord
+from tl_ffblock.layer.records import BatchRecords, FeedForward, LayerRecord
+from tl_ffblock.layer.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class Budget:
     """What a tile costs beside its pairs, in operations of the large product. A causal layer's tile of several source
     tokens also holds pairs that cannot be reached, so its tiles grow in that direction only up to here."""
 
-    def sequences(self, record: LayerRecord, chunk_bytes: int | None = None) -> int:
-        """How many sequences like this one to work on at a time; `chunk_bytes` as in `Settings`."""
+    def sequences(self, record: LayerRecord, settings: Settings) -> int:
+        """How many sequences like this one to work on at a time."""
         ff = record.block.feed_forward
-        if not isinstance(ff, FeedForward):
+        if _stays_alone(record, settings) or not isinstance(ff, FeedForward):
             return 1
         number = ff.w_in.element_size()
         bytes_a_row = (1 if ff.w_gate is None else 2) * ff.w_in.shape[1] * number
@@ -41,7 +42,7 @@ class Budget:
         fitting = (
             self.sequence_bytes // (record.queries.shape[-1] * bytes_a_row),
             self.group_bytes // bytes_a_key,
-            (chunk_bytes or self.row_bytes) // bytes_a_pair,
+            (settings.chunk_bytes or self.row_bytes) // bytes_a_pair,
         )
         return max(1, min(fitting))
 
@@ -77,7 +78,7 @@ class Buffers:
         return self._view(full_key, shape, like)
 
     def filled_by(
-        self, owner: object, key: Hashable, *shape: int, like: Tensor, fill: Callable[[Tensor], None]
+        self, owner: object, key: Hashable, *shape: int, like: Tensor, fill: Callable[[Tensor], object]
     ) -> Tensor:
         """The same memory as `fill` left it for this owner; it is filled again once anybody else had the key.
 
@@ -101,3 +102,48 @@ class Buffers:
             self._memory[key] = like.new_empty(size)
             self._owner.pop(key, None)
         return self._memory[key][:size].view(shape)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Sequences of one layer, equally long and with the same queries, as one record (`LayerRecord.below_each_other`)."""
+
+    numbers: tuple[int, ...]
+    """Which sequences they are, the first above."""
+    record: LayerRecord
+
+    @property
+    def n_sequences(self) -> int:
+        """How many sequences."""
+        return len(self.numbers)
+
+
+def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Settings) -> Iterator[Stack]:
+    """A layer's records in stacks that fit the budget.
+
+    Edited records stay alone, and those of a mixture of experts, whose queries are served by different experts.
+
+    Args:
+        records: By number of the sequence; of a batch they are not cut apart first where that can be helped.
+        buffers: Their budget says how much is worked on at a time.
+        settings: Of the decomposition; captum takes sequences one by one.
+    """
+    whole = None
+    if isinstance(records, BatchRecords) and records.whole and not _stays_alone(records.batch, settings):
+        whole = records.batch
+    by_form: dict[Hashable, list[int]] = {}
+    for number, record in records.items() if whole is None else ():
+        form = (record.edited, id(record.block), len(record.resid_pre), *record.queries.tolist())
+        by_form.setdefault(form, []).append(number)
+    for alike in by_form.values() if whole is None else [list(records)]:
+        record = whole or records[alike[0]]
+        at_once = buffers.budget(record.block.attention.w_o.device).sequences(record, settings)
+        for start in range(0, len(alike), at_once):
+            numbers = alike[start : start + at_once]
+            below = LayerRecord.below_each_other
+            stacked = whole.flattened(slice(start, start + at_once)) if whole else below([records[n] for n in numbers])
+            yield Stack(tuple(numbers), stacked)
+
+
+def _stays_alone(record: LayerRecord, settings: Settings) -> bool:
+    return record.edited or settings.method == "captum" or not isinstance(record.block.feed_forward, FeedForward)

@@ -1,7 +1,7 @@
 """Linear scopes as sums over heads: what a part is before its vector is made.
 
-Up to the feed-forward every part is a sum of the heads' vectors plus, at its own token, what the
-residual brought (eq. 21, 26-27, 28-34):
+Up to the feed-forward every part is a sum of the heads' vectors plus, at its own token, the
+residual's (eq. 21, 26-27, 28-34):
 
     F_i(x_j) = scale_i sum_h alpha[h,i,j] B[h,j] + delta_ij residual_i
 
@@ -26,11 +26,44 @@ from einops import einsum, rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.layer.fast.bias_factors import BiasFactors
 from tl_ffblock.layer.fast.buffers import Buffers
-from tl_ffblock.layer.fast.products import InputMatrix, linear_parts
-from tl_ffblock.layer.records import LayerRecord, Norm
+from tl_ffblock.layer.fast.products import linear_parts
+from tl_ffblock.layer.linear import value_constant
+from tl_ffblock.layer.records import InputMatrix, LayerRecord, Norm
 from tl_ffblock.layer.scopes import NormName
+
+
+@dataclass(frozen=True, eq=False)
+class BiasFactors:
+    """The bias part of a linear scope as a product of two small matrices, `weights @ vectors`.
+
+    Every query has the same few constants in its bias part: each head's, times the row sum of its pattern; the output bias;
+    the shift of each norm passed; all divided by the scales of the norms after them (eq. 21, 28-34). So through the
+    feed-forward's input matrices go n_heads + 2 vectors, and not one per query.
+    """
+
+    weights: Float[Tensor, "query rank"]
+    vectors: Float[Tensor, "rank d_model"]
+
+    @classmethod
+    def of_attention(cls, record: LayerRecord, value_bias: str) -> "BiasFactors":
+        """`sum_h rowsum(alpha[h,i]) constant[h] W_O[h] + b_O`."""
+        attention, constant = record.block.attention, value_constant(record, value_bias)
+        written = einsum(constant, attention.w_o, "head e, head e d -> head d")
+        return cls(record.pattern.sum(dim=-1).T, written).plus(attention.b_o)
+
+    def plus(self, vector: Float[Tensor, " d_model"]) -> "BiasFactors":
+        """With a vector more, the same for every query."""
+        once = torch.ones_like(self.weights[:, :1])
+        return BiasFactors(torch.cat([self.weights, once], dim=1), torch.cat([self.vectors, vector[None]]))
+
+    def normalised(self, norm: Norm, scale: Float[Tensor, "query 1"]) -> "BiasFactors":
+        """Through a norm with the scale of the real run; its shift joins (eq. 30)."""
+        return BiasFactors(self.weights / scale, norm.linear(self.vectors)).plus(norm.shift)
+
+    def through(self, w: Float[Tensor, "d_model d_mlp"], b: Float[Tensor, " d_mlp"]) -> Float[Tensor, "query d_mlp"]:
+        """`bias W + b` of every query."""
+        return torch.addmm(b, self.weights, self.vectors @ w)
 
 
 @dataclass(frozen=True, eq=False)  # told apart by identity: two sums are never the same by chance
@@ -42,7 +75,7 @@ class HeadSum:
     scale: Float[Tensor, "query 1"] | None = None
     """What the heads' sum is multiplied by; None where no head takes part (the layer's input alone)."""
     residual: Float[Tensor, "query d_model"] | None = None
-    """What every query's own token brings beside the heads; None where nothing."""
+    """Every query's own token beside the heads; None where nothing."""
     bias: BiasFactors | None = None
     """The scope's bias part; None where it has none or nobody asks."""
 
@@ -99,60 +132,41 @@ class KeyGroup:
         return self._bases[norms]
 
     def pre_activations(
-        self, buffer: tuple[InputMatrix, int], w: Float[Tensor, "d_model d_mlp"], norms: tuple[NormName, ...]
+        self,
+        buffer: tuple[InputMatrix, int],
+        w: Float[Tensor, "d_model d_mlp"],
+        norms: tuple[NormName, ...],
+        product: Float[Tensor, "head d_head d_mlp"] | None = None,
     ) -> Float[Tensor, "matrix head d_mlp"]:
-        """`B[h,j] W`, made once a group; matrices that are in use at a time need different buffers."""
+        """`B[h,j] W`, made once a group; by a head product (products.py) `v[h,j] A[h]`, the same.
 
-        def fill(memory: Tensor) -> None:
-            torch.mm(self.basis(norms).flatten(0, 1), w, out=memory.flatten(0, 1))
-
+        Matrices that are in use at a time need different buffers.
+        """
         n_keys, n_heads, _ = self._values.shape
-        return self._buffers.filled_by(self._owner, buffer, n_keys, n_heads, w.shape[1], like=w, fill=fill)
-
-    def pre_activations_by_product(
-        self, buffer: tuple[InputMatrix, int], product: Float[Tensor, "head d_head d_mlp"]
-    ) -> Float[Tensor, "matrix head d_mlp"]:
-        """The same, `v[h,j] A[h]`, by a head product (products.py)."""
-
-        def fill(memory: Tensor) -> None:
-            torch.bmm(self._values.transpose(0, 1), product, out=memory)
-
+        if product is None:
+            return self._buffers.filled_by(
+                self._owner, buffer, n_keys, n_heads, w.shape[1], like=w,
+                fill=lambda memory: torch.mm(self.basis(norms).flatten(0, 1), w, out=memory.flatten(0, 1)),
+            )  # fmt: skip
         # Every head has a matrix of its own, so heads come first here; as a view they come second again.
-        n_keys, n_heads, _ = self._values.shape
         heads_first = self._buffers.filled_by(
-            self._owner, buffer, n_heads, n_keys, product.shape[2], like=product, fill=fill
-        )
+            self._owner, buffer, n_heads, n_keys, product.shape[2], like=product,
+            fill=lambda memory: torch.bmm(self._values.transpose(0, 1), product, out=memory),
+        )  # fmt: skip
         return heads_first.transpose(0, 1)
 
 
-@dataclass(frozen=True)
 class Tile:
     """A few source tokens of a group against neighbouring rows; its pairs are counted source token by source token."""
 
-    group: KeyGroup
-    keys: slice
-    rows: slice
-
-    @cached_property
-    def n_keys(self) -> int:
-        """How many source tokens."""
-        return self.keys.stop - self.keys.start
-
-    @cached_property
-    def n_matrices(self) -> int:
-        """How many source tokens of all sequences."""
-        return self.n_keys * self.group.n_sequences
-
-    @cached_property
-    def n_pairs(self) -> int:
-        """How many pairs."""
-        return self.n_matrices * (self.rows.stop - self.rows.start)
-
-    @cached_property
-    def keys_in_group(self) -> slice:
-        """The source tokens of all sequences, counted from the group's first."""
-        first, n_sequences = self.group.keys.start, self.group.n_sequences
-        return slice((self.keys.start - first) * n_sequences, (self.keys.stop - first) * n_sequences)
+    def __init__(self, group: KeyGroup, keys: slice, rows: slice) -> None:
+        self.group, self.keys, self.rows = group, keys, rows
+        self.n_keys = keys.stop - keys.start
+        # Matrices of a batched product: source tokens of all sequences, counted from the group's first.
+        self.n_matrices = self.n_keys * group.n_sequences
+        self.n_pairs = self.n_matrices * (rows.stop - rows.start)
+        first = (keys.start - group.keys.start) * group.n_sequences
+        self.keys_in_group = slice(first, first + self.n_matrices)
 
     def cut(self, table: Float[Tensor, "group_matrix group_row head"]) -> Float[Tensor, "matrix row head"]:
         """The tile's part of a table of its group."""
@@ -169,7 +183,7 @@ class ReachablePairs:
 
     Args:
         record: One layer of one sequence, or of several below each other.
-        values: What the tokens bring to every head.
+        values: Of the tokens, for every head.
         buffers: Memory to work in.
         n_sequences: How many sequences these are.
     """
@@ -190,6 +204,15 @@ class ReachablePairs:
         self.n_keys = record.resid_pre.shape[0] // n_sequences
         self.positions: list[int] = record.queries[: self.n_queries].tolist()
         """Of every row."""
+        first = torch.arange(n_sequences * self.n_queries, device=values.device, dtype=torch.int32) * self.n_keys
+        own = torch.tensor(self.positions * n_sequences, device=values.device, dtype=torch.int32)
+        keys = torch.arange(self.n_keys, device=values.device, dtype=torch.int32)
+        self.cells: Int[Tensor, "key sequence query"] = first.view(n_sequences, -1) + keys[:, None, None]
+        """The number of every pair in a table [sequence * query, key]: row * n_keys + key."""
+        self._own_cells: Int[Tensor, " query"] = first + own
+        # How many pairs of this layer are as much work as a call's fixed cost: a pair takes 2 d_mlp d_model operations, and
+        # d_mlp is about 4 d_model.
+        self._pairs_of_a_call = self.budget.call_operations // (8 * record.resid_pre.shape[1] ** 2)
 
     def count(self) -> int:
         """How many pairs there are."""
@@ -239,31 +262,6 @@ class ReachablePairs:
             last += 1
         return last
 
-    @cached_property
-    def _pairs_of_a_call(self) -> int:
-        """How many pairs of this layer are as much work as a call's fixed cost."""
-        d_model = self.record.resid_pre.shape[1]
-        # A pair takes 2 d_mlp d_model operations, and d_mlp is about 4 d_model.
-        return self.budget.call_operations // (8 * d_model**2)
-
-    @cached_property
-    def cells(self) -> Int[Tensor, "key sequence query"]:
-        """The number of every pair in a table [sequence * query, key]: row * n_keys + key."""
-        by_sequence = self._first_cells.view(self.n_sequences, self.n_queries)
-        return by_sequence + torch.arange(self.n_keys, device=self.values.device, dtype=torch.int32)[:, None, None]
-
-    @cached_property
-    def _first_cells(self) -> Int[Tensor, " query"]:
-        """The number of every query's pair with the first source token."""
-        n_rows = self.n_sequences * self.n_queries
-        return torch.arange(n_rows, device=self.values.device, dtype=torch.int32) * self.n_keys
-
-    @cached_property
-    def _own_cells(self) -> Int[Tensor, " query"]:
-        """The number of every query's pair with its own token."""
-        positions = torch.tensor(self.positions * self.n_sequences, device=self.values.device, dtype=torch.int32)
-        return self._first_cells + positions
-
     def add_residual(
         self,
         rows: Float[Tensor, "pair width"],
@@ -278,7 +276,7 @@ class ReachablePairs:
         rows.index_add_(0, own, residual[queries[own]])
 
     def self_values(self, norms: tuple[NormName, ...]) -> Float[Tensor, "query d_model"]:
-        """`sum_h alpha[h,i,i] B[h,i]`: what the heads bring from every query's own token."""
+        """`sum_h alpha[h,i,i] B[h,i]`: the heads' part of every query's own token."""
         return linear_parts([self.record.block.norm(name) for name in norms], self._self_values)
 
     @cached_property

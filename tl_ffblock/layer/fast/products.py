@@ -12,16 +12,16 @@ So making it pays from `n_keys * (d_model - d_head) = d_head * d_model` source t
 checked against the weights at every use and made again when they changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.layer.records import Norm
+from tl_ffblock.layer.records import InputMatrix, Norm
 
 KEPT_BYTES = 256 * 2**20
 """How much a model's products may occupy; those of further layers are made anew at every call."""
@@ -33,7 +33,8 @@ pairs take theirs through W_out. Beyond, it is less than a thirtieth of the work
 _CALLS_EXPECTED = 4
 """A product that is kept serves further calls: it pays from a fourth of the source tokens on."""
 
-InputMatrix: TypeAlias = Literal["in", "gate"]
+MakeProduct: TypeAlias = Callable[..., Float[Tensor, "head d_head d_mlp"]]
+"""`HeadProducts.product`, or the same of some heads."""
 
 
 class ProductKey(NamedTuple):
@@ -45,19 +46,15 @@ class ProductKey(NamedTuple):
     matrix: InputMatrix
 
 
-@dataclass(frozen=True)
-class _Kept:
-    product: Float[Tensor, "head d_head d_mlp"]
-    witness: Float[Tensor, " number"]
-    """Products of the weights with fixed vectors: other weights give others."""
-
-
 @dataclass
 class HeadProducts:
     """The head products of one model; whoever owns the model keeps them."""
 
     limit_bytes: int = KEPT_BYTES
-    _kept: dict[ProductKey, _Kept] = field(default_factory=dict)
+    _kept: dict[ProductKey, tuple[Float[Tensor, "head d_head d_mlp"], Float[Tensor, " number"]]] = field(
+        default_factory=dict
+    )
+    """With fingerprints: products of the weights with fixed vectors, of which other weights give others."""
 
     def product(
         self,
@@ -79,61 +76,27 @@ class HeadProducts:
         """
         kept = self._kept.get(key)
         # A model may be edited in place between two calls (weights processed, a layer replaced), unseen by any key.
-        witness = _witness(w_o, norms, w) if keep or kept is not None else None
-        # The same rows as fewer, wider heads (`as_one_head`) have the same witness, and a product of another shape.
-        fits = kept is not None and kept.product.shape[:2] == w_o.shape[:2]
-        if kept is not None and fits and witness is not None and _equal(kept.witness, witness):
-            return kept.product
+        fingerprint = _fingerprint(w_o, norms, w) if keep or kept is not None else None
+        # The same rows as fewer, wider heads (`as_one_head`) have the same fingerprint, and a product of another shape.
+        fits = kept is not None and kept[0].shape[:2] == w_o.shape[:2]
+        if kept is not None and fits and fingerprint is not None and _equal(kept[1], fingerprint):
+            return kept[0]
         product = einsum(linear_parts(norms, w_o), w, "head d_head d, d d_mlp -> head d_head d_mlp")
         self._kept.pop(key, None)
-        if keep and witness is not None and self.n_bytes() + product.nbytes <= self.limit_bytes:
-            self._kept[key] = _Kept(product, witness)
+        if keep and fingerprint is not None and self.n_bytes() + product.nbytes <= self.limit_bytes:
+            self._kept[key] = product, fingerprint
         return product
 
     def n_bytes(self) -> int:
         """How many bytes are kept."""
-        return sum(kept.product.nbytes for kept in self._kept.values())
+        return sum(product.nbytes for product, _ in self._kept.values())
 
 
-@dataclass(frozen=True)
-class ProductsOfHeads:
-    """A layer's head products, of some heads: those of all are made, or taken from what is kept, once."""
-
-    all_heads: HeadProducts
-    w_o: Float[Tensor, "head d_head d_model"]
-    """The output matrices of all heads."""
-    heads: tuple[int, ...] = ()
-    """Whose products are wanted."""
-    _made: dict[ProductKey, Tensor] = field(default_factory=dict)
-
-    def product(
-        self,
-        key: ProductKey,
-        w_o: Float[Tensor, "some_head d_head d_model"],
-        norms: Sequence[Norm],
-        w: Float[Tensor, "d_model d_mlp"],
-        *,
-        keep: bool,
-    ) -> Float[Tensor, "some_head d_head d_mlp"]:
-        """As in `HeadProducts`, of the heads wanted: their own `w_o` is not read, since the product is cut out of all heads'."""
-        if key not in self._made:
-            self._made[key] = self.all_heads.product(key, self.w_o, norms, w, keep=keep)
-        return self._made[key][list(self.heads)]
-
-
-Products: TypeAlias = HeadProducts | ProductsOfHeads
-"""Who makes products, or has kept them."""
-
-
-def worth_keeping(n_pairs: int, d_model: int) -> bool:
-    """Whether a call has so few pairs that making a product again next time would be felt."""
-    return n_pairs < _ROWS_A_MODEL_WIDTH * d_model
-
-
-def product_pays(n_keys: int, w_o: Float[Tensor, "head d_head d_model"], *, keep: bool) -> bool:
-    """Whether so many source tokens are less work with the product, its making included."""
+def product_pays(n_keys: int, n_pairs: int, w_o: Float[Tensor, "head d_head d_model"]) -> tuple[bool, bool]:
+    """Whether so many source tokens are less work with the product, and so few pairs that it is worth keeping."""
     _, d_head, d_model = w_o.shape
-    return n_keys * (d_model - d_head) >= d_head * d_model // (_CALLS_EXPECTED if keep else 1)
+    keep = n_pairs < _ROWS_A_MODEL_WIDTH * d_model
+    return n_keys * (d_model - d_head) >= d_head * d_model // (_CALLS_EXPECTED if keep else 1), keep
 
 
 def linear_parts(norms: Sequence[Norm], vectors: Float[Tensor, "*lead d_model"]) -> Float[Tensor, "*lead d_model"]:
@@ -143,7 +106,7 @@ def linear_parts(norms: Sequence[Norm], vectors: Float[Tensor, "*lead d_model"])
     return vectors
 
 
-def _witness(
+def _fingerprint(
     w_o: Float[Tensor, "head d_head d_model"], norms: Sequence[Norm], w: Float[Tensor, "d_model d_mlp"]
 ) -> Float[Tensor, " number"]:
     d_model, d_mlp = w.shape

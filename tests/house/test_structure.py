@@ -1,0 +1,43 @@
+"""How files of the package hang together, imports for type checkers included."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import size
+
+
+@pytest.mark.xfail(reason="five circles are being removed", strict=False)
+def test_no_module_imports_itself_through_others() -> None:
+    """A circle is one module in several files."""
+    assert size.circles() == []
+
+
+@pytest.mark.xfail(reason="pieces are being merged into what they are a piece of", strict=False)
+def test_a_file_with_one_importer_says_which_noun_it_is() -> None:
+    """Else it is a piece of that importer: `# Noun: ...` above its imports names the term of the field and its source."""
+    assert size.single_importers() == []
+
+
+def test_what_counts_as_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one for type checkers or inside a function; a comment with a noun is read at the head of a file alone."""
+    package = tmp_path / size.PACKAGE
+    package.mkdir()
+    texts = {
+        "__init__": "from tl_ffblock.a import x",
+        "a": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tl_ffblock.b import y\nx = 1",
+        "b": "def y():\n    import tl_ffblock.a\n    from tl_ffblock import c, d",
+        "c": "# Noun: norm (a paper)\nimport os",
+        "d": "import os\n# Noun: too late",
+    }
+    for name, text in texts.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.setattr(size, "ROOT", tmp_path)
+    for cached in (size.modules, size.tree, size.imports):
+        cached.cache_clear()
+    try:
+        assert size.circles() == [["tl_ffblock.a", "tl_ffblock.b"]]
+        assert size.single_importers() == ["tl_ffblock.a", "tl_ffblock.b", "tl_ffblock.d"]
+    finally:
+        for cached in (size.modules, size.tree, size.imports):
+            cached.cache_clear()

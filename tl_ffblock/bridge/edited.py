@@ -1,0 +1,365 @@
+"""Edited forward passes: tokens hidden or replaced, heads replaced, neurons set, prompts resumed at the edited position.
+
+Tokens removed (`Removals`), side by side in one batch:
+
+mask   no other position attends to the token: its score is the smallest number before every softmax. Bridges that compute
+       attention before a HookPoint shows it are given an attention mask [run 1 query key] instead.
+mean   the token is embedded as the mean of all tokens of the vocabulary, at its position.
+
+Checked in every run with a mask: the pattern that attention used gives a removed token no weight elsewhere, and
+what enters the first layer is what entered it before (a mask that numbers positions anew is refused so).
+
+Prompts resumed (`ResumedRuns`): in a causal model an edit changes nothing before its position. Where a bridge can go on from
+Hugging Face's cache of keys and values, only the rest of the prompt is run, ten times faster at the last position. That it can is
+checked on every prompt with a run without edits; otherwise whole prompts are run.
+
+Heads are replaced, and perturbed for their slopes, at z, the weighted values before the output matrix: every model goes on from
+there, whichever of its tensors are only shown (the pattern of a BERT bridge is).
+"""
+
+import copy
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal, TypeAlias
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tl_ffblock.bridge.inputs import drop_graph
+from tl_ffblock.bridge.linearised import token_embedding_name
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.taps import Tap
+from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.layer.positions import positions as numbers_of
+
+RemovalName: TypeAlias = Literal["mask", "mean"]
+RunHooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
+NeuronHook: TypeAlias = tuple[str, Callable[..., Tensor]]
+"""HookPoint name and function, as `run_with_hooks` takes them."""
+Read: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "*batch"]]
+"""Logits to a number."""
+
+TOLERANCE = 1e-4
+"""How well a run that goes on from the cache must give the clean run's logits, relative to the largest."""
+_RUN_BYTES = {"cpu": 2**28, "cuda": 2**32}
+"""What the outputs of runs side by side may occupy, by device; one may always have more."""
+_ROUNDING = 1e-4
+"""How far what enters the first layer may be from what entered it, relative to the largest."""
+
+
+@dataclass(frozen=True)
+class Removals:
+    """One prompt's runs without some of its tokens."""
+
+    model: Model
+    tokens: Int[Tensor, " pos"]
+    removal: RemovalName
+    layer: int | None
+    """The layer at whose input runs are read, the number of layers for the last one's output; None reads the logits."""
+
+    def outputs(self, removed: Bool[Tensor, "run pos"]) -> Iterator[Float[Tensor, "run pos d"]]:
+        """What is read of every run, some runs at a time.
+
+        Args:
+            removed: Which tokens each run does without.
+
+        Raises:
+            UnsupportedModelError: if they cannot be removed so from this model.
+        """
+        cfg = self.model.hooked.cfg
+        width = max(int(getattr(cfg, "d_vocab", 0) or 0), self.model.n_heads * len(self.tokens), int(cfg.d_model))
+        for rows in torch.split(removed, self.model.at_once(_RUN_BYTES, len(self.tokens) * width)):
+            yield self._with_mean(rows) if self.removal == "mean" else self._with_mask(rows)
+
+    def _with_mean(self, removed: Bool[Tensor, "run pos"]) -> Float[Tensor, "run pos d"]:
+        mean = self.model.hooked.W_E.detach().mean(dim=0)
+
+        def put(x: Tensor, hook: object = None) -> Tensor:
+            factor = _factor(self.model, self.tokens, x)
+            return torch.where(removed.to(x.device)[:, :, None], (factor * mean).to(x), x)
+
+        return self._run(len(removed), {token_embedding_name(self.model): put})
+
+    def _with_mask(self, removed: Bool[Tensor, "run pos"]) -> Float[Tensor, "run pos d"]:
+        model, seen = self.model, self._seen
+        # Pairs of a position that stays and one that is removed: of what removed positions see, nothing is read.
+        hidden = (~removed[:, :, None] & removed[:, None, :])[:, None]
+        callbacks: dict[str, Callable[..., Any]] = {}
+        callbacks[model.layers[0].sites["resid_pre"]] = partial(_hold_input, model, seen.input)
+        for layer in model.layers:
+            callbacks[layer.sites["pattern"]] = partial(_hold_pattern, model, layer.number, hidden)
+            if not seen.used_before_shown:
+                callbacks[layer.name("attn.hook_attn_scores")] = partial(_hide, hidden)
+        if not seen.used_before_shown:
+            return self._run(len(removed), callbacks)
+        later = torch.ones_like(hidden).triu(1) if model.family.causal else torch.zeros_like(hidden)
+        try:
+            return self._run(len(removed), callbacks, hidden | later)
+        except (IndexError, TypeError, ValueError) as error:
+            raise _refusal(model, "takes no attention mask by query and key") from error
+
+    @cached_property
+    def _seen(self) -> "_Seen":
+        """What the prompt's run as it is shows."""
+        seen, first = _Seen(), self.model.layers[0]
+        callbacks = (seen.enter, seen.show, seen.use)
+        names = (first.sites["resid_pre"], first.sites["pattern"], first.values_name)
+        self._run(1, dict(zip(names, callbacks, strict=True)))
+        return seen
+
+    @torch.no_grad()
+    def _run(
+        self,
+        n_runs: int,
+        callbacks: Mapping[str, Callable[..., Any]],
+        hidden: Bool[Tensor, "run 1 query key"] | None = None,
+    ) -> Float[Tensor, "run pos d"]:
+        """Runs side by side; `hidden` goes into an attention mask."""
+        model, options = self.model, {}
+        if hidden is not None:
+            numbers = model.parameter
+            least = torch.finfo(numbers.dtype).min
+            options["attention_mask"] = numbers.new_zeros(hidden.shape).masked_fill(hidden.to(numbers.device), least)
+        stream: list[Tensor] = []
+        tap = None
+        if self.layer is not None:
+            at_end = self.layer == model.n_layers
+            name = model.output_name if at_end else model.layers[self.layer].sites["resid_pre"]
+            tap = Tap(model.hook_points[name], stream.append)
+        try:
+            with model.hooked.hooks(fwd_hooks=list(callbacks.items())):
+                logits: Tensor = model.hooked(self.tokens.to(model.device).expand(n_runs, -1), **options)
+        finally:
+            if tap is not None:
+                tap.remove()
+        return logits if tap is None else stream[-1]
+
+
+class _Seen:
+    """What a run shows of a model: what enters it, and whether attention was used before its pattern was shown."""
+
+    input: Tensor
+    used_before_shown = _shown = False
+
+    def enter(self, x: Tensor, hook: object = None) -> None:
+        self.input = x
+
+    def show(self, pattern: Tensor, hook: object = None) -> None:
+        self._shown = True
+
+    def use(self, z: Tensor, hook: object = None) -> None:
+        self.used_before_shown = not self._shown
+
+
+def _hide(hidden: Bool[Tensor, "run 1 query key"], scores: Tensor, hook: object = None) -> Tensor:
+    return scores.masked_fill(hidden.to(scores.device), torch.finfo(scores.dtype).min)
+
+
+def _hold_input(model: Model, expected: Tensor, x: Tensor, hook: object = None) -> None:
+    if not bool(x.isfinite().all()):
+        raise InputError(f"{model.name}: what enters the first layer holds NaN or infinity. Check the weights.")
+    if not float((x - expected).abs().max()) <= _ROUNDING * float(expected.abs().max()):  # NaN is refused too
+        raise _refusal(model, "numbers positions anew where tokens are hidden")
+
+
+def _hold_pattern(
+    model: Model, layer: int, hidden: Bool[Tensor, "run 1 query key"], pattern: Tensor, hook: object = None
+) -> None:
+    if not bool(pattern.isfinite().all()):
+        raise InputError(f"{model.name}: the attention of layer {layer} holds NaN or infinity. Check the weights.")
+    if bool((pattern * hidden.to(pattern.device)).any()):
+        raise _refusal(model, f"attends, in layer {layer}, to tokens that were hidden")
+
+
+def _refusal(model: Model, what: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f'removal="mask": {model.name} ({model.family.name}) {what}: its attention is out of reach of hooks. Use removal="mean".'
+    )
+
+
+def _factor(model: Model, tokens: Int[Tensor, " pos"], embedded: Float[Tensor, "*run pos d_model"]) -> float:
+    """By what a model multiplies its embeddings (Gemma by sqrt(d_model)); 1 as a rule.
+
+    Raises:
+        UnsupportedModelError: if it embeds them otherwise.
+    """
+    rows, x = model.hooked.W_E.detach()[tokens.to(model.device)], embedded[0]
+    if rows.shape == x.shape:
+        rows = rows.to(x)
+        factor = float((rows * x).sum() / (rows * rows).sum())
+        if torch.allclose(factor * rows, x, rtol=1e-2, atol=1e-3 * float(x.abs().max())):
+            return factor
+    raise UnsupportedModelError(
+        f'removal="mean": {model.name} ({model.family.name}) embeds tokens otherwise than by rows of its embedding matrix, so no '
+        'mean of them is known. Use removal="mask".'
+    )
+
+
+@torch.no_grad()
+def logits_under(
+    model: Model,
+    tokens: Int[Tensor, "batch pos"],
+    hooks: RunHooks,
+    *,
+    silent: bool = False,
+) -> Float[Tensor, "batch pos d_vocab"]:
+    """Logits of whole prompts under hooks.
+
+    Args:
+        model: The model.
+        tokens: The prompts, on any device.
+        hooks: Beside those that sit on the model.
+        silent: Whether those that sit on the model are left out.
+    """
+    with model.hooks_disabled() if silent else nullcontext():
+        return model.hooked.run_with_hooks(tokens.to(model.device), fwd_hooks=list(hooks))
+
+
+class ResumedRuns:
+    """Runs of prompts under hooks, each from the position where its edit stands."""
+
+    def __init__(
+        self,
+        model: Model,
+        tokens: Int[Tensor, "prompt pos"],
+        clean: Sequence[Float[Tensor, "pos d_vocab"]],
+        *,
+        starts: Sequence[Collection[int]],
+        resume: bool = True,
+    ) -> None:
+        """Find out whether runs of these prompts can go on from a cache.
+
+        Args:
+            model: The model, on whose device the tokens lie.
+            tokens: The prompts.
+            clean: Logits of each one's run without edits, which a run from the cache must reproduce.
+            starts: By prompt, the positions from which runs will be asked for; the check starts at the earliest of all.
+            resume: False always runs whole prompts.
+        """
+        self._model = model
+        self._tokens = tokens
+        self._starts = starts
+        self._prefix: tuple[int, dict[int, int], Any] | None = None
+        """Length of the prefix that was run last, which row each prompt is there, and its keys and values."""
+        possible = resume and any(starts) and model.family.causal and model.api == "TransformerBridge"
+        self.resumes: bool = possible and self._reproduces(clean)
+        """Whether a run begins at its edit; otherwise `start` below must be 0."""
+
+    @torch.no_grad()
+    def logits(self, start: int, prompts: Sequence[int], hooks: RunHooks) -> Float[Tensor, "run rest d_vocab"]:
+        """Logits from position `start` on, of one run of each of these prompts; the hooks see these positions only."""
+        tokens = self._tokens[list(prompts), start:]
+        if start == 0:
+            return self._model.hooked.run_with_hooks(tokens, fwd_hooks=list(hooks))
+        row_of, kept = self._keys_and_values(start, prompts)
+        cache = copy.deepcopy(kept)  # a run appends its own to what it is given
+        cache.batch_select_indices(torch.tensor([row_of[prompt] for prompt in prompts], device=tokens.device))
+        return self._model.hooked.run_with_hooks(tokens, fwd_hooks=list(hooks), past_key_values=cache, use_cache=True)
+
+    def _keys_and_values(self, start: int, prompts: Sequence[int]) -> tuple[dict[int, int], Any]:
+        """Those of all prompts that will be asked for from there."""
+        if self._prefix is None or self._prefix[0] != start or not self._prefix[1].keys() >= set(prompts):
+            wanted = {number for number, starts in enumerate(self._starts) if start in starts} | set(prompts)
+            row_of = {number: row for row, number in enumerate(sorted(wanted))}
+            prefix = self._tokens[list(row_of), :start]
+            _, cache = self._model.hooked(prefix, return_type="logits_and_cache", use_cache=True)
+            self._prefix = start, row_of, cache
+        return self._prefix[1:]
+
+    def _reproduces(self, clean: Sequence[Float[Tensor, "pos d_vocab"]]) -> bool:
+        """Whether unedited runs from the earliest start give the clean runs' logits."""
+        start = max(1, min(start for of_prompt in self._starts for start in of_prompt))
+        if start >= self._tokens.shape[1]:
+            return False
+        try:
+            rest = self.logits(start, range(len(clean)), [])
+        except Exception:  # whatever this version or architecture cannot do, the whole prompt can
+            return False
+        return all(
+            run.shape == expected[start:].shape
+            and torch.allclose(
+                run, expected[start:], rtol=TOLERANCE, atol=TOLERANCE * float(expected[start:].abs().max())
+            )
+            for run, expected in zip(rest, clean, strict=True)
+        )
+
+
+def slopes_at_values(model: Model, tokens: Int[Tensor, "1 pos"], read: Read) -> Float[Tensor, "layer pos head d_head"]:
+    """The derivative of what is read of a run by every head's z."""
+    perturbations: dict[int, Tensor] = {}
+
+    def perturbed(layer: int) -> Callable[..., Tensor]:
+        def add(z: Tensor, hook: object = None) -> Tensor:
+            perturbations[layer] = torch.zeros_like(z, requires_grad=True)
+            return z + perturbations[layer]
+
+        return add
+
+    layers = range(model.n_layers)
+    with torch.enable_grad():
+        hooks = [(model.layers[layer].values_name, perturbed(layer)) for layer in layers]
+        logits = model.hooked.run_with_hooks(tokens.to(model.device), fwd_hooks=hooks)
+        for block in model.hooked.blocks:
+            drop_graph(block)
+        slopes = torch.autograd.grad(read(logits).sum(), [perturbations[layer] for layer in layers])
+    return torch.stack(list(slopes)).reshape(model.n_layers, tokens.shape[1], model.n_heads, -1).cpu()
+
+
+@torch.no_grad()
+def logits_with_heads_replaced(
+    model: Model, tokens: Int[Tensor, "1 pos"], layer: int, *, mean: bool
+) -> Float[Tensor, "head pos d_vocab"]:
+    """Logits of as many runs as the layer has heads: in run h the z of head h is replaced at every position.
+
+    Args:
+        model: The model.
+        tokens: The prompt.
+        layer: The layer of the heads.
+        mean: Whether by its mean over the run's positions, after users' hooks; else by zero.
+    """
+    n_heads = model.n_heads
+
+    def put(z: Tensor, hook: object = None) -> Tensor:
+        changed = z.clone(memory_format=torch.contiguous_format)
+        by_head = changed.view(n_heads, tokens.shape[1], n_heads, -1)
+        for head in range(n_heads):
+            of_head = by_head[head, :, head]
+            wide = of_head.to(torch.promote_types(z.dtype, torch.float32))
+            by_head[head, :, head] = wide.mean(dim=0).to(z) if mean else torch.zeros_like(of_head)
+        return changed
+
+    several = tokens.to(model.device).expand(n_heads, -1)
+    return model.hooked.run_with_hooks(several, fwd_hooks=[(model.layers[layer].values_name, put)])
+
+
+def setting_neurons(
+    model: Model, layer: int, values: Mapping[int, float], positions: tuple[int, ...] | None = None
+) -> NeuronHook:
+    """A hook that sets neurons' activations (after the activation function, gated: the product).
+
+    Args:
+        model: The model.
+        layer: Number of a layer with a dense feed-forward.
+        values: New activation by neuron.
+        positions: Where; None means everywhere.
+
+    Raises:
+        UnsupportedModelError: for experts, whose activations no HookPoint carries.
+    """
+    if model.layers[layer].has_experts:
+        raise UnsupportedModelError(
+            f"{model.name}, layer {layer}: no HookPoint carries the activations of single experts, so their memories cannot be "
+            "knocked out."
+        )
+
+    def set_neurons(tensor: Tensor, hook: object = None) -> Tensor:
+        changed = tensor.clone()
+        rows = slice(None) if positions is None else numbers_of(positions, tensor.shape[-2], "positions")
+        for neuron, value in values.items():
+            changed[..., rows, neuron] = value
+        return changed
+
+    return model.layers[layer].sites["post"], set_neurons

@@ -1,0 +1,578 @@
+"""One layer of a model, bound once: which HookPoints carry its tensors, which modules its norms are, its weights.
+
+A site is our word for a tensor of the layer; `whole.<scope>` is the model's own tensor at the end of a scope. Names follow from
+the layer's program (scopes.py), with the exceptions named here: some aliases mean other sums in a Post-LN bridge (there
+`hook_attn_out` is the output of the first LayerNorm and `hook_resid_mid` the input of the second).
+
+A norm's output is `hook_out` on a bridge. HookedTransformer and HookedEncoder only have `hook_normalized`, the same before
+gain and shift, and no HookPoint at all before a norm inside a branch: that tensor is `hook_normalized * hook_scale` (site
+`scale.<scope>`).
+
+Weights are read from the modules that run, not from the configuration, which is wrong or empty in places (activation names,
+widths): the activation is the module's own function, recognised by its values; the gain of an offset RMSNorm is 1 + weight;
+absent biases are zero.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any, Literal, TypeAlias, get_args
+
+import torch
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tl_ffblock.bridge.families import Api, Family
+from tl_ffblock.bridge.linears import SHARED_EXPERT, Linear, bias, linear_of, matrix
+from tl_ffblock.bridge.taps import HookedModel, HookPoint
+from tl_ffblock.errors import FFBlockError, UnsupportedModelError
+from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
+from tl_ffblock.layer.records import AttentionWeights, Block, Experts, FeedForward, Norm
+from tl_ffblock.layer.scopes import (
+    INPUT,
+    PROGRAMS,
+    Add,
+    Attend,
+    Feed,
+    Normalise,
+    NormName,
+    Order,
+    Step,
+    feed_step,
+    output_step,
+)
+
+BEFORE_GAIN = "hook_normalized"
+ExtraSite: TypeAlias = Literal["query", "key"]
+"""Tensors of a layer that no map needs: the vectors whose products are the attention scores."""
+Branch: TypeAlias = Literal["attn", "mlp"]
+
+_POST_LN_BRIDGE = {
+    "Attn": "attn.o.hook_out",
+    "AttnRes": "ln1.hook_in",
+    "AtbFfRes": "ln2.hook_in",
+    "AtbFfResLn": "hook_resid_post",
+}
+_POST_LN_HOOKED = {"AtbFfResLn": "hook_normalized_resid_post"}
+"""Where the HookPoints of a Post-LN block are others than a step's kind says."""
+Owner: TypeAlias = Literal["head", "mid", "mlp", "stream"]
+"""Heads; the residual stream between attention and feed-forward, where attention comes first; the feed-forward from the norm
+before it to the norm after it; the residual stream at the layer's output."""
+_OWNERS_OF_SHIFTS: dict[NormName, Owner] = {
+    "attn_norm": "head",  # of a norm that both branches share, what attention reads
+    "attn_out_norm": "mid",
+    "mid_norm": "mid",
+    "ff_norm": "mlp",
+    "ff_out_norm": "mlp",
+    "out_norm": "stream",
+}
+_ACTIVATIONS = ("act", "act_fn", "activation_fn", "gelu_impl", "activation", "intermediate_act_fn")
+"""What modules call their activation function."""
+_SCALES = (("scaling", 1), ("softmax_scale", 1), ("inv_norm_factor", 1), ("scale_attn", -1))
+"""Attributes of Hugging Face's attention modules that hold the scale of scores, or what they are divided by."""
+
+
+@dataclass(frozen=True)
+class QueryKeyWeights:
+    """Of one layer, every head with a key matrix of its own; before any rotation or norm of queries and keys."""
+
+    w_q: Float[Tensor, "head d d_head"]
+    b_q: Float[Tensor, "head d_head"]
+    w_k: Float[Tensor, "head d d_head"]
+    b_k: Float[Tensor, "head d_head"]
+
+    def queries(self, x: Float[Tensor, " d"]) -> Float[Tensor, "head d_head"]:
+        """`x W_Q + b_Q`."""
+        return einsum(x, self.w_q, "d, head d e -> head e") + self.b_q
+
+    def keys(self, x: Float[Tensor, " d"]) -> Float[Tensor, "head d_head"]:
+        """`x W_K + b_K`."""
+        return einsum(x, self.w_k, "d, head d e -> head e") + self.b_k
+
+    def answered_to(self, key: Float[Tensor, "head d_head"]) -> Float[Tensor, "head d"]:
+        """`W_Q k`: the direction whose product with what is read at the query is the score."""
+        return einsum(self.w_q, key, "head d e, head e -> head d")
+
+
+@dataclass(frozen=True)
+class BoundLayer:
+    """A layer of one model: `Model.layers[number]`. Names are found once; weights are read at each call, and none is held twice."""
+
+    hooked: HookedModel = field(repr=False)
+    hook_points: Mapping[str, HookPoint] = field(repr=False)
+    """The model's, by name."""
+    api: Api
+    family: Family
+    model: str
+    """The model's name, for errors."""
+    number: int
+
+    @property
+    def order(self) -> Order:
+        """Where its norms stand."""
+        return self.family.order
+
+    @property
+    def program(self) -> tuple[Step, ...]:
+        """Its computation, step by step."""
+        return PROGRAMS[self.family.order]
+
+    @property
+    def block(self) -> Any:
+        """The module."""
+        return self.hooked.blocks[self.number]
+
+    @property
+    def where(self) -> str:
+        """Model, family and layer, as errors name them."""
+        return f"{self.model} ({self.family.name}), layer {self.number}"
+
+    @property
+    def has_feed_forward(self) -> bool:
+        """False for layers of attention alone."""
+        return self.family.order != "attn_only"
+
+    @cached_property
+    def has_experts(self) -> bool:
+        """Whether its feed-forward is a mixture of experts."""
+        if not self.has_feed_forward or getattr(self.block.mlp, "bound_dense", False):
+            return False
+        return hasattr(_inner(self.block.mlp), "experts")
+
+    @cached_property
+    def is_gated(self) -> bool:
+        """Whether its dense feed-forward multiplies its activations with a second, linear branch."""
+        return self.has_feed_forward and getattr(self.block.mlp, "W_gate", None) is not None
+
+    # Modules of norms
+
+    @cached_property
+    def norm_modules(self) -> dict[NormName, str | None]:
+        """Name of the module that each norm is; None where this model has none."""
+        names = {norm: self._norm_name(norm) for norm in get_args(NormName)}
+        return {norm: name if name and has_norm(self.hooked, name) else None for norm, name in names.items()}
+
+    def _norm_name(self, norm: NormName) -> str | None:
+        prefix, after = f"blocks.{self.number}.", "_post" if hasattr(self.block, "ln1_post") else ""
+        match norm:
+            case "attn_norm" | "mid_norm":
+                return f"{prefix}ln1"
+            case "ff_norm":
+                return f"{prefix}ln{2 if hasattr(self.block, 'ln2') else 1}"  # some parallel blocks share the first
+            case "attn_out_norm" | "ff_out_norm":
+                return f"{prefix}ln{1 if norm == 'attn_out_norm' else 2}{after}"
+            case "out_norm" if self.order == "post_ln":
+                return f"{prefix}ln2"
+            case "out_norm" if self.number + 1 == len(self.hooked.blocks):
+                return "ln_final"
+            case "out_norm":
+                return None if self.order == "norm_after" else f"blocks.{self.number + 1}.ln1"
+
+    # HookPoints
+
+    def name(self, short: str) -> str:
+        """A HookPoint's or module's full name: `name("attn.hook_z")`."""
+        return f"blocks.{self.number}.{short}"
+
+    @property
+    def values_name(self) -> str:
+        """HookPoint of z, the weighted values before the output matrix; every model obeys an edit there."""
+        return self.name("attn.hook_z")
+
+    @property
+    def ff_input_name(self) -> str:
+        """HookPoint of what the feed-forward, and nothing else, reads.
+
+        Where one norm serves attention too (Phi, GPT-J, Falcon), that lies after the norm's own HookPoint.
+        """
+        shared = self.norm_modules["ff_norm"] == self.norm_modules["attn_norm"]
+        return self.name("mlp.hook_in") if shared else self.sites["whole.AtbLn"]
+
+    @property
+    def output_name(self) -> str:
+        """HookPoint of the residual stream after the layer."""
+        return self.sites[f"whole.{output_step(self.order).scope}"]
+
+    def branch_output_name(self, branch: Branch) -> str:
+        """HookPoint of what a bridge's attention or feed-forward gives, before any norm of its branch."""
+        attend = next(step for step in self.program if isinstance(step.operation, Attend))
+        return self.sites[f"whole.{(attend if branch == 'attn' else feed_step(self.order)).scope}"]
+
+    def site_names(self, extra: Collection[ExtraSite] = ()) -> dict[str, str]:
+        """HookPoint of every site, and of the further ones asked for.
+
+        Raises:
+            UnsupportedModelError: if no HookPoint carries one of them.
+        """
+        routing = self.routing_names if self.has_experts else {}
+        return self.sites | routing | {site: self._query_or_key(site) for site in extra}
+
+    @cached_property
+    def sites(self) -> dict[str, str]:
+        """HookPoint of every site but those of a router."""
+        sites = {"resid_pre": "hook_resid_pre", "pattern": "attn.hook_pattern", "value": "attn.hook_v"}
+        if self.has_feed_forward and not self.has_experts:
+            sites |= {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
+            sites |= {"pre_linear": "mlp.hook_pre_linear"} if self.is_gated else {}
+        found = {site: self.name(short) for site, short in sites.items()}
+        for step in self.program:
+            found |= self._of_step(step)
+        return found
+
+    def _of_step(self, step: Step) -> dict[str, str]:
+        """The sites of a step's tensor: one HookPoint, or two whose product it is; none where the model makes no such tensor."""
+        scope, operation, on_bridge = step.scope, step.operation, self.api == "TransformerBridge"
+        if step.at_keys or (self.order == "parallel" and operation == Add("Attn", INPUT)):
+            return {}  # a parallel block adds x, attention and feed-forward at once
+        if self.order == "post_ln":
+            exception = (_POST_LN_BRIDGE if on_bridge else _POST_LN_HOOKED).get(scope)
+            # GPT's block returns a list, which its own output HookPoint lets pass unseen
+            if exception is not None and not (on_bridge and self.family.name == "GPT" and scope == "AtbFfResLn"):
+                return {f"whole.{scope}": self.name(exception)}
+        match operation:
+            case Attend() | Feed():
+                branch = "attn" if isinstance(operation, Attend) else "mlp"
+                norms = [
+                    s.operation.norm
+                    for s in self.program
+                    if isinstance(s.operation, Normalise) and s.operation.of == scope
+                ]
+                if norms and not on_bridge:
+                    gain = self.norm_modules[norms[0]]
+                    return {f"whole.{scope}": f"{gain}.{BEFORE_GAIN}", f"scale.{scope}": f"{gain}.hook_scale"}
+                # Granite's scaled branches have HookPoints that stay silent; at a scale of 1 these carry the same.
+                silent = hasattr(self.block, "residual_contribution_scale")
+                name = self.name(f"{branch}.hook_out" if norms or silent else f"hook_{branch}_out")
+            case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm):
+                name = self.name(f"hook_{'attn' if norm == 'attn_out_norm' else 'mlp'}_out")
+            case Normalise(of, norm):
+                module = self.norm_modules[norm]
+                if module is None:  # no norm: what it would have read
+                    before = [step for step in self.program if step.scope == of]
+                    name = self._of_step(before[0])[f"whole.{of}"] if before else self.name("hook_resid_pre")
+                else:
+                    name = f"{module}.{'hook_out' if on_bridge else BEFORE_GAIN}"
+            case Add():
+                last = [step.scope for step in self.program if isinstance(step.operation, Add)][-1]
+                name = self.name(f"hook_resid_{'post' if scope == last else 'mid'}")
+        return {f"whole.{scope}": name}
+
+    def _query_or_key(self, site: ExtraSite) -> str:
+        """Where the vectors are whose products are the scores: after the rotation, where there is one."""
+        rotated = f"attn.hook_rot_{site[0]}"
+        if self.name(rotated) in self.hook_points:
+            return self.name(rotated)
+        if getattr(self.hooked.cfg, "positional_embedding_type", None) == "rotary":
+            raise UnsupportedModelError(
+                f"{self.model} ({self.family.name}) rotates its {site} vectors, but has no HookPoint {rotated} that shows them "
+                "rotated, as attention multiplies them."
+            )
+        return self.name(f"attn.hook_{site[0]}")
+
+    @cached_property
+    def routing_names(self) -> dict[str, str]:
+        """HookPoint of every tensor that says how experts are weighed.
+
+        Raises:
+            UnsupportedModelError: if no HookPoint carries one of them.
+        """
+        mlp, prefix = self.block.mlp, self.name("mlp")
+        routing = {"probabilities": f"{prefix}.hook_expert_weights", "chosen": f"{prefix}.hook_expert_indices"}
+        if hasattr(mlp, "gate"):  # a bridge of TransformerLens 3.9 has the router's logits only
+            routing = {"router_logits": f"{prefix}.gate.hook_out"}
+        missing = [name.removeprefix(self.name("")) for name in routing.values() if name not in self.hook_points]
+        if missing:
+            raise UnsupportedModelError(
+                f"{self.where}: the router of its experts has no HookPoint {', '.join(missing)} in TransformerLens "
+                f"{version('transformer-lens')}, so the experts' weights of a run are not known."
+                f"{' It needs TransformerLens 4.' if self.family.name == 'gpt_oss' else ''}"
+            )
+        shared = {"shared": f"{prefix}.shared_expert_gate.hook_out"} if hasattr(mlp, "shared_expert_gate") else {}
+        return routing | shared
+
+    def owner_of_bias(self, name: str) -> Owner:
+        """Which term of the layer's flow a bias belongs to: see `Owner`."""
+        short = name.removeprefix(self.name(""))
+        if short.startswith("mlp."):
+            return "mlp"
+        if short.startswith("attn."):
+            serial = self.order not in ("parallel", "attn_only")
+            return "head" if short == "attn.b_V" else "mid" if serial else "stream"
+        norms = (step.operation.norm for step in self.program if isinstance(step.operation, Normalise))
+        return next(_OWNERS_OF_SHIFTS[norm] for norm in norms if self.norm_modules[norm] == name.removesuffix(".b"))
+
+    # Weights
+
+    def read(self, dtype: torch.dtype) -> Block:
+        """The weights in the decomposition's dtype, on their own device, detached.
+
+        Raises:
+            UnsupportedModelError: if they are not where a block of this family has them.
+        """
+        try:
+            roles = [step.operation.norm for step in self.program if isinstance(step.operation, Normalise)]
+            return Block(
+                layer=self.number,
+                order=self.order,
+                causal=self.family.causal,
+                attention=self._attention(dtype),
+                feed_forward=self._feed_forward(dtype) if self.has_feed_forward else None,
+                **{role: self.norm(self.norm_modules[role], dtype) for role in roles},
+            )
+        except (AttributeError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            if isinstance(error, FFBlockError):
+                raise
+            raise UnsupportedModelError(
+                f"{self.where}: its weights are not laid out as a {self.order} block's: {error}"
+            ) from error
+
+    def _attention(self, dtype: torch.dtype) -> AttentionWeights:
+        w_o, w_v = (_tensor(matrix(self.block.attn, name), dtype) for name in ("W_O", "W_V"))
+        b_o = _bias(bias(self.block.attn, "b_O"), (w_o.shape[-1],), w_o)
+        return AttentionWeights(w_o, b_o, w_v, _bias(bias(self.block.attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o))
+
+    def _feed_forward(self, dtype: torch.dtype) -> FeedForward | Experts:
+        if self.has_experts:
+            return self.experts(dtype)
+        mlp = self.block.mlp
+        w_in, w_out = (_tensor(matrix(mlp, name), dtype) for name in ("W_in", "W_out"))
+        d_mlp, d_model = w_out.shape
+        return FeedForward(
+            w_in=w_in,
+            b_in=_bias(bias(mlp, "b_in"), (d_mlp,), w_in),
+            w_out=w_out,
+            b_out=_bias(bias(mlp, "b_out"), (d_model,), w_in),
+            activation=self.activation(),
+            w_gate=_tensor(matrix(mlp, "W_gate"), dtype) if self.is_gated else None,
+            b_gate=_bias(bias(mlp, "b_gate"), (d_mlp,), w_in) if self.is_gated else None,
+        )
+
+    def norm(self, name: str | None, dtype: torch.dtype) -> Norm:
+        """A norm by the name of its module, on this layer's device: another layer's may be elsewhere."""
+        w_o = matrix(self.block.attn, "W_O")
+        like = w_o.new_empty(w_o.shape[-1], dtype=dtype)
+        if name is None:
+            return Norm.absent(like)
+        norm, cfg = _module(self.hooked, name), self.hooked.cfg
+        if self.api == "TransformerBridge":
+            centred = not norm.uses_rms_norm
+            offset = _gain_is_offset(norm, cfg, centred=centred)
+        else:
+            centred, offset = str(cfg.normalization_type).startswith("LN"), False
+        own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))
+        eps = next((eps for eps in own_eps if eps is not None), cfg.eps)
+        weight, shift = (getattr(norm, attribute, None) for attribute in ("w", "b"))
+        gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
+        return Norm(gain + 1 if offset else gain, _bias(shift, like.shape, like), float(eps), centred)
+
+    def activation(self) -> Activation:
+        """The activation of a dense feed-forward.
+
+        Raises:
+            UnsupportedModelError: if it is not elementwise, or cannot be found.
+        """
+        where, block = f"layer {self.number}", self.block
+        if self.api != "TransformerBridge":
+            return recognise(block.mlp.act_fn, f"{where}, act_fn={self.hooked.cfg.act_fn!r}")
+        original = getattr(block, "original_component", None)
+        for owner in (
+            getattr(block.mlp, "original_component", None),
+            getattr(original, "intermediate", None),
+            original,
+        ):
+            for attribute in _ACTIVATIONS:
+                function = getattr(owner, attribute, None)
+                if callable(function):
+                    return recognise(function, where)
+        raise UnsupportedModelError(
+            f"{where}: no activation function found in {type(block.mlp).__name__}; it cannot be certified."
+        )
+
+    def experts(self, dtype: torch.dtype) -> Experts:
+        """The experts, shared ones last.
+
+        Raises:
+            UnsupportedModelError: if they are of no known form.
+        """
+        mlp, where = self.block.mlp, f"layer {self.number}"
+        if self.api != "TransformerBridge":
+            of = mlp.experts
+            return Experts(tuple(_expert((e.W_gate, e.W_in, e.W_out), recognise(e.act_fn, where), dtype) for e in of))
+        original = mlp.original_component
+        experts = _inner(original.experts)
+        if hasattr(experts, "gate_up_proj_bias"):
+            routed = _interleaved_experts(experts, dtype)
+        elif hasattr(experts, "gate_up_proj"):
+            routed = _stacked_experts(experts, recognise(experts.act_fn, where), dtype)
+        else:
+            raise UnsupportedModelError(f"{where}: experts of type {type(experts).__name__} are of no known form.")
+        if hasattr(original, "shared_expert"):
+            shared = _inner(original.shared_expert)
+            linears = [_inner(getattr(shared, name)) for name in SHARED_EXPERT]
+            routed += (_expert(linears, recognise(shared.act_fn, where), dtype),)
+        return Experts(routed)
+
+    @property
+    def _router(self) -> Any:
+        original = self.block.mlp.original_component
+        return _inner(getattr(original, "gate", getattr(original, "router", None)))
+
+    @property
+    def _normalises_routing(self) -> bool:
+        """Whether the chosen experts' weights are scaled to sum to 1 (Qwen routers may not)."""
+        owner = self._router if self.api == "TransformerBridge" else self.block.mlp.cfg
+        return bool(getattr(owner, "norm_topk_prob", True))
+
+    def router_bias(self) -> Float[Tensor, " expert"] | None:
+        """The bias in the logits of a router whose weights are the softmax of those of the chosen experts (gpt_oss); else None."""
+        if self.api != "TransformerBridge" or not self._normalises_routing:
+            return None
+        held = getattr(self._router, "bias", None)
+        return held.detach() if isinstance(held, Tensor) else None
+
+    def routing_weights(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, "batch query expert"] | None:
+        """The weights a router gave to its experts, the shared expert's gate last; None where there is no router.
+
+        Args:
+            tensors: By site, those of `routing_names`.
+        """
+        if "router_logits" in tensors:
+            probabilities = tensors["router_logits"].float().softmax(dim=-1)
+            chosen = probabilities.topk(int(self._router.top_k), dim=-1).indices
+        elif "probabilities" in tensors:
+            probabilities, chosen = tensors["probabilities"], tensors["chosen"].long()
+        else:
+            return None
+        weights = probabilities.gather(-1, chosen)
+        if self._normalises_routing:
+            weights = weights / weights.sum(dim=-1, keepdim=True)
+        routing = torch.zeros_like(probabilities).scatter(-1, chosen, weights)
+        return routing if "shared" not in tensors else torch.cat([routing, tensors["shared"].sigmoid()], dim=-1)
+
+    def score_scale(self) -> float:
+        """What attention multiplies products of query and key by, read from its module.
+
+        1 / sqrt(d_head) where the module says nothing; another number in Granite (attention_multiplier), Gemma
+        (query_pre_attn_scalar) and GPT-2 with scale_attn_by_inverse_layer_idx.
+        """
+        attn = self.block.attn
+        if self.api != "TransformerBridge":
+            return 1.0 / float(attn.attn_scale)
+        inner = getattr(attn, "original_component", None)
+        for owner in (inner, getattr(inner, "self", None)):  # BERT's is inside its attention
+            for name, power in _SCALES:
+                value = getattr(owner, name, None)
+                if isinstance(value, (float, Tensor)):
+                    return float(value) ** power
+        return float(self.hooked.cfg.d_head) ** -0.5
+
+    def query_keys(self, dtype: torch.dtype) -> QueryKeyWeights:
+        """The weights of queries and keys, detached, key heads repeated for the heads that share them.
+
+        Raises:
+            UnsupportedModelError: if they are not where this family has them.
+        """
+        attn = self.block.attn
+        weights: list[Tensor] = []
+        with suppress(AttributeError):
+            weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
+        if not weights or any(weight.ndim != 3 for weight in weights):
+            raise UnsupportedModelError(
+                f"{self.where}: its attention has no W_Q and W_K [head d_model d_head], so its queries and keys cannot be drawn."
+            )
+
+        def by_head(tensor: Tensor) -> Tensor:
+            return tensor.detach().to(dtype).repeat_interleave(len(weights[0]) // len(tensor), dim=0)
+
+        (w_q, w_k), held = weights, (bias(attn, "b_Q"), bias(attn, "b_K"))
+        b_q, b_k = (
+            by_head(weight.new_zeros(len(weight), weight.shape[-1]) if shown is None else shown)
+            for weight, shown in zip(weights, held, strict=True)
+        )
+        return QueryKeyWeights(by_head(w_q), b_q, by_head(w_k), b_k)
+
+
+def has_norm(hooked: HookedModel, name: str) -> bool:
+    """Whether a module of this name is a norm that the model has: with `normalization_type=None` it is not there, or gives back what it gets."""
+    try:
+        module = _module(hooked, name)
+    except AttributeError:
+        return False
+    return module is not None and not isinstance(_inner(module), nn.Identity)
+
+
+def is_stream(name: str) -> bool:
+    """Whether a HookPoint of a layer shows the residual stream at the layer's input or output."""
+    return re.fullmatch(r"blocks\.\d+\.hook_(resid_pre|in|resid_post|out)", name) is not None
+
+
+def patching_name(name: str) -> str | None:
+    """What TransformerLens's patching functions call a HookPoint, such as "mlp_out"; None inside a component."""
+    short = re.fullmatch(r"blocks\.\d+\.hook_(\w+)", name)
+    return None if short is None else short[1]
+
+
+def _gain_is_offset(norm: Any, cfg: Any, *, centred: bool) -> bool:
+    """Whether the gain is 1 + weight: Gemma's RMSNorm, Nemotron's LayerNorm1P."""
+    if hasattr(norm, "uses_weight_offset"):
+        return bool(norm.uses_weight_offset)
+    if centred:
+        return type(_inner(norm)).__name__.endswith("1P")
+    return bool(getattr(cfg, "rmsnorm_uses_offset", False))
+
+
+def _expert(modules: Collection[Any], activation: Activation, dtype: torch.dtype) -> FeedForward:
+    """An expert of three linear modules: gate, up, down."""
+    gate, up, down = (linear_of(m, "an expert") or Linear(m.weight.T, m.bias) for m in modules)
+    w_gate, w_in, w_out = (_tensor(linear.weight, dtype) for linear in (gate, up, down))
+    d_mlp, d_model = w_out.shape
+    b_in, b_gate = (_bias(linear.bias, (d_mlp,), w_in) for linear in (up, gate))
+    return FeedForward(w_in, b_in, w_out, _bias(down.bias, (d_model,), w_in), activation, w_gate, b_gate)
+
+
+def _stacked_experts(experts: Any, activation: Activation, dtype: torch.dtype) -> tuple[FeedForward, ...]:
+    """Mixtral, Qwen: gate_up_proj [expert 2 d_mlp d_model], the gate first; no biases."""
+    experts_read = []
+    for gate_up, down in zip(_tensor(experts.gate_up_proj, dtype), _tensor(experts.down_proj, dtype), strict=True):
+        gate, up = gate_up.chunk(2, dim=0)
+        none = gate.new_zeros(len(gate))
+        experts_read.append(FeedForward(up.T, none, down.T, gate.new_zeros(len(down)), activation, gate.T, none))
+    return tuple(experts_read)
+
+
+def _interleaved_experts(experts: Any, dtype: torch.dtype) -> tuple[FeedForward, ...]:
+    """gpt_oss: gate_up_proj [expert d_model 2 d_mlp], gate and linear branch alternating, biases, both clamped."""
+    alpha, limit = float(experts.alpha), float(experts.limit)
+
+    def gate(s: Tensor) -> Tensor:
+        return torch.sigmoid(alpha * s)
+
+    activation = ClampedGate("clamped_silu", lambda s: s * gate(s), gate, limit=limit)
+    weights = (experts.gate_up_proj, experts.gate_up_proj_bias, experts.down_proj, experts.down_proj_bias)
+    return tuple(
+        FeedForward(w[:, 1::2], b[1::2], w_out, b_out, activation, w[:, ::2], b[::2])
+        for w, b, w_out, b_out in zip(*(_tensor(weight, dtype) for weight in weights), strict=True)
+    )
+
+
+def _inner(module: Any) -> Any:
+    """The Hugging Face module that a bridge's component wraps."""
+    return getattr(module, "original_component", module)
+
+
+def _tensor(parameter: Tensor, dtype: torch.dtype) -> Tensor:
+    return parameter.detach().to(dtype)
+
+
+def _bias(parameter: Tensor | None, shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "..."]:
+    return like.new_zeros(shape) if parameter is None else parameter.detach().to(like)
+
+
+def _module(root: Any, name: str) -> Any:
+    for part in name.split("."):
+        root = root[int(part)] if part.isdigit() else getattr(root, part)
+    return root

@@ -1,0 +1,464 @@
+"""Linearised rules as callbacks on HookPoints, which change no value, only slopes.
+
+1. A norm is a linear form of its input once its scale is the run's own number; an activation by its
+   Integrated Gradients in closed form (layer/activations.py); attention once queries and keys are detached,
+   with everything between them and the pattern (rotation, norms of their own, soft caps, masks).
+2. Of each the model's own tensor goes on, with the slope of that form (`Tape.carry`). The model between these
+   HookPoints is linear, so one backward pass attributes a target to tokens, positions and biases, exactly.
+3. Every bias has a gate of ones where it enters, so that its share is a derivative too (layer/local_forms.py). Edits of users'
+   hooks have one on both sides: what they add that no tensor before them brought.
+
+Rules and gates are installed before users' callbacks at a HookPoint, inputs are read after them: an edit is part of the run,
+and its own slope counts.
+
+Before the first layer and after the last:
+
+| | bridge | HookedTransformer | HookedEncoder |
+|---|---|---|---|
+| tokens | `embed.hook_out` | `hook_embed`, with a norm after them that norm's input | `embed.hook_embed` |
+| norm of the embeddings | `embed_ln` | `embed.ln` | `embed.ln` |
+| encoder's head: linear, activation, norm | `mlm_head`, -, `ln_final` | - | `mlm_head` |
+
+The experts of a mixture have no HookPoint inside on a bridge, so their linear form is made from the layer's weights, where
+their output passes: the router's weights and each expert's path shares are the run's own. Where experts keep their own
+slopes the same serves for the slopes of their biases, which can be read nowhere else.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tl_ffblock.bridge.layers import BoundLayer, Branch, has_norm
+from tl_ffblock.bridge.linears import bias, head_linear, unwrapped
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.readout import bias_of_unembedding
+from tl_ffblock.bridge.tape import EMBEDDING, END, Fittings, Kind, Place, Tape
+from tl_ffblock.bridge.taps import Change, edited_names
+from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.layer.activations import KNOWN, Activation
+from tl_ffblock.layer.local_forms import activated, added, normed, scaled, shared
+from tl_ffblock.layer.records import FeedForward, Norm
+from tl_ffblock.layer.scopes import Normalise
+
+RuleName: TypeAlias = Literal["path", "patching", "gradient"]
+_TERMS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+    ("position", ("pos_embed.hook_out", "hook_pos_embed", "embed.hook_pos_embed")),
+    ("token type", ("token_type_embed.hook_out", "embed.hook_token_type_embed")),
+)
+"""What is added to the embeddings of tokens, and the HookPoints that may carry it; the first that there is does."""
+_NOT_ADDED = ("rotary", "alibi")
+"""Position embeddings that are no term: what TransformerLens 4.3 calls hook_pos_embed there is of a module that never runs."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which local slopes are replaced."""
+
+    name: RuleName
+    norms: bool
+    """Norms with the run's own scale, in place of their gradient."""
+    feed_forward: bool
+    """Activations by Integrated Gradients from zero, in place of their gradient; experts with the router frozen."""
+    attention: bool
+    """Attention with the run's own pattern, in place of its gradient."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is linear, so that shares sum to the target."""
+        return self.norms and self.feed_forward and self.attention
+
+
+RULES: dict[RuleName, Rules] = {
+    "path": Rules("path", norms=True, feed_forward=True, attention=True),
+    "patching": Rules("patching", norms=True, feed_forward=True, attention=False),
+    "gradient": Rules("gradient", norms=False, feed_forward=False, attention=False),
+}
+
+
+@contextmanager
+def linearised(model: Model, rules: Rules, tape: Tape) -> Iterator[Fittings]:
+    """Linearised rules for the forward passes inside, which write their gates and tensors to the tape.
+
+    Where a bridge multiplies its embeddings (Granite), TransformerLens 4.3 skips their HookPoint unless a callback that was
+    added by its own `add_hook` is there: one that does nothing is.
+    """
+    fittings = Fittings(model)
+    fit = _Linearised(model, rules, tape, fittings)
+    fit.embedding()
+    for layer, name in _norms(model):
+        fit.norm(layer, name)
+    for bound in model.layers:
+        fit.layer(bound)
+    fit.boundary(model.n_layers, model.output_name)
+    fit.head()
+    fit.edits()
+    with model.hooked.hooks(fwd_hooks=[(token_embedding_name(model), _unchanged)]), fittings.fitted():
+        yield fittings
+
+
+def _unchanged(x: Tensor, hook: object = None) -> None:
+    """A callback of TransformerLens's own kind that does nothing."""
+
+
+def _norms(model: Model) -> Iterator[tuple[int, str]]:
+    """Every norm on the path from embeddings to logits: the layer to which it belongs, and its module."""
+    for names, layer in ((("embed_ln", "embed.ln"), EMBEDDING), (("ln_final", "mlm_head.ln"), model.n_layers)):
+        yield from ((layer, name) for name in names if has_norm(model.hooked, name))
+    for bound in model.layers:
+        roles = (step.operation.norm for step in bound.program if isinstance(step.operation, Normalise))
+        names_of_layer = {bound.norm_modules[role] or "" for role in roles}
+        yield from ((bound.number, name) for name in sorted(names_of_layer) if name.startswith(bound.name("")))
+
+
+def unembedding_bias(model: Model) -> Place:
+    """Where the bias of the unembedding enters."""
+    return Place("bias", model.n_layers, "unembed.b_U")
+
+
+def token_embedding_name(model: Model) -> str:
+    """HookPoint of what tokens are embedded as; in HookedTransformer after the norm of embeddings, where there is one."""
+    names = {"TransformerBridge": "embed.hook_out", "HookedTransformer": "hook_embed"}
+    return names.get(model.api, "embed.hook_embed")
+
+
+@dataclass(frozen=True)
+class _Linearised:
+    """Puts the rules of one run on its model."""
+
+    model: Model
+    rules: Rules
+    tape: Tape
+    fittings: Fittings
+
+    @property
+    def on_bridge(self) -> bool:
+        return self.model.api == "TransformerBridge"
+
+    def embedding(self) -> None:
+        """Gates on what each position's token, number and segment bring."""
+        name, tokens = token_embedding_name(self.model), self.tape.measured(Place("token", EMBEDDING, ""))
+        if self.model.api == "HookedTransformer" and has_norm(self.model.hooked, "embed.ln"):
+            self.fittings.input_of("embed.ln", tokens)
+        else:
+            self.fittings.before(name, tokens)
+        self.fittings.after(name, lambda x: setattr(self.tape, "embedded", x.detach()))
+        positional = getattr(self.model.hooked.cfg, "positional_embedding_type", None)
+        for kind, names in _TERMS:
+            name = next((name for name in names if name in self.model.hook_points), "")
+            if kind == "position" and positional in _NOT_ADDED:
+                continue
+            if name:
+                self.fittings.before(name, self.tape.measured(Place(kind, EMBEDDING, "")))
+            elif kind == "position":
+                self.tape.unseen_positions = positional == "standard"
+
+    def norm(self, layer: int, name: str) -> None:
+        """The slope of a norm, and a gate on its shift."""
+        if "norms" in self.tape.keeps:
+            enter = partial(_set, self.tape.norm_inputs, name)
+            if self.on_bridge:
+                self.fittings.after(f"{name}.hook_in", enter)
+            else:
+                self.fittings.input_of(name, enter)
+        norm = self.model.layers[0].norm(name, self.model.working_dtype)
+        shift = self.tape.biased(Place("bias", layer, f"{name}.b"), norm.shift)
+        if not self.on_bridge:  # its norms divide by what passes their own HookPoint
+            if self.rules.norms and norm.divides:
+                self.fittings.after(f"{name}.hook_scale", Tensor.detach)
+            self.fittings.output_of(name, shift)
+            return
+        if not self.rules.norms:
+            self.fittings.before(f"{name}.hook_out", shift)
+            return
+        read: list[Tensor] = []
+
+        def form(y: Tensor) -> Tensor:
+            x = read.pop()
+            onward, linear = normed(y, _on_device(norm, x), x)
+            self.tape.compare(name, y, linear)
+            return onward if shift is None else shift(onward)
+
+        self.fittings.after(f"{name}.hook_in", read.append)
+        self.fittings.before(f"{name}.hook_out", form)
+
+    def layer(self, layer: BoundLayer) -> None:
+        """The residual stream at the layer's input, attention, feed-forward."""
+        number, tape, after = layer.number, self.tape, self.fittings.after
+        self.boundary(number, layer.name("hook_resid_pre"))
+        if self.rules.attention:
+            after(layer.name("attn.hook_q"), Tensor.detach)
+            after(layer.name("attn.hook_k"), Tensor.detach)
+        # HookedTransformer shows what feed-forwards give only after the norm of their branch, where there is one.
+        hidden = not self.on_bridge and layer.order in ("sandwich", "norm_after")
+        for site, name in self._sites(layer, hidden=hidden).items():
+            if site in tape.keeps:
+                after(name, tape.keep(site, number))
+        if "z_made" in tape.keeps and edited_names({layer.values_name: self.model.hook_point(layer.values_name)}):
+            self.fittings.before(layer.values_name, tape.keep("z_made", number))
+        if layer.has_feed_forward:
+            if "ff_in" in tape.keeps:
+                self._ff_input(layer)
+            if "mlp_out" in tape.keeps and hidden:
+                self.fittings.output_of(layer.name("mlp"), tape.keep("mlp_out", number))
+        self._biases(layer)
+        if layer.has_experts:
+            self._experts(layer)
+        elif layer.has_feed_forward:
+            self._activation(layer)
+
+    def _sites(self, layer: BoundLayer, *, hidden: bool) -> dict[str, str]:
+        """HookPoints of what a tape may keep of a layer; detached queries and keys have no derivatives to keep."""
+        sites = {"z": layer.values_name, "pattern": layer.name("attn.hook_pattern")}
+        sites |= dict.fromkeys(("value", "v"), layer.name("attn.hook_v"))
+        if not self.rules.attention:
+            sites |= {site: layer.name(f"attn.hook_{site}") for site in ("q", "k")}
+        if layer.has_feed_forward and not hidden:
+            sites["mlp_out"] = layer.branch_output_name("mlp") if self.on_bridge else layer.name("hook_mlp_out")
+        if layer.has_feed_forward and not layer.has_experts:
+            sites["post"] = layer.name("mlp.hook_post")
+        return sites
+
+    def _ff_input(self, layer: BoundLayer) -> None:
+        """What the feed-forward reads, as a tensor that nothing else reads: the residual stream may be the same numbers."""
+        keep, inner = self.tape.keep("ff_in", layer.number), layer.name("mlp.in.hook_in")
+
+        def alone(x: Tensor) -> Tensor | None:
+            return keep(x.view_as(x))
+
+        if self.on_bridge:
+            # Hugging Face's BERT, and OPT of TransformerLens 3, have no module that is the whole feed-forward.
+            dense = inner in self.model.hook_points and not layer.is_gated and not layer.has_experts
+            self.fittings.after(inner if dense else layer.name("mlp.hook_in"), alone)
+        else:
+            self.fittings.input_of(layer.name("mlp"), alone)
+
+    def boundary(self, layer: int, name: str) -> None:
+        """The residual stream at a layer's input, or after the last one."""
+        measured, keep = self.tape.measured(Place("residual", layer, "")), self.tape.keep("residual", layer)
+        self.fittings.after(name, lambda x: keep(measured(x)))
+
+    def _biases(self, layer: BoundLayer) -> None:
+        """Gates on the biases of attention and of a dense feed-forward; norms have theirs with their slopes."""
+
+        def biased(name: str, known: Tensor | None) -> Change | None:
+            return self.tape.biased(Place("bias", layer.number, layer.name(name)), known)
+
+        attn, before = layer.block.attn, self.fittings.before
+        b_v = bias(attn, "b_V")
+        if not self.on_bridge and b_v is not None:  # once for every head, where the HookPoint has key-value heads
+            n_heads = self.model.n_heads
+            b_v = b_v[:: n_heads // (getattr(self.model.hooked.cfg, "n_key_value_heads", None) or n_heads)]
+        before(layer.name("attn.hook_v"), biased("attn.b_V", b_v))
+        self._at_output(layer, "attn", biased("attn.b_O", bias(attn, "b_O")))
+        if layer.has_feed_forward and not layer.has_experts:
+            linear = "mlp.hook_pre_linear" if layer.is_gated else "mlp.hook_pre"
+            before(layer.name(linear), biased("mlp.b_in", bias(layer.block.mlp, "b_in")))
+            if layer.is_gated:
+                before(layer.name("mlp.hook_pre"), biased("mlp.b_gate", bias(layer.block.mlp, "b_gate")))
+            self._at_output(layer, "mlp", biased("mlp.b_out", bias(layer.block.mlp, "b_out")))
+
+    def _at_output(self, layer: BoundLayer, branch: Branch, change: Change | None) -> None:
+        """Change what a branch gives, before any norm of the branch."""
+        if self.on_bridge:
+            self.fittings.before(layer.branch_output_name(branch), change)
+        else:
+            self.fittings.output_of(layer.name(branch), change)
+
+    def _activation(self, layer: BoundLayer) -> None:
+        """The slope of an activation's path shares (Integrated Gradients from zero), and a gate on its value at zero."""
+        if not self.rules.feed_forward:
+            return
+        activation, wide, site = layer.activation(), self.model.working_dtype, layer.name("mlp.hook_post")
+        zero = Place("bias", layer.number, layer.name(f"mlp.{activation.name}(0)"))
+        read: dict[str, Tensor] = {}
+        for name in ("pre", "pre_linear") if layer.is_gated else ("pre",):
+            self.fittings.after(layer.name(f"mlp.hook_{name}"), partial(read.__setitem__, name))
+
+        def form(y: Tensor) -> Tensor:
+            pre, linear = read.pop("pre").to(wide), read.pop("pre_linear").to(wide) if layer.is_gated else None
+            with torch.no_grad():
+                coefficients = activation.coefficients(pre.detach(), None if linear is None else linear.detach())
+            onward, linear_form = activated(y, coefficients, pre, linear)
+            self.tape.compare(site, y, linear_form)
+            at_zero = self.tape.biased(zero, coefficients.baseline.expand(y.shape[-1]))
+            return onward if at_zero is None else at_zero(onward)
+
+        self.fittings.before(site, form)
+
+    def head(self) -> None:
+        """Gates on the biases after the last layer, and path shares for an encoder's head."""
+        model, tape, fittings = self.model, self.tape, self.fittings
+        fittings.before("unembed.hook_out", tape.biased(unembedding_bias(model), bias_of_unembedding(model)))
+        fittings.after("unembed.hook_in", tape.keep("unembedded", END))
+        fittings.after("unembed.hook_out", tape.keep("logits", END))
+        of_head, read = Place("bias", model.n_layers, "mlm_head.b"), dict[str, Tensor]()
+        if "mlm_head.hook_out" in model.hook_points:
+            dense = head_linear(model.hooked, "mlm_head") or unwrapped(model.hooked.get_submodule("mlm_head"))
+            fittings.before("mlm_head.hook_out", tape.biased(of_head, getattr(dense, "bias", None)))
+            fittings.after("mlm_head.hook_out", partial(read.__setitem__, "pre"))
+            if self.rules.feed_forward:
+                fittings.before("ln_final.hook_in", lambda y: self._of_head(y, read["pre"]) if read else None)
+        elif model.api == "HookedEncoder":
+            head: Any = model.hooked.get_submodule("mlm_head")
+            gated = tape.biased(of_head, head.b)
+
+            def enter(x: Tensor) -> Tensor | None:
+                read["pre"] = x if gated is None else gated(x)
+                return read["pre"]
+
+            fittings.input_of("mlm_head.act_fn", enter)
+            if self.rules.feed_forward:
+                fittings.output_of("mlm_head.act_fn", lambda y: self._of_head(y, read["pre"]))
+
+    def _of_head(self, y: Float[Tensor, "..."], pre: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """The output of the activation in an encoder's head with the slope of its path shares."""
+        wide = pre.to(self.model.working_dtype)
+        activation = _activation_between(self.model, wide.detach(), y.detach().to(wide.dtype))
+        return self.tape.carry("mlm_head", y, shared(activation.coefficients(wide.detach(), None), wide, None))
+
+    def edits(self) -> None:
+        """What callbacks of users add to the values of a run: a gate before them, turned back, and one after them."""
+        for name in edited_names(self.model.hook_points):
+            place = Place("edit", _layer_of(self.model, name), name)
+            entered: list[Tensor] = []
+
+            def enter(x: Tensor, place: Place = place, entered: list[Tensor] = entered) -> Tensor | None:
+                if not x.is_floating_point():
+                    return None
+                entered.append(x.detach())
+                return scaled(x, -self.tape.dial(place, x)).clone()  # which an edit in place may change
+
+            def leave(y: Tensor, place: Place = place, entered: list[Tensor] = entered) -> Tensor | None:
+                if not y.is_floating_point():
+                    return None
+                if not torch.equal(y.detach().reshape(-1), entered.pop().reshape(-1)):
+                    self.tape.edited.add(place)
+                return scaled(y, self.tape.dial(place, y))
+
+            self.fittings.before(name, enter, edits=True)
+            self.fittings.after(name, leave, edits=True)
+
+    def _experts(self, layer: BoundLayer) -> None:
+        """The slope of the experts' path shares with the router frozen; or their own, with gates on their biases alone."""
+        named: Iterator[tuple[str, Tensor]] = layer.block.mlp.named_parameters()
+        if not self.rules.feed_forward and not any(name.endswith("bias") and bool(p.any()) for name, p in named):
+            return
+        read: dict[str, Tensor] = {}
+        for site, name in layer.routing_names.items():
+            self.fittings.after(name, partial(read.__setitem__, site))
+        mlp = layer.name("mlp")
+
+        def form(y: Tensor) -> Tensor:
+            x = read["x"].reshape(-1, read["x"].shape[-1]).to(self.model.working_dtype)
+            with torch.no_grad():
+                routing = layer.routing_weights(read)
+            assert routing is not None, "a layer with experts has a router"
+            experts = _ExpertSum(layer, self.tape, routing.reshape(len(x), -1).to(x.dtype))
+            if self.rules.feed_forward:
+                return self.tape.carry(mlp, y, experts.linearised(x))
+            total = experts.themselves(x.detach())
+            self.tape.compare(mlp, y, total)
+            return y + (total - total.detach()).reshape(y.shape).to(
+                y
+            )  # y itself, with the slopes of the biases' gates too
+
+        if self.on_bridge:
+            self.fittings.after(f"{mlp}.hook_in", partial(read.__setitem__, "x"))
+            self.fittings.before(layer.branch_output_name("mlp"), form)
+        else:
+            self.fittings.input_of(mlp, partial(read.__setitem__, "x"))
+            self.fittings.output_of(mlp, form)
+
+
+@dataclass(frozen=True)
+class _ExpertSum:
+    """What a layer's experts make of the rows that chose them, times the router's weights; all experts' biases of a name have one gate."""
+
+    layer: BoundLayer
+    tape: Tape
+    weights: Float[Tensor, "row expert"]
+
+    def linearised(self, x: Float[Tensor, "row d"]) -> Float[Tensor, "row d"]:
+        """With the slopes of path shares."""
+
+        def post(expert: FeedForward, pre: Tensor, linear: Tensor | None) -> Tensor:
+            coefficients = expert.activation.coefficients(pre.detach(), None if linear is None else linear.detach())
+            return shared(coefficients, pre, linear)
+
+        return self._sum(x, self.weights, post)
+
+    def themselves(self, x: Float[Tensor, "row d"]) -> Float[Tensor, "row d"]:
+        """With their own slopes, and a gate on the bias in the logits of the router."""
+        bias, weights = self.layer.router_bias(), self.weights
+        if bias is not None and bool(bias.any()):
+            place = Place("bias", self.layer.number, self.layer.name("mlp.router.b"))
+            # Up to a constant of each row their logarithms are the logits of the chosen experts.
+            weights = added(weights.log(), self.tape.dial(place, weights).reshape(-1), bias).softmax(dim=-1)
+        return self._sum(x, weights, lambda expert, pre, linear: expert.activation.output(pre, linear))
+
+    def _sum(
+        self,
+        x: Float[Tensor, "row d"],
+        weights: Float[Tensor, "row expert"],
+        post_of: Callable[[FeedForward, Tensor, Tensor | None], Tensor],
+    ) -> Float[Tensor, "row d"]:
+        total = torch.zeros_like(x)
+        for number, expert in enumerate(self.layer.experts(x.dtype).experts):
+            chosen = weights[:, number].nonzero()[:, 0]
+            if not len(chosen):
+                continue
+            gated = partial(self._gated, chosen)
+            pre, linear = expert.pre_activations(x[chosen])
+            if linear is None:
+                pre = gated("b_in", pre, expert.b_in)
+            else:
+                pre, linear = gated("b_gate", pre, expert.b_gate), gated("b_in", linear, expert.b_in)
+            written = gated("b_out", post_of(expert, pre, linear) @ expert.w_out + expert.b_out, expert.b_out)
+            total = total.index_add(0, chosen, weights[chosen, number, None] * written)
+        return total
+
+    def _gated(self, chosen: Tensor, name: str, y: Tensor, bias: Tensor | None) -> Float[Tensor, "row width"]:
+        """What came out at the rows that chose an expert, with a gate on a bias that is in it."""
+        if bias is None or not bool(bias.any()):
+            return y
+        place = Place("bias", self.layer.number, self.layer.name(f"mlp.experts.{name}"))
+        return added(y, self.tape.dial(place, y).reshape(-1)[chosen], bias)
+
+
+def _set(kept: dict[str, Tensor], name: str, x: Tensor) -> None:
+    kept[name] = x.detach()
+
+
+def _on_device(norm: Norm, x: Tensor) -> Norm:
+    """The norm on the device of what enters it."""
+    if norm.gain.device == x.device:
+        return norm
+    return Norm(norm.gain.to(x.device), norm.shift.to(x.device), norm.eps, norm.centred, norm.divides)
+
+
+def _layer_of(model: Model, name: str) -> int:
+    """The layer after whose input an edit comes in."""
+    block = re.match(r"blocks\.(\d+)\.(.*)", name)
+    if block is None:
+        return EMBEDDING if "embed" in name and "unembed" not in name else model.n_layers
+    return int(block[1]) - (block[2] in ("hook_resid_pre", "hook_in"))
+
+
+def _activation_between(model: Model, pre: Tensor, post: Tensor) -> Activation:
+    """The known activation that makes one of the other."""
+    rtol = 1e-5 if model.dtype in ("float32", "float64") else 1e-2
+    for activation in KNOWN:
+        if torch.allclose(activation(pre), post, rtol=rtol, atol=rtol * float(post.abs().max())):
+            return activation
+    names = ", ".join(activation.name for activation in KNOWN)
+    raise UnsupportedModelError(
+        f"{model.name} ({model.family.name}): the activation in its head for masked words is none of {names}, so logits "
+        "cannot be attributed. Give a direction of the residual stream as target: ffb.direction(vector, layer=-1)."
+    )

@@ -1,0 +1,614 @@
+"""Contributions as interventions: hook functions that remove `F_i(x_j)` from a run, scale it or exchange it.
+
+A `Contributions` keeps one run per prompt: its tokens, its logits, and what each layer needs to be decomposed again. Each of
+its methods returns `(HookPoint name, function)`, ready for `run_with_hooks`; the function adds a vector to the scope's own
+tensor and touches nothing else, so what follows is the model's own answer. All parts and the bias removed leave zero.
+
+Where a vector is added so that exactly one scope's tensor changes is an `EditPoint`. Adding to the attention output adds to
+`x + attention`, whichever of the two a model shows; a bridge's HookPoint between the two residuals is the input of the second
+norm alone, so an edit there would miss the residual.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+
+import torch
+from jaxtyping import Bool, Float, Int, Integer, Shaped
+from torch import Tensor
+
+from tl_ffblock.bridge.edited import TOLERANCE, logits_under
+from tl_ffblock.bridge.layers import BEFORE_GAIN, patching_name
+from tl_ffblock.bridge.model import Model, identify, refuse_other_model
+from tl_ffblock.bridge.runs import Hooks, Layers, Run, Texts, Tokens, kept_records, open_run
+from tl_ffblock.errors import InputError, LayerError, UnsupportedModelError, brief
+from tl_ffblock.layer.heads import head_numbers, of_heads
+from tl_ffblock.layer.linear import LinearLayer
+from tl_ffblock.layer.positions import Positions, layer_number, one_position, positions, several, spans
+from tl_ffblock.layer.records import Block, LayerRecord
+from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Normalise, NormName, select_scopes
+from tl_ffblock.layer.settings import ValueBias
+from tl_ffblock.layer.vectors import Decomposition, decompose_record
+from tl_ffblock.map_tables import certify
+from tl_ffblock.results.tokens import shortened
+from tl_ffblock.signatures import spelled_out, strict, whole
+
+Prompts: TypeAlias = str | Texts | Tokens | list[Integer[Tensor, " _pos"]]
+"""A text, texts, token ids [pos] or [batch, pos], or a list of token ids [pos] of any lengths."""
+Heads: TypeAlias = Sequence[int] | int | None
+"""Attention heads, negative ones from the end; None means everything, the residual included."""
+HookFunction: TypeAlias = Callable[..., Tensor]
+Hook: TypeAlias = tuple[str, HookFunction]
+"""HookPoint name and function, as `run_with_hooks` takes them."""
+PatchSetter: TypeAlias = Callable[[Tensor, Sequence[int], Tensor], Tensor]
+"""What TransformerLens's patching functions call with an activation, an index and the clean activation."""
+AXES = {"dest_pos": "query", "pos": "query", "src_pos": "key", "head": "head", "head_index": "head"}
+"""What TransformerLens's patching functions call the axes of an index, and what we call them."""
+_KEPT_LAYERS = 4
+"""Decompositions kept at a time; each holds [query, key, d_model] for every scope."""
+
+
+class Chosen(TypedDict, total=False):
+    """Which contributions of a layer and scope; `Contributions.vector` says what each means."""
+
+    query: Positions
+    key: Positions
+    head: Heads
+    bias: bool
+
+
+EVERYTHING = {"query": None, "key": None, "head": None, "bias": False}
+"""What the choice is where nothing is said: every query and key, whole, without the bias part."""
+
+
+@strict
+@dataclass(frozen=True)
+class EditPoint:
+    """A HookPoint at which one scope's tensor can be changed."""
+
+    name: str
+    """HookPoint name, as `run_with_hooks` takes it."""
+    norm: NormName | None = None
+    """A norm of the block whose gain the tensor has not met yet (HookedTransformer, HookedEncoder)."""
+
+    def onto(self, vector: Float[Tensor, "*lead d_model"], block: Block) -> Float[Tensor, "*lead d_model"]:
+        """What to add here so that the scope's tensor changes by `vector`: before a gain, `vector / gain`."""
+        return vector if self.norm is None else vector / block.norm(self.norm).gain
+
+
+@strict
+def edit_point(model: Model, layer: int, scope: str) -> EditPoint:
+    """The HookPoint for one scope of one layer, read off the layer's program.
+
+    Raises:
+        LayerError: if the model has no such layer.
+        InputError: if its order has no such scope.
+        UnsupportedModelError: if no HookPoint carries this tensor in a form that can be changed.
+    """
+    layer, order = layer_number(layer, model.n_layers, f"in {model.name}"), model.family.order
+    select_scopes(order, scope)
+    operation = next(step.operation for step in PROGRAMS[order] if step.scope == scope)
+    if isinstance(operation, Add) and operation.right == INPUT:
+        scope = operation.left  # x + attention changes by what attention's output changes by
+    before_ff = isinstance(operation, Normalise) and operation.norm == "ff_norm"
+    if before_ff and model.api == "TransformerBridge":
+        return EditPoint(model.layers[layer].ff_input_name)
+    name = model.layers[layer].sites[f"whole.{scope}"]
+    before_gain = name.endswith(f".{BEFORE_GAIN}")
+    if before_ff and not before_gain:
+        raise UnsupportedModelError(
+            f"{model.name} ({model.api}) has no norm before the feed-forward, and no HookPoint carries {scope} apart from the "
+            "residual: it cannot be changed alone."
+        )
+    if before_gain and not isinstance(operation, Normalise):
+        raise UnsupportedModelError(
+            f"{model.name} ({model.api}): no HookPoint carries {scope} of layer {layer} before the norm that follows it, so it "
+            "cannot be changed alone. Use a TransformerBridge, or the scope after that norm."
+        )
+    return EditPoint(name, operation.norm if before_gain and isinstance(operation, Normalise) else None)
+
+
+def adding(delta: Float[Tensor, "batch pos d_model"]) -> HookFunction:
+    """A hook function that adds the same tensor at every call; one sequence's serves a whole batch.
+
+    z [pos head d_head] is seen as [pos d]. A run of another length is refused with an InputError: the positions of one are not
+    those of the other.
+    """
+    n_sequences, n_positions = delta.shape[:2]
+
+    def add(tensor: Tensor, hook: object = None) -> Tensor:
+        if tensor.shape[1] != n_positions:
+            raise InputError(
+                f"this hook of Contributions was made for {n_positions} positions, the run has {tensor.shape[1]} here: make "
+                "Contributions of this run's prompt, or run the prompt that they were made of, whole."
+            )
+        if n_sequences not in (1, len(tensor)):
+            raise InputError(f"these contributions are of {n_sequences} sequences, the run has {len(tensor)}.")
+        return tensor + delta.to(tensor).reshape(n_sequences, *tensor.shape[1:])
+
+    return add
+
+
+def adding_rows(
+    vectors: Float[Tensor, "edit d"], rows: Sequence[int], positions: Sequence[int], n_runs: int
+) -> HookFunction:
+    """A hook function for runs side by side: vector i is added in row `rows[i]`, at `positions[i]`."""
+
+    def add(tensor: Tensor, hook: object = None) -> Tensor:
+        changed = tensor.clone(memory_format=torch.contiguous_format)
+        changed.view(n_runs, -1, vectors.shape[-1])[list(rows), list(positions)] += vectors.to(tensor)
+        return changed
+
+    return add
+
+
+class _Prompt(NamedTuple):
+    """What is kept of one prompt's run."""
+
+    records: dict[int, LayerRecord]
+    tokens: Int[Tensor, " pos"]
+    labels: tuple[str, ...]
+    logits: Float[Tensor, "pos d_vocab"]
+    batch: Int[Tensor, "batch pos"]
+    """The token ids that ran together: what hooks of the run saw."""
+    row: int
+    """The prompt's row there."""
+
+
+@strict
+class Contributions:
+    """One run's vectors `F_i(x_j)`, by layer and scope, as interventions on this or another run.
+
+        contributions = ffb.Contributions(model, "When Mary and John went to the store, John gave a drink to")
+        hook = contributions.subtract(9, "AtbLnFf", query=-1, key=2)
+        model.run_with_hooks(contributions.tokens, fwd_hooks=[hook])
+
+    Layers, positions and heads may be counted from the end. `query` and `key` are one position, several, or
+    None for all: `key=j` alone is a whole column. `head` takes the share of one head, or of several together;
+    all heads' shares sum to what attention contributed (the residual's own x_i belongs to no head).
+
+    Several prompts are one run each: `len(contributions)` of them, `contributions.prompt(3)` is one alone. Hooks of prompts
+    of equal length go together with a batch of them; a sweep takes prompts of any lengths.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        input: Prompts,
+        *,
+        layers: Layers = None,
+        fwd_hooks: Hooks = (),
+        value_bias: ValueBias = "bias",
+        rtol: float | None = None,
+    ) -> None:
+        """Run the model once and keep what its layers need to be decomposed.
+
+        Args:
+            model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
+            input: A text, texts, token ids [pos] or [batch, pos] without padding, or a list of token ids [pos].
+            layers: Layers to keep; None means all.
+            fwd_hooks: Hooks of this run, as in `run_with_hooks`.
+            value_bias: As in `contribution_maps`.
+            rtol: As in `contribution_maps`.
+
+        Raises:
+            InputError: if the input cannot be used.
+            UnsupportedModelError: for models that cannot be certified.
+            IdentityError: if a captured tensor contradicts the model's weights.
+        """
+        tensors = isinstance(input, list | tuple) and len(input) > 0 and isinstance(input[0], Tensor)
+        self.model: Model = identify(model)
+        runs = [
+            open_run(
+                self.model,
+                given,
+                layers=layers,
+                keeps_logits=True,
+                fwd_hooks=fwd_hooks,
+                value_bias=value_bias,
+                rtol=rtol,
+            )
+            for given in (input if tensors else [input])
+        ]
+        self.layers: tuple[int, ...] = runs[0].layers
+        self._settings = runs[0].settings
+        self._prompts = [prompt for run in runs for prompt in _kept(run)]
+        self._fwd_hooks = tuple(fwd_hooks)
+        self._callbacks = self.model.callbacks()
+        self.is_hooked: bool = bool(self._fwd_hooks) or (
+            bool(self._callbacks) and not self._gives_the_same(silent=True)
+        )
+        """Whether hooks that were given, or that sit on the model and change its logits, took part in the run."""
+        self._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(self._decompose)
+
+    def __len__(self) -> int:
+        """How many prompts there are."""
+        return len(self._prompts)
+
+    def prompt(self, index: int) -> "Contributions":
+        """One prompt's run alone.
+
+        Raises:
+            InputError: if there is no such prompt.
+        """
+        kept, alone = self._prompt(index), copy(self)
+        alone._prompts = [kept]
+        alone._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(alone._decompose)
+        return alone
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of each prompt."""
+        return tuple(len(prompt.tokens) for prompt in self._prompts)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Batch and positions.
+
+        Raises:
+            InputError: if the prompts differ in length.
+        """
+        if len(set(self.lengths)) > 1:
+            raise InputError(
+                f"the prompts have {', '.join(map(str, self.lengths))} tokens: cells of one are not those of the other. Use "
+                "prompts of equally many tokens, one at a time (`prompt(0)`), or a sweep with `positions=` by name."
+            )
+        return len(self), self.lengths[0]
+
+    @property
+    def tokens(self) -> Int[Tensor, "batch pos"]:
+        """Token ids of prompts of equal length, on the model's device; errors are those of `shape`."""
+        return self._of_all([prompt.tokens for prompt in self._prompts])
+
+    @property
+    def logits(self) -> Float[Tensor, "batch pos d_vocab"]:
+        """What the model made of prompts of equal length; errors are those of `shape`."""
+        return self._of_all([prompt.logits for prompt in self._prompts])
+
+    def labels(self, index: int = 0) -> tuple[str, ...]:
+        """The tokens of one prompt as text; errors are those of `prompt`."""
+        return self._prompt(index).labels
+
+    def record(self, layer: int, index: int = 0) -> LayerRecord:
+        """What was captured of a layer in one prompt's run.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+            InputError: if there is no such prompt.
+        """
+        number = layer_number(layer, self.model.n_layers, f"in {self.model.name}")
+        if number not in self.layers:
+            raise LayerError(
+                f"layer {layer} was not captured; captured are {spans(self.layers)}. Make the Contributions with it in layers."
+            )
+        return self._prompt(index).records[number]
+
+    def decomposition(self, layer: int) -> list[Decomposition]:
+        """All vectors of a layer, one result per prompt, certified.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+        """
+        return self._decomposed(self.record(layer).layer, None)
+
+    def cells(
+        self, layer: int, scope: str, cells: Sequence[tuple[int, int]], *, head: int | None = None
+    ) -> Float[Tensor, "cell d_model"]:
+        """The vectors `F_i(x_j)` of some cells (query, key) of the first prompt, and of no other rows.
+
+        Args:
+            layer: Layer, one that was kept.
+            scope: A scope of the model's order.
+            cells: Positions from 0.
+            head: Only what comes through this attention head; None means everything, certified.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+            InputError: if there is no such scope, head or cell.
+        """
+        select_scopes(self.model.family.order, scope)
+        listed = several(cells)
+        if not listed or not all(isinstance(cell, list | tuple) and len(cell) == 2 for cell in listed):
+            raise InputError(f"cells={brief(cells)}: expected pairs of positions, [(query, key), ...].")
+        queries, keys = (
+            [one_position(cell[end], self.lengths[0], name) for cell in listed]
+            for end, name in enumerate(("query", "key"))
+        )
+        rows = sorted(set(queries))
+        record = self.record(layer).rows(torch.tensor(rows))
+        through = record if head is None else of_heads(record, head_numbers(head, len(record.pattern), "head"))
+        parts = LinearLayer(through, self._settings).parts([scope])[scope]
+        if head is None:
+            certify(self.model, record, {scope: parts.error(record.whole[scope])}, self._settings)
+        return parts.tokens[[rows.index(query) for query in queries], keys]
+
+    def reaches(self, layer: int, index: int = 0) -> Bool[Tensor, "query key"]:
+        """The cells of a layer that exist in one prompt's run: attention gives weight to the key, or it is the query's own.
+
+        In a causal model a key after its query has none, with a sliding window also one that is too far back.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+        """
+        pattern = self.record(layer, index).pattern
+        own = torch.eye(pattern.shape[-1], dtype=torch.bool, device=pattern.device)
+        return (pattern != 0).any(dim=0) | own
+
+    def vector(
+        self,
+        layer: int,
+        scope: str,
+        *,
+        query: Positions = None,
+        key: Positions = None,
+        head: Heads = None,
+        bias: bool = False,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The chosen contributions summed over keys, at the chosen queries, zero at the others.
+
+        Args:
+            layer: Layer, one that was kept.
+            scope: Scope, as in `tl_ffblock.layer.scopes`.
+            query: Positions that receive.
+            key: Positions that give; an empty list with `bias=True` is the bias part alone.
+            head: Only the share of this attention head, or of these together; None means everything.
+            bias: Whether the bias part and the remainder go along.
+
+        Raises:
+            LayerError: if the model has no such layer, or it was not kept.
+            InputError: for a scope, position or head that does not exist, or a head's bias part.
+            UnsupportedModelError: if the scope's tensor cannot be changed in this model.
+        """
+        length = self.shape[1]
+        rows, columns = _chosen(query, length, "query"), _chosen(key, length, "key")
+        edit_point(self.model, layer, scope)
+        if head is not None and bias:
+            raise InputError(f"head={head} with bias=True: the bias part belongs to no head.")
+        record = self.record(layer)
+        heads = None if head is None else head_numbers(head, len(record.pattern), "head", switch=False)
+        vectors = []
+        for part in self._decomposed(record.layer, heads):
+            summed = part.parts(scope)[:, columns].sum(dim=1)
+            if bias:
+                summed = summed + part.bias(scope) + part.remainder(scope)
+            chosen = torch.zeros_like(summed)
+            chosen[rows] = summed[rows]
+            vectors.append(chosen)
+        return torch.stack(vectors)
+
+    @spelled_out(Chosen, EVERYTHING)
+    def subtract(self, layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
+        """A hook that removes the chosen contributions; arguments and errors are those of `scale`."""
+        return self.scale(0.0, layer, scope, **chosen)
+
+    @spelled_out(Chosen, EVERYTHING)
+    def scale(self, factor: float, layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
+        """A hook that multiplies the chosen contributions by `factor`: 0 removes them, 1 changes nothing.
+
+        The other arguments and errors are those of `vector`.
+
+        Raises:
+            InputError: if none of the chosen contributions exists: each key comes after its query in a causal model, or is
+                outside the window of attention.
+        """
+        refuse_absent(layer, chosen, self)
+        return self._adding((factor - 1) * self.vector(layer, scope, **chosen), layer, scope)
+
+    @spelled_out(Chosen, EVERYTHING)
+    def replace(self, donor: "Contributions", layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
+        """A hook that puts another run's contributions of the same cells in place of this run's.
+
+        The other arguments and errors are those of `vector`.
+
+        Raises:
+            InputError: if the donor's run has another shape, or is of another model or `value_bias`, or none of the chosen
+                contributions exists in either run.
+        """
+        self.refuse_other_donor(donor)
+        refuse_absent(layer, chosen, self, donor)
+        return self._adding(donor.vector(layer, scope, **chosen) - self.vector(layer, scope, **chosen), layer, scope)
+
+    def activation_name(self, scope: str) -> str:
+        """What TransformerLens's patching functions call the scope's HookPoint, such as "mlp_out"; see `patch_setter`.
+
+        Raises:
+            InputError: if they cannot name it.
+        """
+        point = edit_point(self.model, 0, scope)
+        short = patching_name(point.name)
+        if short is None:
+            raise InputError(
+                f"TransformerLens's patching functions reach HookPoints of the block only, and {scope} is changed at "
+                f"{point.name}. Use contribution_sweep, or give Contributions' hooks to run_with_hooks."
+            )
+        return short
+
+    def patch_setter(
+        self,
+        scope: str,
+        donor: "Contributions | None" = None,
+        *,
+        axes: Sequence[str] = ("layer", "dest_pos", "src_pos"),
+    ) -> PatchSetter:
+        """A setter for TransformerLens's `patching.generic_activation_patch`, this run being the corrupted one.
+
+            effects = patching.generic_activation_patch(
+                model, corrupted.tokens, clean_cache, metric,
+                patch_setter=corrupted.patch_setter("AtbLnFf", clean),
+                activation_name=corrupted.activation_name("AtbLnFf"),
+                index_axis_names=("layer", "dest_pos", "src_pos"))
+
+        At an index without a contribution, a key after its query in a causal model, the setter changes nothing.
+
+        Args:
+            scope: Which contributions.
+            donor: The run to take them from (the clean one); None removes them.
+            axes: What each number of an index is, "layer" first: of "dest_pos" (or "pos"), "src_pos", "head".
+
+        Raises:
+            InputError: for axes that are none of these, or a donor of another shape, model or `value_bias`.
+        """
+        listed = isinstance(axes, Sequence) and not isinstance(axes, str)
+        if not listed or not axes or axes[0] != "layer" or not set(axes[1:]) <= set(AXES):
+            raise InputError(f"axes={brief(axes)}: expected a list: layer, then some of {', '.join(AXES)}.")
+        self.activation_name(scope)
+        if donor is not None:
+            self.refuse_other_donor(donor)
+
+        def setter(activation: Tensor, index: Sequence[int], _: Tensor) -> Tensor:
+            if len(index) != len(axes):
+                raise InputError(
+                    f"index={brief(list(index))}: expected {len(axes)} numbers, {', '.join(axes)}; see `axes`."
+                )
+            layer, *rest = (int(number) for number in index)
+            chosen: Any = dict(zip((AXES[axis] for axis in axes[1:]), rest, strict=True))
+            own = self.vector(layer, scope, **chosen)
+            change = -own if donor is None else donor.vector(layer, scope, **chosen) - own
+            return self._adding(change, layer, scope)[1](activation)
+
+        return setter
+
+    def refuse_changed_model(self, *others: "Contributions") -> None:
+        """Refuse to run the model again where it is no longer the one of these runs, and of others made with them.
+
+        Raises:
+            InputError: if its weights changed since, hooks were added to it or removed that change its logits, or it is in
+                training mode.
+        """
+        now = self.model.fingerprint_now()
+        if now != self.model.fingerprint:
+            raise InputError(
+                f"the weights of {self.model.name} changed after these Contributions were made (fingerprint "
+                f"{self.model.fingerprint}, now {now}): make them again."
+            )
+        if self.model.callbacks() != self._callbacks and not all(runs._gives_the_same() for runs in (self, *others)):
+            raise InputError(
+                f"hooks were added to {self.model.name} or removed after these Contributions were made: make them again, so that "
+                "the edited runs are compared with a run under the same hooks."
+            )
+
+    def refuse_other_donor(self, donor: "Contributions") -> None:
+        """Refuse a donor whose contributions are not those of this model, of as many tokens, made in this way.
+
+        Raises:
+            InputError: if it is of other weights, another `value_bias`, or prompts of other lengths.
+        """
+        refuse_other_model("donor", donor.model.fingerprint, self.model)
+        mine, theirs = self._settings.value_bias, donor._settings.value_bias
+        if mine != theirs:
+            raise InputError(
+                f"donor was made with value_bias={theirs!r}, the run to change with value_bias={mine!r}: their contributions "
+                "are of different kinds. Make both with the same value_bias."
+            )
+        if donor.lengths != self.lengths:
+            raise InputError(
+                f"donor has prompts of {', '.join(map(str, donor.lengths))} tokens, the run to change of "
+                f"{', '.join(map(str, self.lengths))}: cells are exchanged at the same positions. Use prompts of equally many tokens."
+            )
+
+    def logits_of_edit(self, name: str, vector: Float[Tensor, " d"], position: int) -> Float[Tensor, "pos d_vocab"]:
+        """Logits of the first prompt's run once more, under its own hooks, with a vector added after them.
+
+        The hooks see the batch that they saw before.
+
+        Args:
+            name: HookPoint.
+            vector: Added to what passes it, as wide as the tensor, heads side by side.
+            position: Where, from 0.
+        """
+        prompt = self._prompts[0]
+        return self._once_more(prompt, (name, adding_rows(vector[None], [prompt.row], [position], len(prompt.batch))))
+
+    def _once_more(self, prompt: _Prompt, *hooks: Hook, silent: bool = False) -> Float[Tensor, "pos d_vocab"]:
+        """A prompt's logits, its batch run again under its own hooks and further ones after them."""
+        return logits_under(self.model, prompt.batch, [*self._fwd_hooks, *hooks], silent=silent)[prompt.row]
+
+    def _gives_the_same(self, *, silent: bool = False) -> bool:
+        """Whether the model as it is now, or without the hooks that sit on it, gives the logits that were kept."""
+        return all(
+            torch.allclose(
+                self._once_more(prompt, silent=silent),
+                prompt.logits,
+                rtol=TOLERANCE,
+                atol=TOLERANCE * float(prompt.logits.abs().max()),
+            )
+            for prompt in self._prompts
+        )
+
+    def _adding(self, vector: Float[Tensor, "batch pos d_model"], layer: int, scope: str) -> Hook:
+        point = edit_point(self.model, layer, scope)
+        return point.name, adding(point.onto(vector, self.record(layer).block))
+
+    def _prompt(self, index: int) -> _Prompt:
+        number = whole(index)
+        if number is None or not -len(self) <= number < len(self):
+            raise InputError(f"index={brief(index)}: expected the number of a prompt, from 0 to {len(self) - 1}.")
+        return self._prompts[number]
+
+    def _of_all(self, tensors: Sequence[Shaped[Tensor, "pos ..."]]) -> Shaped[Tensor, "batch pos ..."]:
+        """One tensor of all prompts; of a single one it is a view, for its logits are large and often asked for."""
+        return tensors[0][None] if self.shape[0] == 1 else torch.stack([*tensors])
+
+    def _decompose(self, layer: int, heads: tuple[int, ...] | None) -> list[Decomposition]:
+        """Everything, certified, or what some heads' values became."""
+        records = [prompt.records[layer] for prompt in self._prompts]
+        if heads is not None:
+            return [decompose_record(of_heads(record, heads), self._settings) for record in records]
+        found = [decompose_record(record, self._settings) for record in records]
+        for record, everything in zip(records, found, strict=True):
+            errors = {scope: everything.completeness(scope) for scope in everything.scopes}
+            certify(self.model, record, errors, self._settings)
+        return found
+
+    def __repr__(self) -> str:
+        shortest, longest = min(self.lengths), max(self.lengths)
+        length = shortest if shortest == longest else f"{shortest} to {longest}"
+        return (
+            f"Contributions: {len(self)} sequence{'s' * (len(self) > 1)} of {length} tokens through {self.model.name} "
+            f"({self.model.family.order}); layers {spans(self.layers)}\n  {shortened(self.labels())}"
+        )
+
+
+def _kept(run: Run) -> Iterator[_Prompt]:
+    """What is kept of every prompt of a run, in their order."""
+    records = kept_records(run)
+    logits = [of_prompt for batch in run.logits for of_prompt in batch]
+    rows = [(batch.tokens, row) for batch in run.batches for row in range(len(batch.numbers))]
+    for number, sequence in enumerate(run.sequences):
+        yield _Prompt(
+            records[number], sequence.tokens.to(run.model.device), sequence.labels, logits[number], *rows[number]
+        )
+
+
+def _chosen(asked: Positions, length: int, name: str) -> list[int]:
+    """Each position once, whatever the order; an empty list is a choice, too: nothing."""
+    return [] if isinstance(asked, Sequence) and not asked else sorted(set(positions(asked, length, name)))
+
+
+def refuse_absent(layer: int, chosen: Chosen, *runs: Contributions) -> None:
+    """Refuse cells of which none exists in any of the runs: an edit of them would change nothing.
+
+    Raises:
+        InputError: naming query and key, and the exchange of the two where that is what was meant.
+    """
+    length = runs[0].shape[1]
+    query, key = chosen.get("query"), chosen.get("key")
+    rows, columns = _chosen(query, length, "query"), _chosen(key, length, "key")
+    if chosen.get("bias") or not rows or not columns:  # the bias part exists everywhere, an empty list asks for nothing
+        return
+    reached = [run.reaches(layer, number) for run in runs for number in range(len(run))]
+    if any(bool(cells[rows][:, columns].any()) for cells in reached):
+        return
+    said = f"query={brief(query)}, key={brief(key)}"
+    if runs[0].model.family.causal and min(columns) > max(rows):
+        exchanged = f"query={brief(key)}, key={brief(query)}"
+        raise InputError(
+            f"{said}: in a causal model no token reads a later one, so there is no such contribution. Did you mean {exchanged}? "
+            "`query` receives, `key` gives."
+        )
+    raise InputError(
+        f"{said}: attention of layer {runs[0].record(layer).layer} gives no weight there, as outside its window, so there is no such "
+        "contribution. Expected a key that the query attends to."
+    )

@@ -9,7 +9,6 @@ import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,19 +18,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests import oracle, tiny
+from tests import cases, tiny
 
 torch.set_num_threads(1)
 
-FAMILIES = ("gpt2", "opt", "llama", "mistral", "qwen2", "bert")
-"""Families by their names in `tests.tiny`: extend this list and every law is tested for more."""
-
-EVERY_FAMILY = tuple(tiny.FAMILIES)
-"""All that the library decomposes: the laws that may fail by a family's own weights or wiring are tested for all."""
+FAMILIES = ("gpt2", "llama", "gemma2", "bert")
+"""Families of laws that are not functions of a case yet, by their names in `tests.tiny`."""
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-
-SINCE_4 = {"roberta": "has no bridge for RoBERTa", "gpt_oss": "shows no router weights of gpt_oss"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,17 +51,35 @@ def _shapes_unchecked_where_they_are_wrong(request: pytest.FixtureRequest) -> It
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-@pytest.fixture(params=FAMILIES)
-def family(request: pytest.FixtureRequest) -> str:
-    """One family after the other, for every law."""
+@pytest.fixture(params=cases.CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> cases.Case:
+    """One case after the other, for every law."""
     return request.param
 
 
-@pytest.fixture(params=EVERY_FAMILY)
+@pytest.fixture(params=cases.EVERY, ids=str)
+def any_case(request: pytest.FixtureRequest) -> cases.Case:
+    """The same, and every other family as slow tests."""
+    return request.param
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    """One family after the other."""
+    return request.param
+
+
+@pytest.fixture(params=cases.slow_beyond(tiny.FAMILIES))
 def any_family(request: pytest.FixtureRequest) -> str:
-    """Every family there is, for the laws that depend on how a model is read."""
-    if request.param in SINCE_4 and version("transformer-lens").startswith("3."):
-        pytest.skip(f"TransformerLens 3 {SINCE_4[request.param]}")
+    """Every family that the oracle knows, those that take no code path of their own as slow tests."""
+    if cases.TL_3 and request.param in cases.SINCE_4:
+        pytest.skip(f"TransformerLens 3: {cases.SINCE_4[request.param]}")
+    return request.param
+
+
+@pytest.fixture(params=cases.slow_beyond(tiny.ALL_FAMILIES))
+def every_family(request: pytest.FixtureRequest) -> str:
+    """Every family of `tests.tiny`, those that take no code path of their own as slow tests."""
     return request.param
 
 
@@ -93,45 +105,16 @@ def script_of() -> Callable[[str], ModuleType]:
     return load
 
 
-@functools.cache
-def _model(family: str, dtype: torch.dtype, overrides: tuple[tuple[str, Any], ...]) -> Any:
-    model = tiny.bridge(family, dtype=dtype, **dict(overrides))
-    _shared.append((model, callbacks_of(model)))
-    return model
-
-
-_shared: list[tuple[Any, dict[str, int]]] = []
-
-
-def callbacks_of(model: nn.Module) -> dict[str, int]:
-    """How many callbacks of any kind a model's HookPoints carry, by name, where they carry any."""
-    points = {name: m for name, m in model.named_modules() if type(m).__name__ == "HookPoint"}
-    assert points
-    found = {name: len(p._forward_hooks) + len(p._forward_pre_hooks) + len(p.fwd_hooks) for name, p in points.items()}
-    return {name: number for name, number in found.items() if number}
-
-
 @pytest.fixture(scope="session")
 def model_of() -> Callable[..., Any]:
-    """`model_of(family, dtype)`: a tiny model that all tests share; they must leave it as it was."""
-    return lambda family, dtype=torch.float32, **overrides: _model(family, dtype, tuple(sorted(overrides.items())))
+    """`cases.model_of`."""
+    return cases.model_of
 
 
 @pytest.fixture(scope="session")
 def tokens_of() -> Callable[..., Tensor]:
     """`tokens_of(family, n)`: ids [pos], the same for the same arguments."""
     return tiny.tokens
-
-
-@pytest.fixture(scope="session")
-def oracle_of() -> Callable[..., dict[str, Tensor]]:
-    """`oracle_of(family, n)`: the oracle's maps, of the very run that `model_of(family, float64)` makes."""
-
-    @functools.cache
-    def maps(family: str, n: int, value_bias: str = "bias") -> dict[str, Tensor]:
-        return oracle.oracle_maps(tiny.hf_model(family), tiny.tokens(family, n), value_bias, patch_float64=False)
-
-    return maps
 
 
 @pytest.fixture
@@ -163,16 +146,15 @@ def float64_throughout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def callbacks() -> Callable[[nn.Module], dict[str, int]]:
-    """`callbacks(model)`: how many callbacks of any kind its HookPoints carry, by name, where they carry any."""
-    return callbacks_of
+    """`cases.callbacks_of`."""
+    return cases.callbacks_of
 
 
 @pytest.fixture(autouse=True)
 def _shared_models_stay_as_they_were() -> Iterator[None]:
     """Whatever a test does, the shared models carry after it the callbacks they were made with."""
     yield
-    for model, before in _shared:
-        assert callbacks_of(model) == before
+    assert cases.shared_models_as_they_were()
 
 
 @pytest.fixture(scope="session")

@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant("layer: mean of a gate along the path", "layer/activations.py", "return self.gate(a) / (_POWERS[self.name] + 1)", "return self.gate(a) / _POWERS[self.name]", ("tests/unit/test_activations.py",)),
     Mutant("layer: activation at zero", "layer/activations.py", "return torch.where(small, self._mean_slope(s, 0), secant)", "return torch.where(small, self._mean_slope(s, 1), secant)", ("tests/unit/test_activations.py",)),
     Mutant("layer: derivative of a norm's scale", "layer/linear.py", "v = v - n * (n * v).mean(dim=-1, keepdim=True)", "v = v - n * (n * v).sum(dim=-1, keepdim=True)", ("tests/attribution/test_edges.py", "-k", "gpt2")),
-    Mutant("layer: heads of shared values", "layer/heads.py", "value_heads = [head // shared for head in chosen]", "value_heads = [head % len(attention.w_v) for head in chosen]", ("tests/families/test_heads.py", "-k", "llama")),
+    Mutant("layer: heads of shared values", "layer/heads.py", "value_heads = [head // shared for head in chosen]", "value_heads = [head % len(attention.w_v) for head in chosen]", ("tests/integration/test_laws.py", "-k", "llama and (parts_sum or missing)")),
     Mutant("layer: Gram matrix without a weight", "layer/fast/pair_rows.py", "squares.append(((alpha @ gram) * alpha).sum(dim=-1))", "squares.append((alpha @ gram).sum(dim=-1))", ("tests/unit/test_roads.py", "-k", "gram or groups or norms")),
     # Propagation.
     Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = self.n_prompt - 1 + numbers,", "at, said = self.n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
@@ -152,8 +152,8 @@ MUTANTS = (
     Mutant("page: stated precision", "page/numbers.py", "float(np.expm1(steps.max(initial=0.0) / 2))", "float(np.expm1(steps.max(initial=0.0) / 4))", ("tests/page/test_payload.py",)),
     Mutant("page: opens at the smallest change", "views/maps.py", "first.layers[int(sizes.argmax())]", "first.layers[int(sizes.argmin())]", ("tests/page/test_document.py", "tests/page/test_payload.py", "tests/page/test_token_maps.py")),
     # Batches, padding, caches.
-    Mutant("batches: lengthened tokens count", "bridge/inputs.py", "return torch.arange(self.lengths[index])", "return torch.arange(self.tokens.shape[1])", ("tests/unit/test_batching.py", "tests/integration/test_inputs.py", "-k", "length or batch or together")),
-    Mutant("batches: rows in another order", "bridge/inputs.py", "enumerate(self.ascending)}", "enumerate(self.ascending[::-1])}", ("tests/integration/test_laws.py", "tests/integration/test_inputs.py", "-k", "queries or order or rows")),
+    Mutant("batches: lengthened tokens count", "bridge/inputs.py", "return torch.arange(self.lengths[index])", "return torch.arange(self.tokens.shape[1])", ("tests/unit/test_batching.py", "tests/integration/test_inputs.py", "-k", "texts or batch")),
+    Mutant("batches: rows in another order", "bridge/inputs.py", "enumerate(self.ascending)}", "enumerate(self.ascending[::-1])}", ("tests/integration/test_laws.py", "-k", "selections and gpt2")),
     Mutant("batches: a table of two batches", "layer_tables.py", "tables[key][rows] = table[rows, index]", "tables[key][rows] = table[rows, 0]", ("tests/unit/test_batching.py",)),
     Mutant("caches: products of changed weights", "layer/fast/products.py", "bool((first == second).all())", "True", ("tests/unit/test_roads.py", "-k", "product")),
     Mutant("caches: keys and values of another start", "bridge/edited.py", "self._prefix[0] != start or", "", ("tests/interventions/test_resume.py",)),

@@ -185,14 +185,14 @@ def hooked(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **con
     Raises:
         RuntimeError: on TransformerLens 4, and for a family that these classes cannot hold.
     """
-    if family not in _HOOKED:
-        raise RuntimeError(f"HookedTransformer cannot hold {family!r} (its biases or norms); it can {sorted(_HOOKED)}")
+    if family not in HOOKED:
+        raise RuntimeError(f"HookedTransformer cannot hold {family!r} (its biases or norms); it can {sorted(HOOKED)}")
     try:
         from transformer_lens import HookedEncoder, HookedTransformer, HookedTransformerConfig
         from transformer_lens.pretrained import weight_conversions
     except ImportError as error:
         raise RuntimeError("HookedTransformer left TransformerLens in 4.0: use transformer-lens<4 here") from error
-    model_class, converter, rest = _HOOKED[family]
+    model_class, converter, rest = HOOKED[family]
     model = _build(FAMILIES[family], model_class or FAMILIES[family].model_class, seed, dtype, config_overrides)
     config = HookedTransformerConfig(**_hooked_config(model.config), **rest(model.config), dtype=dtype)
     weights = getattr(weight_conversions, f"convert_{converter}_weights")(model, config)
@@ -460,7 +460,7 @@ def _gpt_oss(config: Any) -> dict[str, Any]:
     return {**_experts(config), **_windowed(config), "use_attention_sinks": True}
 
 
-_HOOKED: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
+HOOKED: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
     "gpt2": ("", "gpt2", _dense),
     "gpt2_relu": ("", "gpt2", _dense),
     "opt": ("", "opt", _dense),

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
+import tl_ffblock as ffb
 from tests.tolerances import BATCH_FLOAT32, COMPLETE_FLOAT32, ROADS_FLOAT32
 from tl_ffblock import load_model
 from tl_ffblock.bridge.conversion import is_whole
@@ -46,7 +46,7 @@ def test_what_is_known_before_loading_is_so(model: Any) -> None:
 
 
 def test_smollm2_is_the_same_whether_read_from_gguf_or_kept(
-    ffb: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every weight and every logit bit for bit, the same tokens; prompts begin with <|im_start|>; the second load is silent."""
     monkeypatch.setenv("TL_FFBLOCK_CACHE", "/dev/null/nowhere")
@@ -90,7 +90,7 @@ def test_two_processes_may_convert_smollm2_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
-def test_every_layer_scope_and_query_is_complete(ffb: ModuleType, model: Any, sentence: str) -> None:
+def test_every_layer_scope_and_query_is_complete(model: Any, sentence: str) -> None:
     """Below 1e-4 relative, in a model whose activations reach 2e4 too; no remainder, no NaN, no empty diagonal."""
     maps = ffb.contribution_maps(model, sentence)
     assert len(maps.layers) == model.cfg.n_layers
@@ -102,7 +102,7 @@ def test_every_layer_scope_and_query_is_complete(ffb: ModuleType, model: Any, se
         assert (maps[scope].diagonal(dim1=1, dim2=2) > 0).all()
 
 
-def test_norms_are_those_of_the_vectors(ffb: ModuleType, model: Any) -> None:
+def test_norms_are_those_of_the_vectors(model: Any) -> None:
     """Both roads agree on real weights, relative to the row's maximum."""
     layer = model.cfg.n_layers // 2
     maps = ffb.contribution_maps(model, SENTENCES[0], layers=layer)
@@ -113,7 +113,7 @@ def test_norms_are_those_of_the_vectors(ffb: ModuleType, model: Any) -> None:
         assert error.max() < 10 * ROADS_FLOAT32  # sums of 1536 float32 products in another order
 
 
-def test_a_sweep_of_many_prompts_is_a_sweep_of_each(ffb: ModuleType) -> None:
+def test_a_sweep_of_many_prompts_is_a_sweep_of_each() -> None:
     """Indirect objects of two lengths, whose edits share forward passes: the values of a loop over the prompts."""
     try:
         model = ffb.load_model("smollm2")

@@ -78,15 +78,6 @@ def test_install_commands_of_models_are_those_of_the_code() -> None:
         assert f"`{shipped.install}`" in page
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tl_ffblock/README.md", *PAGES])
-def test_links_lead_somewhere(page: str) -> None:
-    """Every relative link and picture exists, or is made with the site: the reference, and live pages by their own lines."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", text):
-        path = ((ROOT / page).parent / target).resolve()
-        assert path.exists() or path in REFERENCE or path.parent == LIVE, f"{page}: {target}"
-
-
 def heading_anchors(page: Path) -> set[str]:
     """What links behind the sign # may name: every heading in small letters, words joined, marks left out."""
     headings = re.findall(r"(?m)^#+ (.+)$", page.read_text(encoding="utf-8"))
@@ -94,12 +85,18 @@ def heading_anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tl_ffblock/README.md", *PAGES])
-def test_links_into_a_page_lead_to_a_heading(page: str) -> None:
-    """A heading that is reworded breaks no link in silence."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for target, anchor in re.findall(r"\]\((?!https?://)([^)#]*\.md|)#([^)]+)\)", text):
-        path = ((ROOT / page).parent / target) if target else ROOT / page
-        assert anchor in heading_anchors(path), f"{page}: {target}#{anchor}"
+def test_what_a_page_names_is_there(page: str) -> None:
+    """Relative links and pictures, or what the site makes of its own lines; headings; Python files written as code."""
+    text, folder = (ROOT / page).read_text(encoding="utf-8"), (ROOT / page).parent
+    for target, anchor in re.findall(r"\]\((?!https?://)([^)#]*)(?:#([^)]+))?\)", text):
+        path = (folder / target).resolve() if target else ROOT / page
+        assert path.exists() or path in REFERENCE or path.parent == LIVE, f"{page}: {target}"
+        assert not anchor or path.suffix != ".md" or path in REFERENCE or anchor in heading_anchors(path), anchor
+    files = [f"/{path.relative_to(ROOT).as_posix()}" for path in ROOT.rglob("*.py")]
+    for name in (
+        re.findall(r"`([\w/.-]+\.py)`", text) if page != "CHANGELOG.md" else ()
+    ):  # which tells of files that were
+        assert any(path.endswith(f"/{name}") for path in files), f"{page}: {name}"
 
 
 def test_the_python_that_is_claimed_is_the_python_that_is_checked() -> None:

@@ -1,20 +1,21 @@
 """Models on a GPU: every public call gives what the CPU gives, and results are kept on the CPU."""
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import COVERING, bridge_of, wrapped
 from tests.tolerances import COMPLETE_FLOAT32, GPU_FLOAT32_WITHIN, GPU_FLOAT64
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 Both = Callable[[str], tuple[Any, Any]]
-FORMS = ("gpt2", "llama", "gemma2", "gpt_neox", "olmo2", "qwen2_moe", "bert")
+FORMS = [name for name in COVERING if name != "gpt_oss"]
 FLOAT64 = ("gpt2", "bert")
 """Families that are float64 throughout where their weights are."""
 ALONE = {
@@ -25,7 +26,7 @@ ALONE = {
 
 
 @pytest.fixture
-def both(bridge_of: Callable[..., Any]) -> Both:
+def both() -> Both:
     """`both(family)`: the same model on the GPU and on the CPU."""
 
     def build(family: str) -> tuple[Any, Any]:
@@ -50,7 +51,7 @@ def same_maps(on_gpu: Any, on_cpu: Any, family: str) -> None:
         close(on_gpu.bias[scope], on_cpu.bias[scope], family)
 
 
-def test_maps_of_every_family(ffb: ModuleType, both: Both, every_family: str) -> None:
+def test_maps_of_every_family(both: Both, every_family: str) -> None:
     """A padded batch, or one sequence where the family cannot be padded."""
     tokens = torch.stack([tiny.tokens(every_family, 6), tiny.tokens(every_family, 6, seed=1)])
     mask = None if every_family in ALONE else torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
@@ -61,14 +62,14 @@ def test_maps_of_every_family(ffb: ModuleType, both: Both, every_family: str) ->
 
 
 @pytest.mark.parametrize("family", FORMS)
-def test_float32_is_complete(ffb: ModuleType, bridge_of: Callable[..., Any], family: str) -> None:
+def test_float32_is_complete(family: str) -> None:
     """As on the CPU."""
     maps = ffb.contribution_maps(bridge_of(family).to("cuda"), tiny.tokens(family, 6))
     assert maps.worst_completeness()[0] < COMPLETE_FLOAT32
 
 
 @pytest.mark.parametrize("family", FORMS)
-def test_vectors_heads_and_neurons(ffb: ModuleType, both: Both, family: str) -> None:
+def test_vectors_heads_and_neurons(both: Both, family: str) -> None:
     """Vectors at every scope, maps by head, attention patterns, neurons of the last row."""
     tokens = tiny.tokens(family, 6)
     models = both(family)
@@ -82,7 +83,7 @@ def test_vectors_heads_and_neurons(ffb: ModuleType, both: Both, family: str) -> 
 
 @pytest.mark.parametrize("rules", ["path", "patching", "gradient"])
 @pytest.mark.parametrize("family", FORMS)
-def test_attribution(ffb: ModuleType, both: Both, family: str, rules: str) -> None:
+def test_attribution(both: Both, family: str, rules: str) -> None:
     """Tokens, the residual stream and heads; with edges, neurons and signed maps asked for."""
     parts = ["heads", "edges", "neurons", *(["maps"] if rules == "path" else [])]
     target = ffb.logit(7, minus=11)
@@ -92,7 +93,7 @@ def test_attribution(ffb: ModuleType, both: Both, family: str, rules: str) -> No
 
 
 @pytest.mark.parametrize("family", FORMS)
-def test_interventions(ffb: ModuleType, both: Both, family: str) -> None:
+def test_interventions(both: Both, family: str) -> None:
     """A sweep over contributions, and maps of a run with hooks."""
     clean, corrupted = tiny.tokens(family, 6), tiny.tokens(family, 6, seed=1)
     models, metric = both(family), ffb.logit_difference(7, 11)
@@ -103,3 +104,16 @@ def test_interventions(ffb: ModuleType, both: Both, family: str) -> None:
     close(*(sweep.values for sweep in sweeps), family)
     runs = (ffb.patched_maps(model, clean, corrupted, fwd_hooks=[], layers=[1]) for model in models)
     same_maps(*(run.patched for run in runs), family)
+
+
+@pytest.mark.parametrize("family", FORMS)
+def test_layers_on_two_devices(family: str) -> None:
+    """Layers on the GPU and on the CPU: each is decomposed on its own device, the result is on the CPU."""
+    accelerate, hf = pytest.importorskip("accelerate"), tiny.hf_model(family)
+    inside = {name: "cuda:0" for name, _ in hf.named_children()}
+    model = wrapped(accelerate.dispatch_model(hf, inside, force_hooks=True), tiny.ALL_FAMILIES[family].architecture)
+    tokens = tiny.tokens(family, 6)
+    found, expected = ffb.contribution_maps(model, tokens), ffb.contribution_maps(tiny.bridge(family), tokens)
+    assert found[found.scopes[0]].device.type == "cpu"
+    for scope in expected.scopes:
+        torch.testing.assert_close(found[scope], expected[scope], rtol=1e-2, atol=1e-3)

@@ -1,19 +1,18 @@
 """A bridge is the Hugging Face model that it wraps, or it is refused; a model that is, is never refused."""
 
 import json
-import warnings
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
+import tl_ffblock as ffb
 from tests import tiny
-from tl_ffblock.bridge.hugging_face import TOLERANCE
+from tests.cases import COVERING, bridge_of, processed
+from tl_ffblock.bridge import hugging_face
+from tl_ffblock.bridge.model import identify
 
-Bridges = Callable[..., Any]
 IGNORED = [
     ("gpt2", {"scale_attn_weights": False}),
     ("gpt_bigcode", {"scale_attn_weights": False}),
@@ -32,64 +31,42 @@ WORKING = [
 PIECES = [("gpt2", "attn", "q"), ("bloom", "attn", "v"), ("phi3", "mlp", "gate"), ("gpt_neox", "attn", "k")]
 
 
-@pytest.fixture(scope="module")
-def hugging_face() -> ModuleType:
-    """bridge/hugging_face.py."""
-    from tl_ffblock.bridge import hugging_face
-
-    return hugging_face
-
-
 @pytest.mark.parametrize(("family", "options"), IGNORED, ids=[f"{f} {o}" for f, o in IGNORED])
-def test_an_ignored_option_is_refused_by_name(
-    ffb: ModuleType, bridge_of: Bridges, family: str, options: dict[str, Any]
-) -> None:
-    """Even where nothing can be compared, as in compatibility mode."""
+def test_an_ignored_option_is_refused_by_name(family: str, options: dict[str, Any]) -> None:
+    """By the comparison of logits, which does not know its name, and by name where nothing can be compared."""
+    with pytest.raises(NotImplementedError, match=r"is not the Hugging Face model"):
+        hugging_face.difference_from_hugging_face(bridge_of(family, **options), family)
     name = next(iter(options))
-    for model in (bridge_of(family, **options), _compatible(bridge_of(family, **options))):
-        with pytest.raises(NotImplementedError, match=rf"{name}.*TransformerLens does not know"):
+    for model in (bridge_of(family, **options), processed(bridge_of(family, **options))):
+        with pytest.raises(NotImplementedError, match=name):
             ffb.contribution_maps(model, tiny.tokens(family, 6))
 
 
-@pytest.mark.parametrize(("family", "options"), IGNORED, ids=[f"{f} {o}" for f, o in IGNORED])
-def test_an_ignored_option_shows_in_the_logits(
-    hugging_face: ModuleType, bridge_of: Bridges, family: str, options: dict[str, Any]
-) -> None:
-    """The comparison finds each of them without knowing its name."""
-    with pytest.raises(NotImplementedError, match=r"is not the Hugging Face model that it wraps.*8 tokens.*differ by"):
-        hugging_face.difference_from_hugging_face(bridge_of(family, **options), family)
-
-
 @pytest.mark.parametrize(("family", "options"), WORKING, ids=[f"{f} {o}" for f, o in WORKING])
-def test_options_that_are_known_are_not_refused(
-    ffb: ModuleType, bridge_of: Bridges, family: str, options: dict[str, Any]
-) -> None:
+def test_options_that_are_known_are_not_refused(family: str, options: dict[str, Any]) -> None:
     """The same families with options that TransformerLens runs."""
     ffb.contribution_maps(bridge_of(family, **options), tiny.tokens(family, 6))
 
 
 @pytest.mark.parametrize(
-    "dtype",
+    ("family", "dtype"),
     [
-        torch.float32,
-        torch.bfloat16,
-        pytest.param(torch.float64, marks=pytest.mark.slow),
-        pytest.param(torch.float16, marks=pytest.mark.slow),
+        pytest.param(family, dtype, marks=() if family in COVERING and dtype == torch.bfloat16 else pytest.mark.slow)
+        for family in tiny.ALL_FAMILIES
+        for dtype in (torch.bfloat16, torch.float64, torch.float16)
     ],
     ids=str,
 )
-def test_no_false_alarm(
-    bridge_of: Bridges, identify: Callable[[Any], Any], every_family: str, dtype: torch.dtype
-) -> None:
-    """Every family, in every dtype, stays well below the tolerance; only what Hugging Face cannot run is not compared."""
-    difference = identify(bridge_of(every_family, dtype=dtype)).memory.difference
-    if (every_family, dtype) == ("xglm", torch.float64):
+def test_no_false_alarm(family: str, dtype: torch.dtype) -> None:
+    """Every family stays well below the tolerance (float32: test_laws); only what Hugging Face cannot run is not compared."""
+    difference = identify(bridge_of(family, dtype=dtype)).memory.difference
+    if (family, dtype) == ("xglm", torch.float64):
         assert difference != difference  # Hugging Face's eager attention overflows
     else:
-        assert difference < TOLERANCE[dtype] / 5
+        assert difference < hugging_face.TOLERANCE[dtype] / 5
 
 
-def test_the_model_is_left_as_it_was(bridge_of: Bridges, identify: Callable[[Any], Any]) -> None:
+def test_the_model_is_left_as_it_was() -> None:
     """Modules, parameters, hooks: each is the same object after the comparison, and users' callbacks did not fire."""
     model, fired = bridge_of("gpt2"), []
     model.add_hook("blocks.0.hook_resid_post", lambda tensor, hook: fired.append(hook.name))
@@ -103,7 +80,7 @@ def test_the_model_is_left_as_it_was(bridge_of: Bridges, identify: Callable[[Any
     assert fired == ["blocks.0.hook_out"]
 
 
-def test_it_costs_two_runs_once(ffb: ModuleType, bridge_of: Bridges) -> None:
+def test_it_costs_two_runs_once() -> None:
     """Hugging Face's side runs once a model, whatever is asked afterwards."""
     model, tokens = bridge_of("llama"), tiny.tokens("llama", 6)
     runs: list[int] = []
@@ -117,9 +94,7 @@ def test_it_costs_two_runs_once(ffb: ModuleType, bridge_of: Bridges) -> None:
 
 
 @pytest.mark.parametrize(("family", "owner", "piece"), PIECES)
-def test_a_trained_bridge_is_not_taken_for_another_model(
-    ffb: ModuleType, bridge_of: Bridges, identify: Callable[[Any], Any], family: str, owner: str, piece: str
-) -> None:
+def test_a_trained_bridge_is_not_taken_for_another_model(family: str, owner: str, piece: str) -> None:
     """Where a bridge holds pieces of one matrix, training moves them and not Hugging Face's whole."""
     model = bridge_of(family)
     with torch.no_grad():
@@ -129,14 +104,14 @@ def test_a_trained_bridge_is_not_taken_for_another_model(
     ffb.contribution_maps(model, tiny.tokens(family, 6))
 
 
-def test_it_can_run_before(bridge_of: Bridges, identify: Callable[[Any], Any]) -> None:
+def test_it_can_run_before() -> None:
     """TransformerLens adds callbacks of its own in a bridge's first run: they are not taken for a user's."""
     model = bridge_of("llama")
     model(tiny.tokens("llama", 4)[None])
     assert identify(model).memory.difference < 1e-5
 
 
-def test_callbacks_of_torch_put_it_off(bridge_of: Bridges, identify: Callable[[Any], Any]) -> None:
+def test_callbacks_of_torch_put_it_off() -> None:
     """A callback on a module that is no HookPoint may be an edit: the comparison waits until it is gone."""
     model = bridge_of("gpt2")
     handle = model.blocks[1].ln2.register_forward_hook(lambda module, args, output: output + 0.5)
@@ -145,7 +120,7 @@ def test_callbacks_of_torch_put_it_off(bridge_of: Bridges, identify: Callable[[A
     assert identify(model).memory.difference < 1e-5
 
 
-def test_load_model_compares(ffb: ModuleType, tmp_path: Path, identify: Callable[[Any], Any]) -> None:
+def test_load_model_compares(tmp_path: Path) -> None:
     """A model is refused when it is loaded, before anybody waits for a map; one that is right is not compared again."""
     folder = tiny.save_local("gpt2", tmp_path)
     assert identify(ffb.load_model(str(folder))).memory.difference < 1e-5
@@ -155,14 +130,7 @@ def test_load_model_compares(ffb: ModuleType, tmp_path: Path, identify: Callable
         ffb.load_model(str(folder))
 
 
-def test_not_compared(bridge_of: Bridges, identify: Callable[[Any], Any]) -> None:
+def test_not_compared() -> None:
     """Processed weights and compatibility mode are edits on purpose."""
-    difference = identify(_compatible(bridge_of("llama"))).memory.difference
+    difference = identify(processed(bridge_of("llama"))).memory.difference
     assert difference != difference
-
-
-def _compatible(model: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.enable_compatibility_mode()
-    return model

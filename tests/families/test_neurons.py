@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock.errors import CompletenessError, UnsupportedModelError
 from tl_ffblock.layer.activations import ClampedGate
 from tl_ffblock.layer.records import Experts
@@ -60,7 +61,7 @@ def kinks(activation: Any, totals: list[Tensor]) -> list[Tensor]:
 
 
 @pytest.mark.usefixtures("float64_throughout")
-def test_neurons_are_what_a_slow_integral_gives(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+def test_neurons_are_what_a_slow_integral_gives(any_family: str) -> None:
     """Coefficients, tokens' shares and signed shares of every neuron, and both laws; experts by their number."""
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
     found = ffb.neurons(model, tokens, layer=LAYER, query=QUERY)
@@ -103,7 +104,7 @@ def test_neurons_are_what_a_slow_integral_gives(ffb: ModuleType, model_of: Model
     assert float(found.share_error.max()) < 1e-9
 
 
-def test_many_cells_are_each_alone(ffb: ModuleType, model_of: Models) -> None:
+def test_many_cells_are_each_alone() -> None:
     """Rows, keys and prompts asked for together, by number or by name: each cell as if asked for alone."""
     model = model_of("mixtral", torch.float64)
     prompts = torch.stack([tiny.tokens("mixtral", N, seed=seed) for seed in range(3)])
@@ -125,7 +126,7 @@ def test_many_cells_are_each_alone(ffb: ModuleType, model_of: Models) -> None:
     assert all(len(name.split(":")) == 3 for name in together[0].names)
 
 
-def test_the_table_names_the_largest(ffb: ModuleType, model_of: Models) -> None:
+def test_the_table_names_the_largest() -> None:
     """k neurons of each cell, largest share first, with the numbers of the tensors; the short form shows the laws."""
     model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)
     found = ffb.neurons(model, tokens, layer=0, query=[2, 4], key=[0, 1], k=3)
@@ -143,7 +144,7 @@ def test_the_table_names_the_largest(ffb: ModuleType, model_of: Models) -> None:
 
 
 @pytest.mark.usefixtures("float64_throughout")
-def test_an_edit_is_no_neurons(ffb: ModuleType, model_of: Models) -> None:
+def test_an_edit_is_no_neurons() -> None:
     """What a user's hook adds to the pre-activations is the bias' and remainder's share, so that the laws hold in the edited run."""
     model, tokens = model_of("llama", torch.float64), tiny.tokens("llama", N)
     plain = ffb.neurons(model, tokens, layer=0, query=4)
@@ -154,7 +155,7 @@ def test_an_edit_is_no_neurons(ffb: ModuleType, model_of: Models) -> None:
 
 
 @pytest.mark.wrong_types
-def test_what_has_no_neurons_is_refused(ffb: ModuleType, model_of: Models) -> None:
+def test_what_has_no_neurons_is_refused() -> None:
     """Layers without feed-forward, several layers, no neurons asked for, names without positions, a tolerance not met."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
     with pytest.raises(ValueError, match=r"layer=\[0, 1\]: expected a whole number, one per call"):

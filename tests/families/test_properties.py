@@ -3,7 +3,6 @@
 The examples are the same in every run (`derandomize`); each is one tiny model of 1 to 3 layers.
 """
 
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tl_ffblock as ffb
 from tests import tiny
 from tests.tolerances import BATCH_FLOAT32, COMPLETE_FLOAT32
 
@@ -115,7 +115,7 @@ def _close(found: Any, expected: Any) -> None:
     model=MODELS, lengths=st.tuples(st.integers(1, 40), st.integers(1, 40)), seed=st.integers(0, 99), left=st.booleans()
 )
 def test_laws_of_every_configuration(
-    ffb: ModuleType, model: tuple[str, dict[str, Any]], lengths: tuple[int, int], seed: int, left: bool
+    model: tuple[str, dict[str, Any]], lengths: tuple[int, int], seed: int, left: bool
 ) -> None:
     """Complete; padded = alone; the batch's order is irrelevant; queries= are rows; causal maps end at the diagonal."""
     family, config = model
@@ -153,9 +153,7 @@ def test_laws_of_every_configuration(
 @pytest.mark.usefixtures("float64_throughout")
 @settings(settings.get_profile("families"), max_examples=200)
 @given(model=MODELS, length=st.integers(1, 40), seed=st.integers(0, 999))
-def test_many_configurations_are_complete(
-    ffb: ModuleType, model: tuple[str, dict[str, Any]], length: int, seed: int
-) -> None:
+def test_many_configurations_are_complete(model: tuple[str, dict[str, Any]], length: int, seed: int) -> None:
     """Vectors and norms agree and sum up, in float64 where the model is."""
     family, config = model
     bridge = tiny.bridge(family, seed=seed, dtype=torch.float64, **config)

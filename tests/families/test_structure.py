@@ -5,25 +5,24 @@ norms, gates, ...) before TransformerLens wraps it. A map of it would be wrong w
 """
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import bridge_of, wrapped
 from tests.tolerances import COMPLETE_FLOAT32
+from tl_ffblock.bridge import families
+from tl_ffblock.bridge.model import identify
 
 Bridges = Callable[..., Any]
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "olmo2", "mixtral", "glm4", "phi3"])
 def test_known_forms_need_no_entry_in_the_table(
-    ffb: ModuleType,
-    bridge_of: Bridges,
-    families: ModuleType,
-    identify: Callable[[Any], Any],
     family: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -40,19 +39,15 @@ def test_known_forms_need_no_entry_in_the_table(
         assert torch.equal(maps[scope], expected[scope])
 
 
-def test_misread_norms(
-    ffb: ModuleType, bridge_of: Bridges, families: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_misread_norms(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Post-LN block has the norms of a Pre-LN block by name: the identities tell them apart."""
     model = bridge_of("bert")
     monkeypatch.setattr(families, "FAMILIES", ())
-    with pytest.raises(NotImplementedError, match=r"BertForMaskedLM\), layer 0: this does not hold .* = value"):
+    with pytest.raises(NotImplementedError, match=r"layer 0: this does not hold .* = value"):
         ffb.contribution_maps(model, tiny.tokens("bert", 7))
 
 
-def test_both_directions_are_noticed(
-    ffb: ModuleType, bridge_of: Bridges, families: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_directions_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model taken for causal that looks ahead is refused, even if it was first seen on a single token."""
     model = bridge_of("llama")
     known = families.FAMILIES
@@ -68,7 +63,7 @@ def test_both_directions_are_noticed(
     monkeypatch.setattr(families, "FAMILIES", known)
 
 
-def test_a_later_run_is_checked_for_direction(ffb: ModuleType, bridge_of: Bridges) -> None:
+def test_a_later_run_is_checked_for_direction() -> None:
     """Layers that were causal in one run may not be in the next: no cell of it is left out in silence."""
     model, tokens = bridge_of("llama"), tiny.tokens("llama", 6)
     changed: dict[str, Tensor] = {}
@@ -80,76 +75,6 @@ def test_a_later_run_is_checked_for_direction(ffb: ModuleType, bridge_of: Bridge
     changed["attention_mask"] = torch.zeros(1, 1, 6, 6)
     with pytest.raises(ffb.FFBlockError, match=r"layer 0: .* pattern is zero after the query \(in this run"):
         ffb.contribution_maps(model, tokens)
-
-
-def _attention_multiplier(layer: nn.Module) -> None:
-    _wrap_tuple(layer.self_attn, lambda output, x: output * 0.7)
-
-
-def _mlp_multiplier(layer: nn.Module) -> None:
-    _wrap(layer.mlp, lambda output, x: output * 0.7)
-
-
-def _gated_attention(layer: nn.Module) -> None:
-    _wrap_tuple(layer.self_attn, lambda output, x: output * x.sigmoid())
-
-
-def _value_norm(layer: nn.Module) -> None:
-    _wrap(layer.self_attn.v_proj, lambda output, x: output / output.square().mean(-1, keepdim=True).sqrt())
-
-
-def _value_bias_by_hand(layer: nn.Module) -> None:
-    _wrap(layer.self_attn.v_proj, lambda output, x: output + 0.3)
-
-
-def _mixed_values(layer: nn.Module) -> None:
-    _wrap(layer.self_attn.v_proj, lambda output, x: (output + output.roll(1, dims=1)) / 2)
-
-
-def _clipped_values(layer: nn.Module) -> None:
-    _wrap(layer.self_attn.v_proj, lambda output, x: output.clamp(-0.5, 0.5))
-
-
-def _layer_scalar(layer: nn.Module) -> None:
-    _wrap(layer, lambda output, x: output * torch.linspace(0.5, 1.0, output.shape[-1]))
-
-
-def _added_after_the_layer(layer: nn.Module) -> None:
-    _wrap(layer, lambda output, x: output + 0.1 * x)
-
-
-def _norm_before_output(layer: nn.Module) -> None:
-    _wrap(layer.self_attn.o_proj, lambda output, x: output / (1 + output.norm(dim=-1, keepdim=True)))
-
-
-def _norm_multiplier(layer: nn.Module) -> None:
-    _wrap(layer.post_attention_layernorm, lambda output, x: output * 1.1)
-
-
-def _down_projection_gate(layer: nn.Module) -> None:
-    _wrap(layer.mlp.down_proj, lambda output, x: output * output.sigmoid())
-
-
-def _soft_capped_gate(layer: nn.Module) -> None:
-    _wrap(layer.mlp.gate_proj, lambda output, x: 2 * torch.tanh(output / 2))
-
-
-ATTACKS = (
-    _attention_multiplier,
-    _mlp_multiplier,
-    _gated_attention,
-    _value_norm,
-    _mixed_values,
-    _clipped_values,
-    _layer_scalar,
-    _added_after_the_layer,
-    _norm_before_output,
-    _norm_multiplier,
-    _down_projection_gate,
-    _soft_capped_gate,
-)
-NO_LINEAR = (_value_norm, _mixed_values, _clipped_values, _norm_before_output, _down_projection_gate, _soft_capped_gate)
-"""Changes of a linear module after which it has no weight: known before any run."""
 
 
 def _wrap(module: nn.Module, change: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -167,55 +92,62 @@ def _wrap_tuple(module: nn.Module, change: Callable[[Tensor, Tensor], Tensor]) -
     module.forward = forward
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__.strip("_"))
+def _scalar(x: Tensor) -> Tensor:
+    return torch.linspace(0.5, 1.0, x.shape[-1])
+
+
+Change = Callable[[Tensor, Tensor], Tensor]
+ATTACKS: dict[str, tuple[str, Change]] = {
+    "attention multiplier": ("self_attn", lambda y, x: y * 0.7),
+    "gated attention": ("self_attn", lambda y, x: y * x.sigmoid()),
+    "feed-forward multiplier": ("mlp", lambda y, x: y * 0.7),
+    "layer scalar": ("", lambda y, x: y * _scalar(y)),
+    "added after the layer": ("", lambda y, x: y + 0.1 * x),
+    "norm multiplier": ("post_attention_layernorm", lambda y, x: y * 1.1),
+    "value norm": ("self_attn.v_proj", lambda y, x: y / y.square().mean(-1, keepdim=True).sqrt()),
+    "mixed values": ("self_attn.v_proj", lambda y, x: (y + y.roll(1, dims=1)) / 2),
+    "clipped values": ("self_attn.v_proj", lambda y, x: y.clamp(-0.5, 0.5)),
+    "norm before the output": ("self_attn.o_proj", lambda y, x: y / (1 + y.norm(dim=-1, keepdim=True))),
+    "gate of the output": ("mlp.down_proj", lambda y, x: y * y.sigmoid()),
+    "soft cap of the gate": ("mlp.gate_proj", lambda y, x: 2 * torch.tanh(y / 2)),
+}
+"""Module of a layer -> what is made of its output and input; of a linear module, which has no weight then, known before any run."""
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize(
     ("listed", "only_last"), [(True, False), (False, True)], ids=["listed", "unlisted, last layer"]
 )
-def test_no_silent_wrong_number(
-    ffb: ModuleType,
-    families: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    attack: Callable[[nn.Module], None],
-    only_last: bool,
-    listed: bool,
-) -> None:
+def test_no_silent_wrong_number(monkeypatch: pytest.MonkeyPatch, attack: str, only_last: bool, listed: bool) -> None:
     """A changed model is refused: for a sum that does not hold, or because the bridge does not run the change at all."""
-    from transformer_lens.model_bridge.sources import build_bridge_from_module
-
-    hf, tokens = tiny.hf_model("llama"), tiny.tokens("llama", 7)
+    hf, tokens, (module, change) = tiny.hf_model("llama"), tiny.tokens("llama", 7), ATTACKS[attack]
     for layer in hf.model.layers[-1:] if only_last else hf.model.layers:
-        attack(layer)
+        (_wrap_tuple if module == "self_attn" else _wrap)(layer.get_submodule(module), change)
     with torch.no_grad():
         expected = hf(tokens[None]).logits
-    model = build_bridge_from_module(hf, "LlamaForCausalLM", hf_config=hf.config).eval()
-    with torch.no_grad():
+        model = wrapped(hf, "LlamaForCausalLM")
         runs_it = torch.allclose(model(tokens[None]), expected, rtol=1e-3, atol=1e-3)
     if not listed:
         monkeypatch.setattr(families, "FAMILIES", ())
-    reason = (
-        r"layer \d: this does not hold on the captured tensors" if runs_it else "is not the Hugging Face model that"
-    )
-    if attack in NO_LINEAR:
-        reason = r"blocks\.\d\.(mlp|attn)\.\w+: the output of a Linear is not a linear form of its input"
+    reason = r"layer \d: this does not hold" if runs_it else "is not the Hugging Face model that"
+    if module.endswith("proj"):
+        reason = r"blocks\.\d\.(mlp|attn)\.\w+: .*not a linear form"
     with pytest.raises(ffb.FFBlockError, match=reason) as refused:
         ffb.contribution_maps(model, tokens)
     assert (listed and runs_it) or isinstance(refused.value, NotImplementedError)
 
 
-def test_a_bias_that_a_forward_function_adds_is_a_bias(ffb: ModuleType) -> None:
+def test_a_bias_that_a_forward_function_adds_is_a_bias() -> None:
     """The module acts with it, whatever parameters it shows."""
-    from transformer_lens.model_bridge.sources import build_bridge_from_module
-
     tokens, maps = tiny.tokens("llama", 7), []
     for by_hand in (True, False):
         hf = tiny.hf_model("llama", dtype=torch.float64)
         for layer in hf.model.layers:
             if by_hand:
-                _value_bias_by_hand(layer)
+                _wrap(layer.self_attn.v_proj, lambda y, x: y + 0.3)
             else:
                 layer.self_attn.v_proj.bias.data += 0.3
-        model = build_bridge_from_module(hf, "LlamaForCausalLM", hf_config=hf.config).eval()
-        maps.append(ffb.contribution_maps(model, tokens))
+        maps.append(ffb.contribution_maps(wrapped(hf, "LlamaForCausalLM"), tokens))
     for scope in maps[0].scopes:
         torch.testing.assert_close(maps[0][scope], maps[1][scope], rtol=1e-9, atol=1e-10)
         torch.testing.assert_close(maps[0].bias[scope], maps[1].bias[scope], rtol=1e-9, atol=1e-10)
@@ -238,9 +170,7 @@ MIXED = [
 
 
 @pytest.mark.parametrize(("family", "overrides"), MIXED, ids=[f"{f} {o}" for f, o in MIXED])
-def test_layers_may_differ_and_multipliers_outside_blocks_do_not_matter(
-    ffb: ModuleType, bridge_of: Bridges, family: str, overrides: dict[str, Any]
-) -> None:
+def test_layers_may_differ_and_multipliers_outside_blocks_do_not_matter(family: str, overrides: dict[str, Any]) -> None:
     """Dense layers among experts, router variants, the other order of the same family, logit and embedding scales."""
     model, tokens = bridge_of(family, **overrides), tiny.tokens(family, 7)
     with torch.no_grad():

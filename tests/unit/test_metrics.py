@@ -1,13 +1,13 @@
 """A metric is a function of logits: what it reads is what softmax, sorting and subtraction by hand give."""
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock.metrics import (
     CleanRun,
@@ -31,7 +31,7 @@ def logits() -> Tensor:
 
 
 @pytest.fixture(scope="module")
-def speaking(ffb: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def speaking(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A tiny model with a word-level tokenizer."""
     folder = tiny.save_local("gpt2", tmp_path_factory.mktemp("speaking"), ("the cat sat on the mat",))
     return ffb.load_model(str(folder))
@@ -140,33 +140,23 @@ def test_any_function_of_logits_is_a_metric(logits: Tensor) -> None:
 @pytest.mark.wrong_types
 def test_what_cannot_be_read_is_refused(logits: Tensor) -> None:
     """Errors say what was given and what to do."""
-    with pytest.raises(ValueError, match="2 answers and 1 to subtract: expected one pair"):
-        logit([1, 2], minus=[3])
-    with pytest.raises(ValueError, match="prompt 1: the answer and what is subtracted are the same token"):
-        logit([1, 2], minus=2)
-    with pytest.raises(ValueError, match=r"reads ' a'.*model=\.\.\."):
-        logit(" a")(logits)
-    with pytest.raises(ValueError, match="answers for 2 prompts, the logits are of 3 runs"):
-        rank([1, 2])(logits)
-    with pytest.raises(ValueError, match="answers for 2 prompts, there is a prompt number 2"):
-        rank([1, 2]).of_prompt(clean_run(2, logits[0]))
-    with pytest.raises(ValueError, match="reads token 11; the logits are of tokens 0 to 10"):
-        probability(11)(logits)
-    with pytest.raises(ValueError, match="at=4: expected one position, from -4 to 3"):
-        logit(1, at=4)(logits)
-    with pytest.raises(ValueError, match="a word, a token id, or a list"):
-        logit([])
-    with pytest.raises(ValueError, match="is not an answer"):
-        logit([[]])
-    with pytest.raises(ValueError, match="compares with clean logits"):
-        kl_divergence()(logits)
-    with pytest.raises(ValueError, match="2 clean runs, the logits are of 3 runs"):
-        kl_divergence(logits[:2])(logits)
-    with pytest.raises(ValueError, match="needs the tokens"):
-        loss()(logits)
-    with pytest.raises(ValueError, match=r"tokens of shape \(1, 3\)"):
-        loss(torch.zeros(1, 3, dtype=torch.long))(logits)
-    with pytest.raises(ValueError, match=r"gave a tensor of shape \(3, 4\).*one number"):
-        as_metric(lambda logits: logits[:, :, 0])(logits)
-    with pytest.raises(ValueError, match="expected a function of logits"):
-        as_metric("logit")
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: logit([1, 2], minus=[3]), "2 answers and 1 to subtract: expected one pair"),
+        (lambda: logit([1, 2], minus=2), "prompt 1: the answer and what is subtracted are the same token"),
+        (lambda: logit(" a")(logits), r"reads ' a'.*model=\.\.\."),
+        (lambda: rank([1, 2])(logits), "answers for 2 prompts, the logits are of 3 runs"),
+        (lambda: rank([1, 2]).of_prompt(clean_run(2, logits[0])), "answers for 2 prompts, there is a prompt number 2"),
+        (lambda: probability(11)(logits), "reads token 11; the logits are of tokens 0 to 10"),
+        (lambda: logit(1, at=4)(logits), "at=4: expected one position, from -4 to 3"),
+        (lambda: logit([]), "a word, a token id, or a list"),
+        (lambda: logit([[]]), "is not an answer"),
+        (lambda: kl_divergence()(logits), "compares with clean logits"),
+        (lambda: kl_divergence(logits[:2])(logits), "2 clean runs, the logits are of 3 runs"),
+        (lambda: loss()(logits), "needs the tokens"),
+        (lambda: loss(torch.zeros(1, 3, dtype=torch.long))(logits), r"tokens of shape \(1, 3\)"),
+        (lambda: as_metric(lambda logits: logits[:, :, 0])(logits), r"gave a tensor of shape \(3, 4\).*one number"),
+        (lambda: as_metric("logit"), "expected a function of logits"),
+    ]
+    for call, said in refused:
+        with pytest.raises(ValueError, match=said):
+            call()

@@ -80,17 +80,6 @@ def test_labels_must_fit_the_numbers(patterns: TokenMaps, change: dict[str, Any]
         dataclasses.replace(patterns, **change)
 
 
-def test_dataframe_has_one_row_for_every_cell(patterns: TokenMaps) -> None:
-    """Each row's value is the cell that its labels name."""
-    pytest.importorskip("pandas")
-    frame = patterns.to_dataframe()
-    assert list(frame) == ["layer", "channel", "query", "key", "query_token", "key_token", "value"]
-    assert len(frame) == patterns.values.numel()
-    for row in frame.itertuples():
-        assert row.value == float(patterns[row.channel, row.layer][patterns.queries.index(row.query), row.key])
-        assert (row.query_token, row.key_token) == (patterns.tokens[row.query], patterns.tokens[row.key])
-
-
 def test_contribution_maps_are_token_maps_with_scopes_as_channels() -> None:
     """All labels and numbers stay; scopes can be chosen, in any order."""
     maps = build_result(4, layers=(2, 5), queries=(3, 0))
@@ -116,3 +105,12 @@ def test_repr_says_what_a_reader_asks_first(patterns: TokenMaps) -> None:
         "  tokens    a ·b c d",
         "  channels  head 0, head 1, head 2",
     ]
+
+
+def test_dataframe_has_one_row_for_every_cell(patterns: TokenMaps) -> None:
+    """Each row's value is the cell that its labels name."""
+    frame = patterns.to_dataframe()
+    assert list(frame) == ["layer", "channel", "query", "key", "query_token", "key_token", "value"]
+    assert len(frame) == patterns.values.numel()
+    for row in frame.itertuples():
+        assert row.value == float(patterns[row.channel, row.layer][patterns.queries.index(row.query), row.key])

@@ -19,11 +19,11 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.files import write_atomically
 from tl_ffblock.layer.positions import NamedPositions, aligned, spans, whole_number
-from tl_ffblock.result import Result
+from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
 from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.results.tables import Arithmetic, combined, pairwise, refuse_different
-from tl_ffblock.results.token_maps import ATTENTION, BETWEEN_TOKENS, SHARES, TokenMaps, table_of, without_queries
+from tl_ffblock.results.token_maps import ATTENTION, BETWEEN_TOKENS, SHARES, TokenMaps, without_queries
 from tl_ffblock.results.tokens import BETWEEN_SIDES, joined, shortened, sides_of
 from tl_ffblock.signatures import strict
 
@@ -188,10 +188,10 @@ class AverageMaps(Result):
         """
         axes: dict[str, Sequence[Any]] = {"prompt": range(len(self.values))} if by_prompt else {}
         axes |= {"layer": self.layers, "channel": self.channels, "query": self.queries, "key": self.keys}
-        numbers = {"value": self.values if by_prompt else self.mean}
+        frame = long_form(self.values if by_prompt else self.mean, axes)
         if not by_prompt:
-            numbers |= {"low": self.interval.low, "high": self.interval.high, "n": self.interval.counts}
-        frame = table_of(axes, numbers)
+            ends = {"low": self.interval.low, "high": self.interval.high, "n": self.interval.counts}
+            frame = frame.assign(**{name: numbers.flatten().numpy() for name, numbers in ends.items()})
         for at, end in enumerate(("query", "key")):
             frame.insert(len(axes) + at, f"{end}_token", frame[end].map(dict(zip(self.keys, self.labels, strict=True))))
         frame = frame.dropna(subset="value", ignore_index=True)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
@@ -19,7 +18,7 @@ from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.numerals import scientific
-from tl_ffblock.result import Result, tabulated
+from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import strict
@@ -166,12 +165,9 @@ class TokenMaps(Result):
 
         Numbers by position have no query: layer, channel, position, token, value.
         """
-        names = np.array(self.tokens, dtype=object)
-        axes: dict[str, Any] = {"channel": self.channels, "layer": self.layers, "query": self.queries}
-        frame = table_of(axes | {"key": range(len(names))}, {"value": self.values.transpose(0, 1)})
-        for at, end in enumerate(("query", "key")):
-            frame.insert(4 + at, f"{end}_token", names[frame[end]])
-        frame = frame[["layer", "channel", *frame.columns[2:]]].dropna(subset="value", ignore_index=True)
+        axes: dict[str, Sequence[Any]] = {"channel": self.channels, "layer": self.layers, "query": self.queries}
+        frame = long_form(self.values.transpose(0, 1), axes | {"key": range(len(self.tokens))}, self.tokens)
+        frame = frame[["layer", *frame.columns.drop("layer")]].dropna(subset="value", ignore_index=True)
         return without_queries(frame) if self.by_position else frame
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
@@ -259,9 +255,8 @@ class AttentionScores(Result):
     def to_dataframe(self) -> pd.DataFrame:
         """Long form: one row per layer, head, query and key that the run gave weight to, with the tokens, score and weight."""
         axes = {"layer": self.layers, "head": self.heads, "query": self.queries, "key": range(len(self.tokens))}
-        frame = table_of(axes, {"score": self.score, "weight": self.pattern})
-        for at, end in enumerate(("query", "key")):
-            frame.insert(4 + at, f"{end}_token", [self.tokens[position] for position in frame[end]])
+        frame = long_form(self.score, axes, self.tokens).rename(columns={"value": "score"})
+        frame["weight"] = self.pattern.flatten().detach().cpu().numpy()
         return frame[frame["weight"] > 0].reset_index(drop=True)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
@@ -270,13 +265,6 @@ class AttentionScores(Result):
             f"{self.query.shape[-1]} · softmax of scores = pattern to {scientific(self.error)}",
             {},
         )
-
-
-def table_of(axes: Mapping[str, Sequence[Any]], numbers: Mapping[str, Tensor]) -> pd.DataFrame:
-    """One row per cell of tensors that have these axes: its labels, its numbers."""
-    grid = np.meshgrid(*(np.array(labels, dtype=object) for labels in axes.values()), indexing="ij")
-    labels = {name: held.reshape(-1) for name, held in zip(axes, grid, strict=True)}
-    return tabulated(labels | {name: held.reshape(-1) for name, held in numbers.items()}).infer_objects()
 
 
 def without_queries(frame: pd.DataFrame) -> pd.DataFrame:

@@ -63,36 +63,25 @@ RESULTS: dict[str, Callable[[], Any]] = {
 }
 # fmt: on
 """One of each class."""
-UNSAVED = {
-    *(
-        "Decomposition",
-        "TokenMaps",
-        "AttentionScores",
-        "NeuronShares",
-        "AverageMaps",
-        "AttributionGraph",
-        "PatchedMaps",
-    ),
-    *("AverageShares", "ContinuationAttribution", "Faithfulness", "ContributionSweep", "CausalValidation"),
-    *("ValueTokens", "CoefficientParts", "Triggers", "MemoryCard", "ModelCheck"),
+NOT_YET = {
+    "AttributionGraph",
+    "Decomposition",
+    "FlowGraph",
+    "MemoryCard",
+    "ModelCheck",
+    "ValueTokens",
+    "CoefficientParts",
+    "Triggers",
 }
 GAPS: dict[str, set[str]] = {
-    "save": UNSAVED | {"FlowGraph"},
-    "damage": UNSAVED | {"FlowGraph"},
-    "write": UNSAVED,
-    "equal": {*UNSAVED, "PatchingEstimates", "FlowGraph", "EdgeEstimates"} - {"ContinuationAttribution"},
-    "table": {"Decomposition", "AttentionScores", "PatchedMaps", "MemoryCard", "ModelCheck"},
-    "view": {
-        "Decomposition",
-        "AttributionGraph",
-        "ModelCheck",
-        "ValueTokens",
-        "CoefficientParts",
-        "Triggers",
-        "MemoryCard",
-    },
-    "several": UNSAVED | {"FlowGraph"},
-    "repr": {"PatchedMaps", "ValueTokens", "CoefficientParts", "Triggers", "MemoryCard", "ModelCheck"},
+    "save": NOT_YET,
+    "damage": NOT_YET,
+    "write": NOT_YET,
+    "equal": NOT_YET,
+    "table": {"Decomposition", "MemoryCard", "ModelCheck"},
+    "view": NOT_YET - {"FlowGraph"},
+    "several": NOT_YET,
+    "repr": {"ValueTokens", "CoefficientParts", "MemoryCard", "ModelCheck"},
 }
 """By law, classes that do not obey it yet: to become empty. A class that does is not refused for standing here."""
 
@@ -141,7 +130,7 @@ def test_a_result_is_loaded_as_it_was_saved(name: str, tmp_path: Path) -> None:
         assert_equal(loaded, result)
         assert repr(loaded) == repr(result)
         odd = copy.deepcopy(result)
-        table = next(table for _, table in numbers(odd) if table.dtype == torch.float32 and table.numel() > 2)
+        table = next(table for _, table in numbers(odd) if table.is_floating_point() and table.numel() > 2)
         table.flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0])
         assert_equal(type(result).load(odd.save(path)), odd)
 

@@ -244,7 +244,7 @@ def _tables(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, 
 
 def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, Any]:
     cells = frame.pivot(index=labels[0], columns=labels[1], values=value)
-    values = torch.from_numpy(cells.to_numpy(dtype=float))
+    values = torch.tensor(cells.to_numpy(dtype=float))
     down, across = (
         (name, [str(label) for label in held]) for name, held in zip(labels, (cells.index, cells.columns), strict=True)
     )

@@ -35,7 +35,7 @@ from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result, Results, long_form
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.ranks import largest
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 from tl_ffblock.results.tokens import joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 

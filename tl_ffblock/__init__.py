@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
+    from tl_ffblock.result import Results
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
@@ -75,6 +76,7 @@ _HOMES = {
     "FlowGraph": "flow",
     "Metric": "metrics",
     "NeuronShares": "results.neuron_table",
+    "Results": "result",
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
@@ -138,6 +140,7 @@ __all__ = [
     "FlowGraph",
     "Metric",
     "NeuronShares",
+    "Results",
     "TokenMaps",
     "__version__",
     "amplification",

@@ -5,26 +5,21 @@ value inputs of heads "a3.h5<q>" (of key-value heads "a3.kv1<k>" where queries s
 """
 
 import dataclasses
-import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError, brief
+from tl_ffblock.errors import InputError, ScopeKeyError, brief
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.results.tensor_files import FileFormat
+from tl_ffblock.result import Result
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import strict
 
-if TYPE_CHECKING:
-    import pandas
-
-FORMAT = FileFormat("tl_ffblock.EdgeEstimates", 1, "edge estimates")
 REST = "rest"
 """The sender of what no component sent: the change of norm scales on the way, where the stream passes norms, and edits."""
 TARGET = "target"
@@ -33,7 +28,7 @@ TARGET = "target"
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class EdgeTable:
+class EdgeTable(Result):
     """Edges from senders to receivers, without a word on what they are edges of."""
 
     senders: tuple[str, ...]
@@ -106,10 +101,8 @@ class EdgeEstimates(EdgeTable):
             if self.possible[row, column]
         ]
 
-    def to_dataframe(self) -> "pandas.DataFrame":
+    def to_dataframe(self) -> pd.DataFrame:
         """One row a possible edge, and a position where there are any: sender, receiver, (position, token,) estimate."""
-        import pandas as pd
-
         rows, columns = (index.tolist() for index in self.possible.nonzero(as_tuple=True))
         ends = [(self.senders[row], self.receivers[column]) for row, column in zip(rows, columns, strict=True)]
         held = self.values[rows, columns]
@@ -143,49 +136,6 @@ class EdgeEstimates(EdgeTable):
                 graph.add_edges_from((node, head, "shared") for head in heads)
         return graph
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write one safetensors file with JSON metadata; a half-written file never appears under `path`.
-
-        Raises:
-            InputError: if the folder does not exist.
-        """
-        FORMAT.write(Path(path), *self.as_saved())
-        return Path(path)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> "EdgeEstimates":
-        """Read a file that `save` wrote.
-
-        Raises:
-            MapFileError: if the file is not a saved result, was changed, or is of another version.
-            FileNotFoundError: if there is no such file.
-        """
-        return EdgeEstimates.from_saved(Path(path), *FORMAT.read(Path(path)))
-
-    def as_saved(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What a file holds: labels and tensors."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        tensors = {name: value for name, value in fields.items() if isinstance(value, Tensor)}
-        return {name: value for name, value in fields.items() if name not in tensors}, tensors
-
-    @staticmethod
-    def from_saved(path: Path, labels: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "EdgeEstimates":
-        """The inverse of `as_saved`, for what was read from a file.
-
-        Raises:
-            MapFileError: if something is missing, unknown or of another shape.
-        """
-        fields: dict[str, Any] = {**labels, **tensors}
-        try:
-            names = {name: tuple(fields[name]) for name in ("senders", "receivers", "labels")}
-            result = EdgeEstimates(**(fields | names))
-        except (KeyError, TypeError) as error:
-            raise MapFileError(f"{path}: {error} is missing from the file or is no field of edge estimates.") from error
-        expected = (len(result.senders), len(result.receivers), len(result.labels))
-        if tuple(result.values.shape) not in (expected, expected[:2]) or tuple(result.possible.shape) != expected[:2]:
-            raise MapFileError(f"{path}: its tensors are not of {expected[0]} senders and {expected[1]} receivers.")
-        return result
-
     def _summed(self) -> Float[Tensor, "sender receiver"]:
         return self.values.sum(dim=-1) if self.by_position else self.values
 
@@ -202,16 +152,15 @@ class EdgeEstimates(EdgeTable):
             sharing |= {f"{layer}.kv{kv}": heads[kv * each : (kv + 1) * each] for kv in range(len(nodes))}
         return sharing
 
-    def __repr__(self) -> str:
+    def summary(self) -> tuple[str, Mapping[str, object]]:
         rest = float(self._summed()[-1].abs().max())
-        lines = [
-            f"EdgeEstimates: {int(self.possible.sum())} edges ({int(self.possible[-1].sum())} from the rest) to {self.target} of {self.model}, rules={self.rules!r}",
-            f"  text     {shortened(self.labels)}",
-            f"  laws     streams {scientific(self.streams)} · derivatives {scientific(self.derivatives)} · largest rest {scientific(rest)}",
-        ]
-        return "\n".join(
-            lines + [f"  {sender} → {receiver} {significant(value)}" for sender, receiver, value in self.top(5)]
-        )
+        lines = {
+            "text": shortened(self.labels),
+            "laws": f"streams {scientific(self.streams)} · derivatives {scientific(self.derivatives)} · largest rest {scientific(rest)}",
+        }
+        lines |= {f"{sender} → {receiver}": significant(value) for sender, receiver, value in self.top(5)}
+        n, from_rest = int(self.possible.sum()), int(self.possible[-1].sum())
+        return f"{n} edges ({from_rest} from the rest) to {self.target} of {self.model}, rules={self.rules!r}", lines
 
 
 _COLUMNS = ["sender", "receiver", "estimate"]

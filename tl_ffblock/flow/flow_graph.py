@@ -136,7 +136,7 @@ def _graph(run: Run, draft: Draft, shared: list[Propagated], readings: Readings,
     shares = max(_error_of_shares(draft, node, edges, sizes) for node, edges in zip(draft.nodes, entering, strict=True))
     shares = max([shares, *_errors_of_input(run, draft, shared, sizes)])
     certificates = [each.attribution.certificate for each in shared]
-    propagation = max((max(c.forms, float(c.boundaries.max())) for c in certificates if c is not None), default=0.0)
+    propagation = max((max(c.forms, float(c.layer_inputs.max())) for c in certificates if c is not None), default=0.0)
     zero = torch.zeros_like(draft.nodes[0].vector)
     return FlowGraph(
         model=run.model.name,

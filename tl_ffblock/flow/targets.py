@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution import Attribution, Direction
-from tl_ffblock.attribution.shares import KEEPS, Shares
-from tl_ffblock.attribution.targets import Seeds, Target, seeds
+from tl_ffblock.attribution.attribute import KEEPS, Shares
+from tl_ffblock.attribution.targets import Cotangents, Target, cotangents, for_prompts
 from tl_ffblock.bridge.linearised import RULES
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
@@ -49,13 +49,11 @@ def propagated(run: Run, targets: FlowTargets, position: int) -> list[Propagated
         asked = _asked(traced, targets, position)
         found = []
         for number, target in enumerate(asked):
-            begin = seeds(run, traced, target)
+            begin = cotangents(run, traced, for_prompts(target, 1))
             back = traced.backward(begin.tensor, begin.gradient, again=number + 1 < len(asked))
             shares = Shares(run, traced, back, begin, ())
-            ((_, result),) = shares.results(difference)
-            assert result.certificate is not None, "every result of a run has one"
-            result.certificate.refuse(run.model.name, "path")
-            found.append(Propagated(result, shares.by_stream(0), _token_of(begin, traced, position, target)))
+            token = _token_of(begin, traced, position, target)
+            found.append(Propagated(shares.attribution(difference), shares.by_stream(), token))
     return found
 
 
@@ -70,7 +68,7 @@ def _asked(traced: Traced, targets: FlowTargets, position: int) -> list[Target]:
     return [logit(item, at=position) if isinstance(item, str | SupportsIndex) else item for item in given]
 
 
-def _token_of(begin: Seeds, traced: Traced, position: int, target: Target) -> int | None:
+def _token_of(begin: Cotangents, traced: Traced, position: int, target: Target) -> int | None:
     """The token whose logit raises the target most, at the position or else where it reads most."""
     if isinstance(target, Direction):
         return None

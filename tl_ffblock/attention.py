@@ -26,9 +26,9 @@ def attention_maps(
     model: Any,
     input: str,
     *,
-    layers: Layers = None,
-    queries: Positions = None,
-    kind: AttentionKind = "pattern",
+    layers: Layers = ...,
+    queries: Positions = ...,
+    kind: AttentionKind = ...,
     **options: Unpack[RunOptions],
 ) -> TokenMaps: ...
 @overload
@@ -36,9 +36,9 @@ def attention_maps(
     model: Any,
     input: Texts,
     *,
-    layers: Layers = None,
-    queries: Positions = None,
-    kind: AttentionKind = "pattern",
+    layers: Layers = ...,
+    queries: Positions = ...,
+    kind: AttentionKind = ...,
     **options: Unpack[RunOptions],
 ) -> list[TokenMaps]: ...
 @overload
@@ -46,12 +46,12 @@ def attention_maps(
     model: Any,
     input: Tokens,
     *,
-    layers: Layers = None,
-    queries: Positions = None,
-    kind: AttentionKind = "pattern",
+    layers: Layers = ...,
+    queries: Positions = ...,
+    kind: AttentionKind = ...,
     **options: Unpack[RunOptions],
 ) -> Any: ...
-@spelled_out(RunOptions, {name: DEFAULTS[name] for name in RunOptions.__annotations__})
+@spelled_out(RunOptions, DEFAULTS)
 def attention_maps(
     model: Any,
     input: str | Texts | Tokens,
@@ -104,9 +104,9 @@ def attention_scores(
     model: Any,
     input: str,
     *,
-    layers: Layers = None,
-    heads: AskedHeads = True,
-    queries: Positions = None,
+    layers: Layers = ...,
+    heads: AskedHeads = ...,
+    queries: Positions = ...,
     **options: Unpack[RunOptions],
 ) -> AttentionScores: ...
 @overload
@@ -114,9 +114,9 @@ def attention_scores(
     model: Any,
     input: Texts,
     *,
-    layers: Layers = None,
-    heads: AskedHeads = True,
-    queries: Positions = None,
+    layers: Layers = ...,
+    heads: AskedHeads = ...,
+    queries: Positions = ...,
     **options: Unpack[RunOptions],
 ) -> list[AttentionScores]: ...
 @overload
@@ -124,12 +124,12 @@ def attention_scores(
     model: Any,
     input: Tokens,
     *,
-    layers: Layers = None,
-    heads: AskedHeads = True,
-    queries: Positions = None,
+    layers: Layers = ...,
+    heads: AskedHeads = ...,
+    queries: Positions = ...,
     **options: Unpack[RunOptions],
 ) -> Any: ...
-@spelled_out(RunOptions, {name: DEFAULTS[name] for name in RunOptions.__annotations__})
+@spelled_out(RunOptions, DEFAULTS)
 def attention_scores(
     model: Any,
     input: str | Texts | Tokens,

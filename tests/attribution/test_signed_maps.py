@@ -13,7 +13,7 @@ from tests.tolerances import ALGEBRA
 
 Models = Callable[..., Any]
 N = 6
-ORDERS = ["gpt2", "llama", "bert", "gemma2", "gpt_neox", "olmo2", "falcon", "qwen2_moe"]
+ORDERS = ["gpt2", "llama", "bert", "gemma2", "gpt_neox", "olmo2", "qwen2_moe"]
 
 
 @pytest.mark.usefixtures("float64_throughout")
@@ -21,7 +21,7 @@ ORDERS = ["gpt2", "llama", "bert", "gemma2", "gpt_neox", "olmo2", "falcon", "qwe
 def test_cells_are_projections_of_the_layers_vectors(
     ffb: ModuleType, model_of_any: Models, difference: Any, family: str
 ) -> None:
-    """`<F_i(x_j), g_i>` with the vectors of `decompose`; g by autograd at the layer's output, by the walk at other scopes."""
+    """`<F_i(x_j), g_i>` with the vectors of `decompose`; g by autograd at the layer's output, by the vjp at other scopes."""
     from tl_ffblock.layer.linear import LinearLayer
     from tl_ffblock.layer.settings import Settings
 
@@ -58,8 +58,8 @@ def _by_output(ffb: ModuleType, model: Any, tokens: Tensor, target: Any, layer: 
 
 @pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("family", ["gpt2", "bert", "gpt_neox"])
-def test_the_walk_is_autograd(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
-    """A step's adjoint is the derivative of its vectors' sum: at every scope the walk's derivative moves the layer's output."""
+def test_vjp_and_jvp_agree(ffb: ModuleType, model_of_any: Models, family: str) -> None:
+    """`<F_i(x_j), g_i>` by the vjp of g and by the vectors of the jvp; at the layer's input summed by source token."""
     from tl_ffblock.layer.linear import LinearLayer
     from tl_ffblock.layer.settings import Settings
 

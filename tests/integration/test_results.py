@@ -29,7 +29,7 @@ PARTS = ("heads", "edges", "neurons", "graph", "maps")
 
 def run(name: str) -> Callable[[], Any]:
     """What a public function gives for one text."""
-    return lambda: RUNS[name].call(ffb, model_of("gpt2"), TEXT)
+    return lambda: RUNS[name].call(model_of("gpt2"), TEXT)
 
 
 # fmt: off

@@ -128,7 +128,7 @@ def patched_maps(
     queries: Positions = None,
     **options: Unpack[HowMade],
 ) -> Results[PatchedMaps]: ...
-@spelled_out(HowMade, {name: (DEFAULTS | {"chunk_bytes": None})[name] for name in HowMade.__annotations__})
+@spelled_out(HowMade, DEFAULTS)
 def patched_maps(
     model: Any,
     clean: str | Tokens | PromptList,

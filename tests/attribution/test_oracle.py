@@ -28,7 +28,7 @@ def forward_vectors(ffb: ModuleType, model: Any, tokens: Tensor) -> tuple[Tensor
             vectors = torch.zeros(len(x) + 1, *x.shape, dtype=x.dtype)
             vectors[range(len(x)), range(len(x))] = x
         at = Vectors(record, vectors).walk()
-        last = [step for step in at if step not in ("AtbLnFfResLn",) and not step.startswith("InputLn")][-1]
+        last = [step for step in at if step != "AtbLnFfResLn" and not step.startswith("InputLn")][-1]
         vectors = at["AtbFfRes" if record.block.order == "norm_after" else last]
     assert vectors is not None
     return vectors, at

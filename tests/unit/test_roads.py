@@ -272,7 +272,7 @@ def test_stacks_fit_the_budget(make_record: Callable[..., Any], kilobytes: int) 
 
 def test_tables_are_put_together_whichever_sequences_came_together() -> None:
     """Layers whose sequences come in other groups than the next layer's give the same tables as sequences one by one."""
-    from tl_ffblock.layer_tables import LayerTables
+    from tl_ffblock.contributions import LayerTables
 
     numbers = {(layer, sequence): torch.rand(2, 3) for layer in (4, 5, 7) for sequence in range(3)}
     tables = LayerTables([4, 5, 7])

@@ -1,7 +1,7 @@
 """`ffb.attribute`: a model, prompts and a target become attributions.
 
 One forward pass with linearised rules and one backward pass per batch of prompts (bridge/linearised.py). Shares are
-`<tensor, df/d tensor>`: of biases, embeddings and the residual stream by gates of ones (bridge/tape.py), of heads, edges and
+`<tensor, df/d tensor>`: of biases, embeddings and the residual stream by gates of ones, of heads, edges and
 neurons by kept tensors. Shares that do not sum to the target are refused.
 """
 

@@ -144,7 +144,7 @@ class ContinuationAttribution(Result):
         return f"{what} · worst error {scientific(float(self.errors.max()))}", lines
 
 
-@spelled_out(ForwardOptions, {name: DEFAULTS[name] for name in ForwardOptions.__annotations__})
+@spelled_out(ForwardOptions, DEFAULTS)
 def attribute_continuation(
     model: Any,
     prompt: TextOrIds | Sequence[TextOrIds],

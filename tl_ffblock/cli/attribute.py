@@ -70,7 +70,8 @@ COMMAND = Command(
 
 
 def _print(result: "Attribution") -> None:
-    from tl_ffblock.attribution.tables import OVERLAP, largest
+    from tl_ffblock.results.ranks import largest
+    from tl_ffblock.views.shares import OVERLAP
 
     say(f"{result.target} = {signed(result.value, 4)} of {result.model}, rules {result.rules}", style="bold")
     console().print(
@@ -99,10 +100,10 @@ def _tokens(result: "Attribution") -> Iterator[tuple[str, ...]]:
 
 def _sums(result: "Attribution") -> Iterator[tuple[str | Text, str]]:
     """What the target is the sum of, each row a term; what is set back is among the tokens or the biases above it."""
-    from tl_ffblock.attribution.tables import embeddings_in_words, largest_first, sums_in_words
+    from tl_ffblock.views.shares import largest_first
 
-    within = {"tokens": embeddings_in_words(result), "biases": dict(largest_first(result.biases.items(), MOST))}
-    for name, share in sums_in_words(result).items():
+    within = {"tokens": result.embedding_sums(), "biases": dict(largest_first(result.biases.items(), MOST))}
+    for name, share in result.sums().items():
         yield name, signed(share, 4)
         for part, part_share in within.get(name, {}).items():
             yield f"  of which {part}", signed(part_share, 4)

@@ -158,7 +158,7 @@ MUTANTS = (
     Mutant("caches: products of changed weights", "layer/fast/products.py", "bool((first == second).all())", "True", ("tests/unit/test_roads.py", "-k", "product")),
     Mutant("caches: keys and values of another start", "bridge/edited.py", "self._prefix[0] != start or", "", ("tests/interventions/test_resume.py",)),
     # Which model, tokens and hooks a result is of.
-    Mutant("identity: means of two models", "results/intervals.py", "if value in UNKNOWN:", "if value in UNKNOWN or name == 'fingerprint':", ("tests/integration/test_identity.py",)),
+    Mutant("identity: means of two models", "results/intervals.py", "if value in UNKNOWN else known", "if value in UNKNOWN or name == 'fingerprint' else known", ("tests/integration/test_identity.py",)),
     Mutant("identity: means of two rules", "results/intervals.py", '("fingerprint", "rules", "method", "value_bias", "precision")', '("fingerprint", "method", "value_bias", "precision")', ("tests/integration/test_identity.py",)),
     Mutant("identity: buffers alone are digested", "bridge/model.py", "(*module._parameters.values(), *buffers)", "(*buffers,)", ("tests/integration/test_identity.py",)),
     Mutant("identity: adapters are not digested", "bridge/model.py", "if adapted else digest", "if () else digest", ("tests/families/test_adapters.py",)),

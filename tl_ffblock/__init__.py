@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
-    from tl_ffblock.result import Results
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
@@ -79,7 +78,6 @@ _HOMES = {
     "FlowGraph": "graphs",
     "Metric": "metrics",
     "NeuronShares": "results.neuron_table",
-    "Results": "result",
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
@@ -143,7 +141,6 @@ __all__ = [
     "FlowGraph",
     "Metric",
     "NeuronShares",
-    "Results",
     "TokenMaps",
     "__version__",
     "amplification",

@@ -10,7 +10,7 @@ from torch import Tensor
 from tl_ffblock import amplification, contextualization_change
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 
 
 def make(before: list[list[float]], after: list[list[float]], *, causal: bool = False, **changes: Any) -> Any:

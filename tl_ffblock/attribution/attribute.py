@@ -160,7 +160,7 @@ def attribute(
         rtol: Largest relative error accepted in the certificate.
 
     Returns:
-        One result for a text or [pos] tokens; `ffb.Results`, a list, for a list of texts or a [batch, pos] tensor.
+        One result for a text or [pos] tokens; `Results`, a list, for a list of texts or a [batch, pos] tensor.
 
     Raises:
         InputError: for input, a target or options that cannot be used.

@@ -170,7 +170,7 @@ def attribute_continuation(
         **options: As in `ffb.attribute`: fwd_hooks, rtol.
 
     Returns:
-        One result for one prompt; `ffb.Results`, a list, for a list of prompts.
+        One result for one prompt; `Results`, a list, for a list of prompts.
 
     Raises:
         InputError: for input that cannot be used, or not exactly one of `continuation` and `generate`.

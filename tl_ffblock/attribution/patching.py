@@ -35,7 +35,7 @@ from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result, Results, long_form
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.ranks import largest
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 from tl_ffblock.results.tokens import joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
@@ -231,7 +231,7 @@ def attribution_patching(
         **options: As in `ffb.attribute`: attention_mask (of ones alone), token_type_ids, fwd_hooks, rtol.
 
     Returns:
-        One result for two prompts; `ffb.Results`, a list, for lists, pair by pair.
+        One result for two prompts; `Results`, a list, for lists, pair by pair.
 
     Raises:
         InputError: for input that cannot be used, pairs of different lengths among it.

@@ -84,12 +84,8 @@ def words(result: Any, folder: Path) -> Iterator[tuple[str, str]]:
         except ffb.errors.InputError:  # no page of such a result
             return
         data = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.S)
-        yield (
-            "page",
-            hashlib.sha256(
-                re.sub(r'"(rtol|torch|tl_ffblock|transformer_lens)":"[^"]*"', "", *data).encode()
-            ).hexdigest(),
-        )
+        held = re.sub(r'("(?:rtol|torch|tl_ffblock|transformer_lens)"):"[^"]*"', r'\1:""', *data)
+        yield "page", hashlib.sha256(json.dumps(json.loads(held), sort_keys=True).encode()).hexdigest()
 
 
 def made(families: tuple[str, ...], api: str) -> dict[str, Any]:

@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant("certificate: layer sums", "attribution/certificate.py", "if self.complete and not error <= self.rtol:", "if self.complete and error < 0:", _sabotage("shares-layer.local_forms")),
     Mutant("certificate: edges", "attribution/certificate.py", "if not self.edges <= self.rtol:", "if self.edges < 0:", _sabotage("edges-attribution")),
     Mutant("certificate: linear forms", "attribution/certificate.py", "if not gap <= rtol:", "if gap < 0:", _sabotage("shares-bridge.linearised")),
-    Mutant("certificate: edge error is 0", "attribution/shares.py", "return float(relative(misses.max(), sizes.max()))", "return float(relative(misses.min() * 0, sizes.max()))", _sabotage("edges-attribution")),
+    Mutant("certificate: edge error is 0", "attribution/attribute.py", "return float(relative(misses.max(), sizes.max()))", "return float(relative(misses.min() * 0, sizes.max()))", _sabotage("edges-attribution")),
     Mutant("certificate: logits with rules", "bridge/traced.py", "if not known[rules] == 0:", "if known[rules] < 0:", _sabotage("differ_by")),
     Mutant("certificate: continuation errors are 0", "attribution/continuation.py", "errors=relative((shares.sum(dim=1) + biases + edits - first_order).abs(), sizes),", "errors=torch.zeros_like(sizes),", _sabotage("continuation-layer")),
     Mutant("certificate: flow walk", "attribution/flow_graph.py", "derivative\", errors[\"walk\"]),", "derivative\", 0.0),", _sabotage("flow-layer")),
@@ -105,8 +105,8 @@ MUTANTS = (
     # Refusals.
     Mutant("refusal: hidden tokens are seen", "bridge/edited.py", "if bool((pattern * hidden.to(pattern.device)).any()):", "if bool((pattern * hidden.to(pattern.device)).all()):", _sabotage("masking")),
     Mutant("refusal: other positions where tokens are hidden", "bridge/edited.py", "if not float((x - expected).abs().max()) <= _ROUNDING", "if float((x - expected).abs().max()) < -_ROUNDING", _sabotage("masking")),
-    Mutant("refusal: attributions of another value", "attribution/method_scores.py", "if not (same and abs(scores.value - target.value) <= target.rounding):", "if not same:", _sabotage("tested_shares")),
-    Mutant("refusal: attributions of another target", "attribution/method_scores.py", "or scores.target == target.words", "or True", _sabotage("tested_shares")),
+    Mutant("refusal: attributions of another value", "attribution/faithfulness.py", "if not (same and abs(scores.value - self.value) <= self.rounding):", "if not same:", _sabotage("tested_shares")),
+    Mutant("refusal: attributions of another target", "attribution/faithfulness.py", "or scores.target == self.words", "or True", _sabotage("tested_shares")),
     Mutant("refusal: changed files", "files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', _sabotage("file_that_was_changed")),
     Mutant("refusal: files of another version", "result.py", "if file.version != VERSION:", "if not file.version:", _sabotage("file_that_was_changed")),
     Mutant("refusal: maps of unlike layers", "results/average.py", 'same = ("layers", "layered", "channels"', 'same = ("layered", "channels"', ("tests/integration/test_average.py",)),
@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant("layer: heads of shared values", "layer/heads.py", "value_heads = [head // shared for head in chosen]", "value_heads = [head % len(attention.w_v) for head in chosen]", ("tests/integration/test_laws.py", "-k", "llama and (parts_sum or missing)")),
     Mutant("layer: Gram matrix without a weight", "layer/fast/pair_rows.py", "squares.append(((alpha @ gram) * alpha).sum(dim=-1))", "squares.append((alpha @ gram).sum(dim=-1))", ("tests/unit/test_roads.py", "-k", "gram or groups or norms")),
     # Propagation.
-    Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = self.n_prompt - 1 + numbers,", "at, said = self.n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
+    Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = n_prompt - 1 + numbers,", "at, said = n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
     Mutant("propagation: weights of EAP-IG", "attribution/patching.py", "zip((nodes + 1) / 2, weights / 2, strict=True)", "zip((nodes + 1) / 2, weights, strict=True)", ("tests/attribution/test_attribution_patching.py", "tests/attribution/test_edges.py", "-k", "steps or integrat or between or nodes")),
     Mutant("propagation: queries of signed maps", "views/shares.py", "result.maps[scope, layer][list(text.queries)]", "result.maps[scope, layer][: len(text.queries)]", ("tests/attribution/test_beside.py",)),
     Mutant("propagation: patterns are not frozen", "bridge/linearised.py", '"path": Rules("path", norms=True, feed_forward=True, attention=True),', '"path": Rules("path", norms=True, feed_forward=True, attention=False),', ("tests/attribution/test_frozen_autograd.py",)),

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
+    from tl_ffblock.result import Results
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
@@ -76,6 +77,7 @@ _HOMES = {
     "FlowGraph": "graphs",
     "Metric": "metrics",
     "NeuronShares": "results.neuron_table",
+    "Results": "result",
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
@@ -139,6 +141,7 @@ __all__ = [
     "FlowGraph",
     "Metric",
     "NeuronShares",
+    "Results",
     "TokenMaps",
     "__version__",
     "amplification",

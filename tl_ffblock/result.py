@@ -8,7 +8,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, T
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError
@@ -255,6 +256,36 @@ def tabulated(columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
             for name, column in columns.items()
         }
     )
+
+
+_TOKENS = {"position": "token", "query": "query_token", "key": "key_token"}
+"""Columns of tokens by that of their positions."""
+
+
+def long_form(
+    values: Float[Tensor, "..."],
+    axes: Mapping[str, Sequence[int | str]],
+    tokens: Sequence[str] = (),
+    order: Int[Tensor, " place"] | None = None,
+) -> pd.DataFrame:
+    """A table with one row per number: what its place on each axis is of, and the number, "value".
+
+    Args:
+        values: Any number of axes.
+        axes: By name what each place of an axis is of, in the order of the axes: {"layer": (0, 1), "head": (0, 1, 2)}.
+        tokens: By position; where given, the axes "position", "query" and "key" have columns of tokens.
+        order: Numbers of places of the flattened values, one for each row; None means all in their order.
+    """
+    order = torch.arange(values.numel()) if order is None else order
+    places = np.unravel_index(order.numpy(), [len(labels) for labels in axes.values()])
+    columns = {name: np.array(axes[name], dtype=object)[place] for name, place in zip(axes, places, strict=True)}
+    named = {
+        _TOKENS[name]: np.array(tokens, dtype=object)[place.astype(int)]
+        for name, place in columns.items()
+        if tokens and name in _TOKENS
+    }
+    frame = pd.DataFrame({**columns, **named}).infer_objects()
+    return frame.assign(value=values.detach().flatten()[order].cpu().numpy())
 
 
 def views() -> Any:

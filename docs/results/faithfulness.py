@@ -142,7 +142,7 @@ def removal_rows(model: Any, example: Example, held: dict[str, Any], removal: st
     table = result.to_dataframe(by_prompt=True)
     rows = [(row.method, row.measure, f"{row.value:.6g}") for row in table.itertuples()]
     curves = result.curves_dataframe()
-    return rows + [(row.method, f"{row.order} {row.share:g}", f"{row.mean:.6g}") for row in curves.itertuples()]
+    return rows + [(row.method, f"{row.order} {row.share:g}", f"{row.value:.6g}") for row in curves.itertuples()]
 
 
 def summary(values: np.ndarray) -> tuple[float, float, float, int]:

@@ -81,7 +81,7 @@ def test_the_last_streams_estimate_is_linear(ffb: ModuleType, model_of_any: Mode
     result = ffb.attribution_patching(model, clean, corrupted, ffb.direction(vector, layer=-1), steps=1)
     assert float(result.residual[-1].sum()) == pytest.approx(result.corrupted - result.clean)
     frame = result.to_dataframe()
-    assert frame[(frame.kind == "residual") & (frame.layer == 3)]["estimate"].sum() == pytest.approx(
+    assert frame[(frame.kind == "residual") & (frame.layer == 3)]["value"].sum() == pytest.approx(
         float(result.residual[3].sum()) if len(result.residual) > 3 else 0.0
     )
 
@@ -210,7 +210,7 @@ def test_estimates_are_saved_whole(
         assert all(torch.equal(saved[name], given[name]) for name in given)
     if family == "llama":
         assert repr(again.edges) == repr(result.edges) and torch.equal(again.edges.values, result.edges.values)
-        with pytest.raises(ffb.errors.MapFileError, match="holds no edge estimates"):
+        with pytest.raises(ffb.errors.MapFileError, match="not EdgeEstimates"):
             type(result.edges).load(path)
     path.write_bytes(path.read_bytes()[:-4] + b"0000")
     with pytest.raises(ffb.errors.MapFileError, match="was changed"):

@@ -70,7 +70,7 @@ def test_it_reads_as_maps_and_as_a_table(ffb: ModuleType, model_of: Models) -> N
     frame = result.to_dataframe()
     of_tokens = frame[frame["kind"] == "token"]
     assert len(of_tokens) == 4 + 5
-    assert of_tokens["share"].sum() == pytest.approx(float(result.shares.nansum()), rel=1e-5)
+    assert of_tokens["value"].sum() == pytest.approx(float(result.shares.nansum()), rel=1e-5)
 
 
 @pytest.mark.parametrize("rules", ["path", "patching"])
@@ -84,8 +84,8 @@ def test_the_shares_of_a_row_sum_to_its_value(ffb: ModuleType, model_of: Models,
     )
     frame = result.to_dataframe()
     kinds = {"token", "biases", "edits"} | ({"nonlinear"} if reading != "logit" else set())
-    assert set(frame["kind"]) == kinds | ({"not handed out"} if rules != "path" else set())
-    assert frame.groupby("target")["share"].sum().tolist() == pytest.approx(result.values.tolist(), abs=2e-5)
+    assert set(frame["kind"]) == kinds | ({"not attributed"} if rules != "path" else set())
+    assert frame.groupby("query")["value"].sum().tolist() == pytest.approx(result.values.tolist(), abs=2e-5)
     for row, line in enumerate(repr(result).splitlines()[1:]):
         value, sums = line.replace("−", "-").split(" = ")
         assert float(value.split()[-1]) == pytest.approx(float(result.values[row]), rel=5e-3)

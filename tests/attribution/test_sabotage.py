@@ -258,7 +258,7 @@ SUMS = (
     Fault("bridge.readout._own_logits", every, "read-out", "misses its own logits", error="IdentityError"),
     Fault("bridge.edited._hide", lambda scores: scores * 0, "masking", "to tokens that were hidden", error="UnsupportedModelError"),
     Fault("bridge.edited.Removals._seen", entered, "masking", "numbers positions anew", error="UnsupportedModelError"),
-    Fault("attribution.faithfulness.in_words", lambda words: words + "?", "tested shares", "Expected attributions of the same target", error="InputError"),
+    Fault("attribution.faithfulness.words_of", lambda words: words + "?", "tested shares", "Expected attributions of the same target", error="InputError"),
     Fault("attribution.faithfulness.Removals._run", every, "tested shares", "Expected attributions of the same target", error="InputError"),
 )  # fmt: skip
 """Neurons, coefficients, scores, the read-out, removals of tokens."""
@@ -278,10 +278,10 @@ SHARES = tuple(
         ("layer.local_forms._vjp_of_bias", at(1), "shares", "shares at the input of layer 1 miss", "gpt2", None),
         ("bridge.traced.Traced._from_unembedding", at(1), "shares", "shares at the input of layer", "gpt2", None),
         ("bridge.traced.Traced._from_unembedding", at(2), "shares", "shares at the input of layer", "gptj", None),
-        ("attribution.shares.Shares._by_position", every, "shares", "shares at the embeddings miss", "gpt2", None),
-        ("attribution.shares.Shares._edges", every, "edges", "edges miss the shares of their heads", "gpt2", None),
+        ("attribution.attribute.Shares._by_position", every, "shares", "shares at the embeddings miss", "gpt2", None),
+        ("attribution.attribute.Shares._edges", every, "edges", "edges miss the shares of their heads", "gpt2", None),
         (
-            "attribution.sequence_shares.SequenceShares._attention",
+            "attribution.attribute.Shares._attention",
             at(2),
             "edges",
             "edges miss the shares",
@@ -303,8 +303,8 @@ SHARES = tuple(
 """Attributions to a target: linear forms, layer sums, edges, continuations, signed maps."""
 
 GRAPHS = (
-    Fault("attribution.sequence_shares.SequenceShares._attention", at(0), "graph", "intercept of each head"),
-    Fault("attribution.sequence_shares.SequenceShares._positions", at(0), "graph", "intercept of the feed-forward"),
+    Fault("attribution.attribute.Shares._attention", at(0), "graph", "intercept of each head"),
+    Fault("attribution.attribute.Shares._positions", at(0), "graph", "intercept of the feed-forward"),
     Fault("layer.records.Block.value_constant", every, "graph", "intercept of all heads together"),
     Fault("layer.linear.LinearNorm.vjp", every, "flow", "layers propagated backward miss"),
     Fault("layer.linear.LinearLayer.vjp_attention", every, "flow", "layers propagated backward miss"),
@@ -313,8 +313,8 @@ GRAPHS = (
     *(Fault("graphs.flow.Draft._shares", at(n), "flow", "shares of what enters a node miss") for n in range(4)),
     Fault("graphs.flow.Draft._share", every, "flow", "shares of what enters a node miss"),
     Fault("attribution.edges.EdgeSums.change", every, "estimated edges", "the changes of all senders miss"),
-    Fault("attribution.edge_walk._LayerWalk._of_heads", every, "estimated edges", "the changes of all senders miss"),
-    Fault("attribution.edge_walk._LayerWalk._by_attention", every, "estimated edges", "derivatives by the inputs"),
+    Fault("attribution.edges._LayerWalk._of_heads", every, "estimated edges", "the changes of all senders miss"),
+    Fault("attribution.edges._LayerWalk._by_attention", every, "estimated edges", "derivatives by the inputs"),
     Fault("layer.linear.LinearNorm.vjp", every, "estimated edges", "derivatives by the inputs"),
 )
 """Graphs: conserved flows, vectors at a position, edges between heads and feed-forwards."""

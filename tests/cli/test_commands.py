@@ -14,6 +14,7 @@ from tests import tiny
 from tl_ffblock.bridge import loading
 from tl_ffblock.bridge.families import FAMILIES
 from tl_ffblock.bridge.loading import SHIPPED
+from tl_ffblock.cli.main import COMMANDS
 from tl_ffblock.layer.scopes import STEPS
 
 from .conftest import Command
@@ -115,11 +116,9 @@ def test_models_names_the_instruct_model(command: Command) -> None:
 def test_an_unknown_command_is_refused(command: Command, given: str, meant: str | None) -> None:
     """Status 2, one line with the commands there are and the one that was probably meant."""
     ran = command(given, "x")
-    guess = "" if meant is None else f"Did you mean {meant}? "
+    guess = "" if meant is None else f"Did you mean `{meant}`? "
     assert (ran.status, ran.out) == (2, "")
-    assert ran.err == (
-        f"tl-ffblock: error: there is no command {given!r}. {guess}There are map, attribute, flow, memory, models, check, run.\n"
-    )
+    assert ran.err == (f"tl-ffblock: error: there is no command {given!r}. {guess}There are {', '.join(COMMANDS)}.\n")
 
 
 def test_check_says_how_the_speed_was_measured(command: Command, folder: Path) -> None:

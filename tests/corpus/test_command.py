@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tl_ffblock.cli.main import main
-from tl_ffblock.corpus import extras
+from tl_ffblock.corpus import settings
 
 Answer = Callable[..., SimpleNamespace]
 
@@ -98,8 +98,8 @@ def test_a_missing_package_is_told_with_its_extra(
     answer: Answer, monkeypatch: pytest.MonkeyPatch, missing: str, options: dict[str, str], install: str
 ) -> None:
     """Before any work, with the command that installs it."""
-    find: Any = extras.find_spec
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == missing else find(name))
+    find: Any = settings.find_spec
+    monkeypatch.setattr(settings, "find_spec", lambda name: None if name == missing else find(name))
     found = answer(**{"studies": "bypass", **options})
     assert found.status == 2
     assert found.lines == [

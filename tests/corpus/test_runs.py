@@ -17,8 +17,8 @@ from tests.corpora import ENVIRONMENT, assert_kills_change_nothing
 from tests.own_studies import Lengths, lengths
 from tests.tolerances import BATCH_FLOAT32
 from tl_ffblock.corpus import runs
-from tl_ffblock.corpus.running.store import ForeignFolderError
 from tl_ffblock.corpus.runs import run_corpus
+from tl_ffblock.corpus.store import ForeignFolderError
 from tl_ffblock.corpus.study import StudySpec
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, run_studies, study

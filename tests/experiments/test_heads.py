@@ -12,8 +12,7 @@ import pytest
 import tl_ffblock as ffb
 from tests.corpora import TREEBANK, assert_kills_change_nothing
 from tl_ffblock import heads
-from tl_ffblock.corpus.texts.conllu import read_conllu
-from tl_ffblock.corpus.texts.texts import CorpusText
+from tl_ffblock.corpus.texts import CorpusText, read_conllu
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, run_studies, study
 

@@ -13,8 +13,7 @@ from tl_ffblock import memories
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, run_studies, study
-from tl_ffblock.experiments.geva.tabulated import TriggerShard, confident_table, ngram_table
-from tl_ffblock.memories.best import BestPositions
+from tl_ffblock.experiments.geva.memories import TriggerShard, confident_table, ngram_table
 
 Runs = Callable[..., Config]
 SPEC = study("memories", keys=6, top_triggers=4)
@@ -166,7 +165,7 @@ def _by_hand(magnitudes: list[list[float]], endings: list[list[list[int]]], foll
         for rank, ending in enumerate(of_memory):
             context[row, rank, 12 - len(ending) :] = ending
     sequence = np.where(size > 0, np.arange(size.shape[1]), -1)
-    return TriggerShard(BestPositions(size, sequence, sequence), context, np.array(following))
+    return TriggerShard(size, sequence, sequence, context, np.array(following))
 
 
 def test_endings_are_counted() -> None:

@@ -36,7 +36,7 @@ def public_calls() -> dict[str, Callable[..., Any]]:
             if not inspect.isabstract(member):  # `Metric`, which is there to be subclassed
                 found[name] = member
             for method, function in inspect.getmembers(member, inspect.isroutine) if isinstance(member, type) else ():
-                if not method.startswith("_") and (function.__module__ or "").startswith("tl_ffblock"):
+                if not method.startswith("_") and str(getattr(function, "__module__", "")).startswith("tl_ffblock"):
                     found[f"{name}.{method}"] = function
     return found
 

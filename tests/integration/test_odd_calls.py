@@ -215,11 +215,12 @@ MAPS = {
 }
 
 ATTRIBUTIONS = {
-    "a text as target": odd(lambda g: ffb.attribute(g.reader, g.ids, " cat"), "target=' cat'", 'ffb.logit(\' cat\')'),
-    "an id as target": odd(lambda g: ffb.attribute(g.m, g.ids, 7), "target=7", "ffb.logit(7)"),
+    "a text as target": odd(lambda g: ffb.attribute(g.m, g.ids, " cat"), "no tokenizer", "' cat'", "token ids"),
+    "an id beyond as target": odd(lambda g: ffb.attribute(g.m, g.ids, 999), "999", "0 to 63"),
+    "a fraction as target": odd(lambda g: ffb.attribute(g.m, g.ids, 7.5), "target=7.5", "ffb.logit"),
     "None as target": odd(lambda g: ffb.attribute(g.m, g.ids, None), "target=None", "ffb.logit"),
-    "a text as target of patching": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, " cat"), "target=' cat'", "ffb.logit"),
-    "a text as target of faithfulness": odd(lambda g: ffb.faithfulness(g.m, g.ids, " cat", [g.a]), "target=' cat'", "ffb.logit"),
+    "a text as target of patching": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, " cat"), "no tokenizer", "' cat'"),
+    "a text as target of faithfulness": odd(lambda g: ffb.faithfulness(g.m, g.ids, " cat", [g.a]), "no tokenizer", "' cat'"),
     "a text as metric of a sweep": odd(lambda g: ffb.contribution_sweep(g.c, " cat", "AtbLnFf"), "metric=' cat'", "ffb.logit"),
     "rules of another name": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, rules="patchin"), "rules='patchin'", "Did you mean `patching`?"),
     "rules as a list": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, rules=["path"]), "rules=['path']"),

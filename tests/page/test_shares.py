@@ -179,7 +179,7 @@ def test_a_page_is_a_file_and_a_cell(ffb: ModuleType, tmp_path: Path) -> None:
     plain = attribution(parts={}, rules="gradient", value=3.0, first_order=3.0)
     html = plain.to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == html
-    assert "not handed out" in html
+    assert "not attributed" in html
     assert "No certificate" in (plain - plain).to_html()
     assert "iframe" in plain.show()._repr_html_()
     with pytest.raises(ffb.errors.InputError):

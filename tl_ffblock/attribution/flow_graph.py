@@ -8,11 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run
+from tl_ffblock.attribution.attribute import KEEPS, AttributeOptions, Shares, open_attribution_run
 from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.certificate import relative
-from tl_ffblock.attribution.shares import KEEPS, Shares
-from tl_ffblock.attribution.targets import Direction, Seeds, Target, seeds
+from tl_ffblock.attribution.targets import Cotangents, Direction, Target, cotangents, for_prompts
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.linearised import RULES
 from tl_ffblock.bridge.runs import Ids, Run, Tokens
@@ -143,7 +142,7 @@ def _certificate(run: Run, draft: Draft, shared: list[Propagated], walk: float) 
         "shares": float(torch.tensor([0.0, *draft.errors_of_shares, *misses], dtype=torch.float64).max()),
         "walk": walk,
         "propagation": max(
-            (max(c.forms, float(c.boundaries.max())) for c in certificates if c is not None), default=0.0
+            (max(c.forms, float(c.layer_inputs.max())) for c in certificates if c is not None), default=0.0
         ),
     }
     name, rtol = draft.nodes[worst].name, run.settings.rtol
@@ -218,13 +217,11 @@ def propagated(run: Run, targets: FlowTargets, position: int) -> list[Propagated
         asked = _asked(traced, targets, position)
         found = []
         for number, target in enumerate(asked):
-            begin = seeds(run, traced, target)
+            begin = cotangents(run, traced, for_prompts(target, 1))
             back = traced.backward(begin.tensor, begin.gradient, again=number + 1 < len(asked))
             shares = Shares(run, traced, back, begin, ())
-            ((_, result),) = shares.results(difference)
-            assert result.certificate is not None, "every result of a run has one"
-            result.certificate.refuse(run.model.name, "path")
-            found.append(Propagated(result, shares.by_stream(0), _token_of(begin, traced, position, target)))
+            token = _token_of(begin, traced, position, target)
+            found.append(Propagated(shares.attribution(difference), shares.by_stream(), token))
     return found
 
 
@@ -239,7 +236,7 @@ def _asked(traced: Traced, targets: FlowTargets, position: int) -> list[Target]:
     return [logit(item, at=position) if isinstance(item, str | SupportsIndex) else item for item in given]
 
 
-def _token_of(begin: Seeds, traced: Traced, position: int, target: Target) -> int | None:
+def _token_of(begin: Cotangents, traced: Traced, position: int, target: Target) -> int | None:
     """The token whose logit raises the target most, at the position or else where it reads most."""
     if isinstance(target, Direction):
         return None

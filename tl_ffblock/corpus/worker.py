@@ -8,13 +8,11 @@ from typing import Any
 
 import torch
 
-from tl_ffblock.bridge.inputs import label
-from tl_ffblock.bridge.model import Model, identify
-from tl_ffblock.corpus.observation import observe
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.study import Arrays, ModelFacts, StudySpec
-from tl_ffblock.corpus.texts.texts import CorpusText, Problem
-from tl_ffblock.corpus.texts.tokenised import TokenisedText, Tokeniser
+from tl_ffblock.corpus.study import Arrays, ModelFacts, Observation, StudySpec, observe
+from tl_ffblock.corpus.texts import CorpusText, Problem
+from tl_ffblock.corpus.tokenised import TokenisedText, Tokeniser
 from tl_ffblock.errors import FFBlockError, InputError
 from tl_ffblock.layer.scopes import scope_names
 
@@ -28,12 +26,24 @@ class Worker:
     """A loaded model and the studies of a run."""
 
     def __init__(self, config: Config, specs: Sequence[StudySpec], hooked: Any) -> None:
+        """Build the studies.
+
+        Raises:
+            InputError: if the studies read unlike shares of mask tokens, and the config does not say which.
+        """
         self.config = config
         self.specs = tuple(specs)
         self.model = identify(hooked)
-        self.tokenise = Tokeniser(self.model, config, _masked(self.model, config, self.specs))
-        self.facts = facts_of(self.model)
-        self.studies = tuple(spec.build(config, self.facts) for spec in self.specs)
+        self.facts = ModelFacts.of(self.model)
+        self.studies = tuple(spec.study_class(config, self.facts, spec.options) for spec in specs)
+        shares = {study.name: study.masked for study in self.studies}
+        if config.mask_fraction is None and not self.facts.causal and len(set(shares.values())) > 1:
+            each = ", ".join(f"{name} {share:g}" for name, share in shares.items())
+            raise InputError(
+                f"mask_fraction is open, and these studies of {self.facts.name} have unlike ones: {each}. Give one to all "
+                "(mask_fraction=0, --mask-fraction 0), or run them apart."
+            )
+        self.tokenise = Tokeniser(self.model, config, next(iter(shares.values()), 0.0))
         wanted = {scope for study in self.studies for scope in study.scopes()}
         self.scopes = tuple(scope for scope in scope_names(self.facts.order) if scope in wanted)
 
@@ -52,22 +62,19 @@ class Worker:
             count: Called after each sequence that was measured.
         """
         problems: list[Problem] = []
+        rows: list[tuple[list[Any], float]] = []
+        arrays: Arrays = {}
         with threads(self.config.threads):
             tokenised = list(self._tokenised(texts, problems))
-            measured: list[list[Any]] = []
-            worst = 0.0
             for start in range(0, len(tokenised), self.config.batch_size):
-                for row, error in self._measured(tokenised[start : start + self.config.batch_size], problems):
-                    measured.append(row)
-                    worst = max(worst, error)
+                for row in self._measured(tokenised[start : start + self.config.batch_size], problems):
+                    rows.append(row)
                     count()
-            arrays: Arrays = {}
-            for index, study in enumerate(self.studies):
-                if measured:
-                    arrays |= study.summarise([row[index] for row in measured])
+            for measured, study in zip(zip(*(row for row, _ in rows), strict=True), self.studies, strict=False):
+                arrays |= study.summarise(measured)
         meta = {
-            "sequences": len(measured),
-            "completeness": worst if self.scopes and measured else None,
+            "sequences": len(rows),
+            "completeness": max(error for _, error in rows) if self.scopes and rows else None,
             "tokens": sum(len(text.ids) for text in tokenised),
             "cut": sum(text.cut for text in tokenised),
             "masked": [
@@ -86,58 +93,26 @@ class Worker:
             except MACHINE_ERRORS:
                 raise
             except SEQUENCE_ERRORS as error:
-                problems.append(Problem(text.where, _one_line(error), "tokenising"))
+                problems.append(_problem(text, error, "tokenising"))
 
-    def _measured(self, batch: list[TokenisedText], problems: list[Problem]) -> Iterator[tuple[list[Any], float]]:
+    def _measured(self, batch: list[TokenisedText], problems: list[Problem]) -> list[tuple[list[Any], float]]:
         """What each study measures of each sequence, and the worst completeness error of its maps.
 
         After a failure one by one, to find whose it was.
         """
         try:
-            rows = [
-                (
-                    [study.measure(observed) for study in self.studies],
-                    observed.maps.worst_completeness()[0] if self.scopes else 0.0,
-                )
-                for observed in observe(self.model, batch, self.scopes)
-            ]
+            return [self._row(observed) for observed in observe(self.model, batch, self.scopes)]
         except MACHINE_ERRORS:
             raise
         except SEQUENCE_ERRORS as error:
-            if len(batch) == 1:
-                problems.append(Problem(batch[0].source.where, _one_line(error), "measuring"))
-                return
-            for tokenised in batch:
-                yield from self._measured([tokenised], problems)
-        else:
-            yield from rows
+            if len(batch) > 1:
+                return [row for tokenised in batch for row in self._measured([tokenised], problems)]
+            problems.append(_problem(batch[0].source, error, "measuring"))
+            return []
 
-
-def _masked(model: Model, config: Config, specs: Sequence[StudySpec]) -> float:
-    """The share of mask tokens that the studies read unless the config says another.
-
-    Raises:
-        InputError: if they differ, for a masked language model.
-    """
-    shares = {spec.study_class.name: spec.study_class.masked for spec in specs}
-    if config.mask_fraction is None and not model.family.causal and len(set(shares.values())) > 1:
-        each = ", ".join(f"{name} {share:g}" for name, share in shares.items())
-        raise InputError(
-            f"mask_fraction is open, and these studies of {model.name} have unlike ones: {each}. Give one to all "
-            "(mask_fraction=0, --mask-fraction 0), or run them apart."
-        )
-    return next(iter(shares.values()), 0.0)
-
-
-def facts_of(model: Model) -> ModelFacts:
-    """Give what tables need to know of a model."""
-    return ModelFacts(
-        name=model.name,
-        order=model.family.order,
-        causal=model.family.causal,
-        n_layers=model.n_layers,
-        label=lambda token: label(model, torch.tensor([token]))[0],
-    )
+    def _row(self, observed: Observation) -> tuple[list[Any], float]:
+        measured = [study.measure(observed) for study in self.studies]
+        return measured, observed.maps.worst_completeness()[0] if self.scopes else 0.0
 
 
 @contextmanager
@@ -151,5 +126,5 @@ def threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+def _problem(text: CorpusText, error: Exception, stage: str) -> Problem:
+    return Problem(text.where, f"{type(error).__name__}: {' '.join(str(error).split())}", stage)

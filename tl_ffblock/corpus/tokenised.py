@@ -3,8 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,8 @@ from jaxtyping import Bool, Int
 
 from tl_ffblock.bridge.inputs import special_tokens, token_spans
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.texts.texts import CorpusText, Span
+from tl_ffblock.corpus.settings import Config, imported
+from tl_ffblock.corpus.texts import CorpusText, Span
 from tl_ffblock.errors import InputError, brief
 
 PAPER_MASKED = 0.12
@@ -59,7 +57,9 @@ class Tokeniser:
         self.mask_fraction = by_default if config.mask_fraction is None else config.mask_fraction
         if self.mask_fraction and self.special.mask is None:
             raise InputError(f"mask_fraction={self.mask_fraction}: {model.name} has no mask token.")
-        self.tagger = None if config.tagger is None else _tagger(config.tagger)
+        self.tagger: Callable[[str], Any] = (
+            imported("tagger", config.tagger, "function") if config.tagger is not None else lambda text: ()
+        )
 
     def __call__(self, text: CorpusText) -> TokenisedText:
         """Tokenise one text, cut to what the model reads.
@@ -92,9 +92,8 @@ class Tokeniser:
     def _kept(self, special: Bool[np.ndarray, " token"]) -> Int[np.ndarray, " kept"]:
         """Indices of the first tokens, and of the special ones that end a sequence."""
         assert self.longest is not None
-        tail = len(special) - 1 - int(np.flatnonzero(~special)[-1]) if not special.all() else 0
-        head = max(0, self.longest - tail)
-        return np.r_[0:head, len(special) - tail : len(special)][: self.longest]
+        tail = int((~special)[::-1].argmax())  # special tokens at the end
+        return np.r_[0 : max(0, self.longest - tail), len(special) - tail : len(special)][: self.longest]
 
     def _tagged(self, text: CorpusText, words: Sequence[Span]) -> Iterator[tuple[Span, ...]]:
         """The groups of words that the tagger marks.
@@ -103,7 +102,7 @@ class Tokeniser:
             InputError: if it fails on the text, or does not give spans.
         """
         try:
-            spans = [] if self.tagger is None else [(int(start), int(end)) for start, end in self.tagger(text.text)]
+            spans = [(int(start), int(end)) for start, end in self.tagger(text.text)]
         except (OSError, MemoryError):  # these say nothing about the text
             raise
         except Exception as error:  # whatever a user's function raises
@@ -122,14 +121,3 @@ def _word_of(span: Span, words: Sequence[Span]) -> int:
     if span[1] <= span[0]:
         return -1
     return next((i for i, (start, end) in enumerate(words) if start <= span[0] < end), -1)
-
-
-@cache
-def _tagger(name: str) -> Callable[[str], Any]:
-    module, _, function = name.partition(":")
-    try:
-        return getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"tagger={name!r}: expected module:function of a module that can be imported ({error})."
-        ) from error

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.texts.readers import read_texts
-from tl_ffblock.corpus.texts.texts import CorpusText, Problem
+from tl_ffblock.corpus.texts import CorpusText, Problem, read_texts
 from tl_ffblock.errors import InputError
 
 KEPT_PROBLEMS = 100
@@ -40,19 +39,13 @@ class Shards:
     """How many there are."""
 
     @property
-    def count(self) -> int:
-        """Number of shards."""
-        return -(-len(self.chosen) // self.config.shard_size)
-
-    @property
     def numbers(self) -> range:
         """The shards."""
-        return range(self.count)
+        return range(len(self.digests))
 
     def size(self, shard: int) -> int:
         """Count the texts of a shard: as many as all others have, and in the last one what is left."""
-        size = self.config.shard_size
-        return max(0, min(size, len(self.chosen) - shard * size))
+        return len(self.chosen[shard * self.config.shard_size :][: self.config.shard_size])
 
     def whole_shards_of(self, n_texts: int, digest: str) -> int | None:
         """Count the shards of a run over this run's first texts that are this run's too; None if its texts are others.
@@ -61,7 +54,7 @@ class Shards:
         """
         if n_texts > len(self.chosen) or _digests(self.config, self.chosen[:n_texts])[0] != digest:
             return None
-        return self.count if n_texts == len(self.chosen) else n_texts // self.config.shard_size
+        return len(self.digests) if n_texts == len(self.chosen) else n_texts // self.config.shard_size
 
     def texts(self, wanted: set[int]) -> Iterator[tuple[int, list[CorpusText]]]:
         """Read the wanted shards' texts, in order.
@@ -69,22 +62,18 @@ class Shards:
         Raises:
             InputError: at the first of them whose texts are no longer those that were digested.
         """
-        size, left = self.config.shard_size, set(wanted)
-        chosen = (replace(text, number=number) for number, text in enumerate(_chosen(self.config, self.chosen)))
-        for shard, texts in enumerate(_in_parts(chosen, size)):
+        left = sorted(wanted)
+        for shard, texts in enumerate(_shards(self.config, self.chosen)):
             if shard in wanted:
                 if self.digests[shard : shard + 1] != (hashlib.sha256(_bytes_of(texts)).digest(),):
-                    raise self._changed(shard)
+                    break
                 left.remove(shard)
                 yield shard, texts
         if left:
-            raise self._changed(min(left))
-
-    def _changed(self, shard: int) -> InputError:
-        return InputError(
-            f"data={self.config.data!r} was changed while this run read it: the texts of shard {shard} are no longer those of "
-            "its beginning. Shards that are finished are right; put the data back and start again, or use another folder."
-        )
+            raise InputError(
+                f"data={self.config.data!r} was changed while this run read it: the texts of shard {left[0]} are no longer those "
+                "of its beginning. Shards that are finished are right; put the data back and start again, or use another folder."
+            )
 
 
 def cut_into_shards(config: Config) -> Shards:
@@ -114,7 +103,7 @@ def cut_into_shards(config: Config) -> Shards:
 def _digests(config: Config, chosen: Int[np.ndarray, " text"]) -> tuple[str, tuple[bytes, ...]]:
     """The digest of all chosen texts, and of each shard's."""
     whole, of_shards = hashlib.sha256(), list[bytes]()
-    for texts in _in_parts(_chosen(config, chosen), config.shard_size):
+    for texts in _shards(config, chosen):
         whole.update(_bytes_of(texts))
         of_shards.append(hashlib.sha256(_bytes_of(texts)).digest())
     return whole.hexdigest(), tuple(of_shards)
@@ -125,24 +114,13 @@ def _bytes_of(texts: list[CorpusText]) -> bytes:
     return b"".join(repr(each).encode("utf-8", "replace") for each in read)
 
 
-def _in_parts(texts: Iterator[CorpusText], size: int) -> Iterator[list[CorpusText]]:
-    while part := list(islice(texts, size)):
-        yield part
-
-
-def _chosen(config: Config, chosen: Int[np.ndarray, " text"]) -> Iterator[CorpusText]:
-    """The texts of these numbers, which ascend."""
-    taken, number = 0, 0
-    for item in read_texts(config):
-        if isinstance(item, Problem):
-            continue
-        for piece in _pieces(config, item):
-            if taken < len(chosen) and number == chosen[taken]:
-                taken += 1
-                yield piece
-            number += 1
-        if taken == len(chosen):
-            return
+def _shards(config: Config, chosen: Int[np.ndarray, " text"]) -> Iterator[list[CorpusText]]:
+    pieces = (piece for item in read_texts(config) if isinstance(item, CorpusText) for piece in _pieces(config, item))
+    kept = set(chosen.tolist())
+    texts = (piece for place, piece in enumerate(islice(pieces, max(kept, default=-1) + 1)) if place in kept)
+    numbered = (replace(text, number=number) for number, text in enumerate(texts))
+    while shard := list(islice(numbered, config.shard_size)):
+        yield shard
 
 
 def _pieces(config: Config, text: CorpusText) -> list[CorpusText]:

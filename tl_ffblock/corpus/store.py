@@ -1,7 +1,7 @@
-"""A run's folder: shards under checksums, one process a shard, a fingerprint at the door.
+"""A run's folder: shards under checksums, one process a shard, the fingerprint of what its numbers depend on.
 
 1. `run.json` holds the fingerprint. It is written once, under a lock; a run of another one is refused.
-   A run that only has more texts behind the same first ones takes the folder over: it keeps the full shards.
+   A run that only has more texts after the same first ones takes the folder over: it keeps the full shards.
 2. A shard is written under a temporary name, flushed to the disk and renamed to a name that carries its
    digest: it is there as a whole or not at all, and a file whose bytes do not match its name is damaged.
 3. Whoever computes a shard holds its lock, which the kernel frees when the process dies.
@@ -11,28 +11,56 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from filelock import FileLock, Timeout
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from tl_ffblock.corpus.running.fingerprint import changed_names, differences
+from tl_ffblock._version import __version__
+from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.shards import Shards
+from tl_ffblock.corpus.study import StudySpec
 from tl_ffblock.errors import InputError
 from tl_ffblock.files import write_atomically
 
 DIGITS = 32
 """Hexadecimal digits of SHA-256 in a shard's name."""
-
+NOT_IN_FINGERPRINT = ("out", "engine", "workers", "ray_address", "device", "data", "model", "examples")
+"""Fields of a config that may differ when a run is continued: where it is computed, and names of what has a digest of its own."""
+GROWS = {"config.limit", "data", "data.sequences"}
+"""Entries of a fingerprint that may differ where a run is extended."""
 _NAME = re.compile(rf"shard-(\d{{6}})\.([0-9a-f]{{{DIGITS}}})\.safetensors")
 
 
-GROWS = {"config.limit", "data", "data.sequences"}
-"""Entries of a fingerprint that may differ where a run is extended."""
+def fingerprint(config: Config, specs: Sequence[StudySpec], weights: str, shards: Shards) -> dict[str, Any]:
+    """Give settings, digests of weights and data, and versions: what a shard's numbers follow from.
+
+    Args:
+        config: The run.
+        specs: Its studies, whose options are settings too.
+        weights: Digest of those that the studies read.
+        shards: The corpus.
+    """
+    settings = {f"config.{name}": value for name, value in asdict(config).items() if name not in NOT_IN_FINGERPRINT}
+    for spec in specs:
+        settings |= {f"study.{name}": value for name, value in spec.fingerprint().items()}
+    return {
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()},
+        "model.weights": weights,
+        "data": shards.digest,
+        "data.sequences": len(shards.chosen),
+        "tl_ffblock": __version__,
+        "torch": str(torch.__version__),
+        "transformer_lens": version("transformer-lens"),
+    }
 
 
 class ForeignFolderError(InputError):
@@ -43,16 +71,15 @@ class StoredShard:
     """One finished shard; arrays are read when asked for."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = _opened(path)
-        self.meta: dict[str, Any] = json.loads(self._file.metadata()["meta"])
-        self.names = frozenset(self._file.keys())
+        self._file: Any = safe_open(path, framework="numpy")
+        metadata = self._file.metadata()  # type: ignore[no-untyped-call]
+        self.meta: dict[str, Any] = json.loads(metadata["meta"])
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._file.get_tensor(name)
 
     def __contains__(self, name: str) -> bool:
-        return name in self.names
+        return name in self._file.keys()  # noqa: SIM118  # not a dictionary
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Read some rows of an array."""
@@ -77,21 +104,29 @@ class Store:
                 `Shards.whole_shards_of`; by default none, and no run is extended.
 
         Raises:
-            InputError: if the path is no folder, or the folder holds something else.
+            InputError: if the folder cannot be made.
             ForeignFolderError: if it holds another run, with what differs.
         """
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"out={str(folder)!r} is a file; give a folder.")
         self.folder = folder
         self.shards = folder / "shards"
         self.locks = folder / "locks"
         for path in (self.shards, self.locks):
-            _make(path)
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"the folder {path} cannot be made: {error.strerror}; give another out.") from error
         self.damaged: list[str] = []
         """Shards whose bytes did not match their names: removed, to be redone."""
         self._fingerprint = json.loads(json.dumps(fingerprint))
         with self.lock("run"):
-            self._guard(whole_shards_of)
+            if (folder / "run.json").is_file():
+                before = self._stored_fingerprint()
+                if before != self._fingerprint:
+                    self._extend(before, whole_shards_of)
+            elif any(self.shards.iterdir()):
+                raise ForeignFolderError(f"{folder} holds shards but no run.json; use another folder.")
+            else:
+                self._write_fingerprint()
 
     def lock(self, name: str) -> FileLock:
         """A lock among processes."""
@@ -100,17 +135,14 @@ class Store:
     @contextmanager
     def claim(self, shard: int) -> Iterator[bool]:
         """Whether this process may compute a shard: nobody else is at it, and it is not done."""
-        lock = self.lock(f"shard-{shard:06d}")
         try:
-            lock.acquire(timeout=0)
+            held = self.lock(f"shard-{shard:06d}").acquire(timeout=0)
         except Timeout:
             yield False
             return
-        try:
+        with held:
             self.check_mine()
             yield not self._files(shard)
-        finally:
-            lock.release()
 
     def write(self, shard: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         """Keep a shard; all of it or nothing."""
@@ -123,20 +155,24 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.shards / f"shard-{shard:06d}.{hashlib.sha256(data).hexdigest()[:DIGITS]}.safetensors")
-        _flush(self.shards)
+        handle = os.open(self.shards, os.O_RDONLY)
+        try:
+            os.fsync(handle)  # the rename itself
+        finally:
+            os.close(handle)
 
     def done(self) -> set[int]:
         """Shards that are there."""
-        names = (_NAME.fullmatch(path.name) for path in self.shards.iterdir())
-        return {int(match[1]) for match in names if match}
+        return {int(match[1]) for path in self.shards.iterdir() if (match := _NAME.fullmatch(path.name))}
 
     def verify(self) -> set[int]:
         """Shards that are there and whole; damaged ones are removed and noted in `damaged`."""
         for shard in sorted(self.done()):
             with self.lock(f"shard-{shard:06d}"):
                 for path in self._files(shard):
-                    match = _NAME.fullmatch(path.name)
-                    if match and _digest(path) != match[2]:
+                    with path.open("rb") as file:
+                        digest = hashlib.file_digest(file, "sha256").hexdigest()[:DIGITS]
+                    if digest != path.name.split(".")[1]:
                         self.damaged.append(path.name)
                         path.unlink()
         return self.done()
@@ -157,24 +193,17 @@ class Store:
         if self._stored_fingerprint() != self._fingerprint:
             raise ForeignFolderError(f"{self.folder} was extended by another process; this run ends here.")
 
-    def _guard(self, whole_shards_of: Callable[[int, str], int | None]) -> None:
-        if (self.folder / "run.json").is_file():
-            before = self._stored_fingerprint()
-            if before != self._fingerprint:
-                self._extend(before, whole_shards_of)
-        elif any(self.shards.iterdir()):
-            raise ForeignFolderError(f"{self.folder} holds shards but no run.json; use another folder.")
-        else:
-            self._write_fingerprint()
-
     def _extend(self, before: dict[str, Any], whole_shards_of: Callable[[int, str], int | None]) -> None:
         """Take a run's folder over, but for its last shard where that is not full: it gets more texts."""
-        grows = all(name in GROWS for name in changed_names(before, self._fingerprint))
+        now = self._fingerprint
+        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        grows = set(changed) <= GROWS
         kept = whole_shards_of(before["data.sequences"], before["data"]) if grows else None
         if kept is None:
+            differences = [f"{name} was {_short(before.get(name))}, is {_short(now.get(name))}" for name in changed]
             random = grows and before.get("config.sample") == "random"
             raise ForeignFolderError(
-                f"{self.folder} holds a run of other settings: {'; '.join(differences(before, self._fingerprint))}. Use "
+                f"{self.folder} holds a run of other settings: {'; '.join(differences)}. Use "
                 "another folder, or the settings of that run to continue it."
                 + (" Random samples of two sizes share no shards: such a run cannot be extended." if random else "")
             )
@@ -197,26 +226,6 @@ class Store:
         write_atomically(self.folder / "run.json", data.encode())
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the folder {folder} cannot be made: {error.strerror}; give another out.") from error
-
-
-def _opened(path: Path) -> Any:
-    return safe_open(path, framework="numpy")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:DIGITS]
-
-
-def _flush(folder: Path) -> None:
-    """Have the rename itself on the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:12]}…{text[-4:]}"

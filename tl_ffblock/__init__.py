@@ -15,22 +15,24 @@ from typing import TYPE_CHECKING, Any
 from tl_ffblock._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tl_ffblock import attention as attention
-    from tl_ffblock import attribution as attribution
-    from tl_ffblock import bridge as bridge
-    from tl_ffblock import check as check
-    from tl_ffblock import contributions as contributions
-    from tl_ffblock import corpus as corpus
-    from tl_ffblock import errors as errors
-    from tl_ffblock import experiments as experiments
-    from tl_ffblock import graphs as graphs
-    from tl_ffblock import heads as heads
-    from tl_ffblock import interventions as interventions
-    from tl_ffblock import layer as layer
-    from tl_ffblock import memories as memories
-    from tl_ffblock import metrics as metrics
-    from tl_ffblock import page as page
-    from tl_ffblock import results as results
+    from tl_ffblock import (
+        attention as attention,
+        attribution as attribution,
+        bridge as bridge,
+        check as check,
+        contributions as contributions,
+        corpus as corpus,
+        errors as errors,
+        experiments as experiments,
+        graphs as graphs,
+        heads as heads,
+        interventions as interventions,
+        layer as layer,
+        memories as memories,
+        metrics as metrics,
+        page as page,
+        results as results,
+    )
     from tl_ffblock.attention import attention_maps, attention_scores
     from tl_ffblock.attribution import (
         Attribution,
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
-    from tl_ffblock.result import Results
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
@@ -77,7 +78,6 @@ _HOMES = {
     "FlowGraph": "graphs",
     "Metric": "metrics",
     "NeuronShares": "results.neuron_table",
-    "Results": "result",
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
@@ -141,7 +141,6 @@ __all__ = [
     "FlowGraph",
     "Metric",
     "NeuronShares",
-    "Results",
     "TokenMaps",
     "__version__",
     "amplification",

@@ -14,8 +14,7 @@ from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedMo
 from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, scored_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.results.attention_scores import AttentionScores
-from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.results.token_maps import AttentionScores, TokenMaps
 from tl_ffblock.signatures import spelled_out
 
 AttentionKind: TypeAlias = Literal["pattern", "value-weighted"]
@@ -26,9 +25,9 @@ def attention_maps(
     model: Any,
     input: str,
     *,
-    layers: Layers = None,
-    queries: Positions = None,
-    kind: AttentionKind = "pattern",
+    layers: Layers = ...,
+    queries: Positions = ...,
+    kind: AttentionKind = ...,
     **options: Unpack[RunOptions],
 ) -> TokenMaps: ...
 @overload
@@ -36,9 +35,9 @@ def attention_maps(
     model: Any,
     input: Texts,
     *,
-    layers: Layers = None,
-    queries: Positions = None,
-    kind: AttentionKind = "pattern",
+    layers: Layers = ...,
+    queries: Positions = ...,
+    kind: AttentionKind = ...,
     **options: Unpack[RunOptions],
 ) -> list[TokenMaps]: ...
 @overload
@@ -46,12 +45,12 @@ def attention_maps(
     model: Any,
     input: Tokens,
     *,
-    layers: Layers = None,
-    queries: Positions = None,
-    kind: AttentionKind = "pattern",
+    layers: Layers = ...,
+    queries: Positions = ...,
+    kind: AttentionKind = ...,
     **options: Unpack[RunOptions],
 ) -> Any: ...
-@spelled_out(RunOptions, {name: DEFAULTS[name] for name in RunOptions.__annotations__})
+@spelled_out(RunOptions, DEFAULTS)
 def attention_maps(
     model: Any,
     input: str | Texts | Tokens,
@@ -104,9 +103,9 @@ def attention_scores(
     model: Any,
     input: str,
     *,
-    layers: Layers = None,
-    heads: AskedHeads = True,
-    queries: Positions = None,
+    layers: Layers = ...,
+    heads: AskedHeads = ...,
+    queries: Positions = ...,
     **options: Unpack[RunOptions],
 ) -> AttentionScores: ...
 @overload
@@ -114,9 +113,9 @@ def attention_scores(
     model: Any,
     input: Texts,
     *,
-    layers: Layers = None,
-    heads: AskedHeads = True,
-    queries: Positions = None,
+    layers: Layers = ...,
+    heads: AskedHeads = ...,
+    queries: Positions = ...,
     **options: Unpack[RunOptions],
 ) -> list[AttentionScores]: ...
 @overload
@@ -124,12 +123,12 @@ def attention_scores(
     model: Any,
     input: Tokens,
     *,
-    layers: Layers = None,
-    heads: AskedHeads = True,
-    queries: Positions = None,
+    layers: Layers = ...,
+    heads: AskedHeads = ...,
+    queries: Positions = ...,
     **options: Unpack[RunOptions],
 ) -> Any: ...
-@spelled_out(RunOptions, {name: DEFAULTS[name] for name in RunOptions.__annotations__})
+@spelled_out(RunOptions, DEFAULTS)
 def attention_scores(
     model: Any,
     input: str | Texts | Tokens,

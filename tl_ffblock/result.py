@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,6 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError
 from tl_ffblock.files import TensorFile, read_tensors, write_atomically, write_tensors
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 VERSION = 2
 """Of the format of files. Version 1, of tl_ffblock 0.2.0, had an encoding per class."""
@@ -133,7 +130,7 @@ class Result(Values):
         """
         return views().shown(self, height=height, **options)
 
-    def figure(self, **options: Any) -> "Figure":
+    def figure(self, **options: Any) -> Any:
         """A Matplotlib figure of the result.
 
         Args:
@@ -151,8 +148,6 @@ One = TypeVar("One", bound=Result)
 
 class Results(list[One], Generic[One]):
     """Results of several prompts, in their order: a list that can be saved, tabulated and averaged as one."""
-
-    FORMAT: ClassVar[str] = "Results"
 
     @overload
     def __getitem__(self, place: SupportsIndex) -> One: ...
@@ -200,7 +195,7 @@ class Results(list[One], Generic[One]):
         Raises:
             InputError: if the folder does not exist, or the path is not that of a regular file.
         """
-        _write(Path(path), self.FORMAT, tuple(self))
+        _write(Path(path), "Results", tuple(self))
         return Path(path)
 
     @classmethod
@@ -212,7 +207,7 @@ class Results(list[One], Generic[One]):
             FileNotFoundError: if there is no such file.
         """
         file = read_tensors(Path(path))
-        if file.kind != f"tl_ffblock.{cls.FORMAT}":
+        if file.kind != "tl_ffblock.Results":
             raise MapFileError(f"{path} holds one {file.kind}: load it by the class that saved it.")
         return cls(_read(file, Path(path)))
 

@@ -14,7 +14,7 @@ from tl_ffblock.corpus.texts import CorpusText
 from tl_ffblock.corpus.tokenised import TokenisedText
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 
 WORDS = {10: "a", 11: "b", 12: "##c", 13: "."}
 CONFIG = Config("m", "d", "o")

@@ -19,10 +19,9 @@ from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.settings import TOLERANCE
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result, long_form
-from tl_ffblock.results.arithmetic import Arithmetic, alike, combined, weighed
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.ranks import largest
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import Arithmetic, ScopeTable, alike, combined, weighed
 from tl_ffblock.results.token_maps import BETWEEN_TOKENS, TokenMaps
 from tl_ffblock.results.tokens import shortened, told_apart
 from tl_ffblock.signatures import strict

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run
 from tl_ffblock.attribution.certificate import refuse_forms
-from tl_ffblock.attribution.edges import KEEPS as OF_EDGES
-from tl_ffblock.attribution.edges import EdgeSums
+from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
 from tl_ffblock.bridge.inputs import is_single
@@ -36,7 +35,7 @@ from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result, Results, long_form
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.ranks import largest
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 from tl_ffblock.results.tokens import joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
@@ -232,7 +231,7 @@ def attribution_patching(
         **options: As in `ffb.attribute`: attention_mask (of ones alone), token_type_ids, fwd_hooks, rtol.
 
     Returns:
-        One result for two prompts; `ffb.Results`, a list, for lists, pair by pair.
+        One result for two prompts; `Results`, a list, for lists, pair by pair.
 
     Raises:
         InputError: for input that cannot be used, pairs of different lengths among it.

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
         result = attribute(model, text, target(), of="graph")
         say(str(result))
         keep = KEEP if options.keep is None else options.keep
-        write_files(files, result.graph(keep))
+        write_files(files, result, html=result.graph(keep).to_html)
         return
     from tl_ffblock.attribution import flow_graph
     from tl_ffblock.graphs import Pruning

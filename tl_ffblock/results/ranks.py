@@ -48,23 +48,21 @@ def rank_change(
     return 1 - spearman(before, after, cells)
 
 
-def centred_ranks(values: Shaped[np.ndarray, " cell"]) -> Float[np.ndarray, " cell"]:
-    """Ranks minus their mean; equal values share the mean of their ranks."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(values)
-    return ranks - ranks.mean()
-
-
-def unit_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray, "*lead cell"]:
-    """Centred ranks along the last axis, divided by their length: sums of their products are Spearman's rho.
-
-    NaN where all values are equal. Ranks that are compared more than once are so made once.
-    """
+def centred_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray, "*lead cell"]:
+    """Ranks along the last axis minus their mean; equal values share the mean of their ranks."""
     from scipy.stats import rankdata
 
     ranks = rankdata(values, axis=-1)
     ranks -= ranks.mean(axis=-1, keepdims=True)
+    return ranks
+
+
+def unit_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray, "*lead cell"]:
+    """Centred ranks divided by their length: sums of their products are Spearman's rho.
+
+    NaN where all values are equal. Ranks that are compared more than once are so made once.
+    """
+    ranks = centred_ranks(values)
     lengths = np.linalg.norm(ranks, axis=-1, keepdims=True)
     return ranks / np.where(lengths > 0, lengths, np.nan)
 

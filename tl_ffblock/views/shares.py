@@ -12,7 +12,7 @@ from tl_ffblock.attribution.certificate import VANISHED
 from tl_ffblock.attribution.continuation import ContinuationAttribution
 from tl_ffblock.errors import InputError
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.page import DataBlock, MapsBlock, PageBlock, PageText, SharesData, shares_map
+from tl_ffblock.page import DataBlock, MapsBlock, PageBlock, PageText, SharesData, maps_labels, shares_map
 from tl_ffblock.page.data import MAP_DIGITS
 from tl_ffblock.page.numbers import rounded
 from tl_ffblock.result import Result
@@ -175,15 +175,17 @@ def _signed(result: Attribution, text: PageText, first: Sequence[str]) -> MapsBl
         if scope in ordered
     }
     return MapsBlock(
-        title=f"shares of the {result.target}",
-        short="share",
-        unit=f"signed share of the {result.target}",
-        meaning=f"what the contribution of the column's token to the row's vector carries to the {result.target}",
+        labels=maps_labels(
+            title=f"shares of the {result.target}",
+            short="share",
+            unit=f"signed share of the {result.target}",
+            meaning=f"what the contribution of the column's token to the row's vector carries to the {result.target}",
+            signed=True,
+            cells="none",
+        ),
         channels=tuple(channel(scope) for scope in values),
         values=values,
         tracks=(size_track(values, cells),),
-        signed=True,
-        cells="none",
         coarse=coarse,
     )
 
@@ -205,7 +207,6 @@ def _maps(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, An
 
 
 def _details(result: Attribution, tokens: tuple[str, ...]) -> dict[str, Any]:
-    """By layer and head: its largest edges, or positions where edges are not known."""
     if "edges" in result.parts:
         return {
             place: [(f"{tokens[query]} ← {tokens[key]}", share) for query, key, share in edges]
@@ -242,9 +243,8 @@ def _tables(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, 
 
 
 def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, Any]:
-    """A map of a table with one number per row and column."""
     cells = frame.pivot(index=labels[0], columns=labels[1], values=value)
-    values = torch.from_numpy(cells.to_numpy(dtype=float))
+    values = torch.tensor(cells.to_numpy(dtype=float))
     down, across = (
         (name, [str(label) for label in held]) for name, held in zip(labels, (cells.index, cells.columns), strict=True)
     )
@@ -252,7 +252,6 @@ def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, A
 
 
 def _listed(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, Any]:
-    """The largest numbers of a table, each with its labels."""
     known = frame.dropna(subset=value).sort_values(value, key=abs, ascending=False, kind="stable")[:MOST_ROWS]
     name: Callable[[Any], str] = lambda row: ", ".join(  # noqa: E731
         visible(row[label]) if isinstance(row[label], str) else f"{label} {row[label]}" for label in labels

@@ -1,28 +1,88 @@
-"""Several results of one kind as one: sums, differences and means, cell by cell.
+"""Tensors by scope and layer, the form in which a result holds its numbers; and several results of one kind as one.
 
-A class says in an `Arithmetic` what becomes of its fields; `combined` does it:
+A class says in an `Arithmetic` what becomes of its fields in a sum, a difference or a mean; `combined` does it:
 
     combined([first, second], pairwise(torch.sub), " / ", "subtract", Arithmetic(same=("layers",), numbers=("values",)))
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, brief
-from tl_ffblock.result import Result
+from tl_ffblock.errors import InputError, ScopeKeyError, brief
+from tl_ffblock.layer.positions import layer_number, spans
+from tl_ffblock.layer.scopes import missing_scope
+from tl_ffblock.result import Result, Values
 from tl_ffblock.results.intervals import refuse_mixed
-from tl_ffblock.results.scope_table import ScopeTable
 from tl_ffblock.results.tokens import joined
 
 One = TypeVar("One", bound=Result)
 Operation: TypeAlias = Callable[[Sequence[Any]], Any]
 """One number of several, whether these are tensors or floats."""
+
+
+# The numbers of a result: one table by scope each.
+TABLES = ("values", "bias", "remainder", "completeness")
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class ScopeTable(Values, Mapping[str, Tensor]):
+    """Tensors by scope: `table[scope]` is `Float[layer ...]`, `table[scope, layer]` one layer's, -1 the last one held."""
+
+    data: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
+    """By scope, in sequence."""
+    layers: tuple[int, ...] = ()
+    """Layer numbers of the first axis, ascending."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(self.layers))
+
+    def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
+        scope, layer = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
+        if not isinstance(scope, str) or scope not in self.data:
+            raise ScopeKeyError(self._missing(scope))
+        rows = self.data[scope]
+        return rows if layer is None else rows[self.layers.index(layer_number(layer, self.layers))]
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """The table with a function applied to every scope's numbers."""
+        return dataclasses.replace(self, data={scope: function(rows) for scope, rows in self.data.items()})
+
+    def _missing(self, scope: object) -> str:
+        said = missing_scope(scope, self)
+        return said if isinstance(scope, str) else f"{said}; expected [scope] or [scope, layer]"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        shape = ", ".join(map(str, next(iter(self.data.values())).shape)) if self.data else ""
+        layers = f"layers {spans(self.layers)}, each [{shape}]" if self.data else "empty"
+        return f"{type(self).__name__}: {', '.join(self.data) or 'no scopes'} · {layers}"
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class HeadTable(ScopeTable):
+    """The same by attention head: `table[scope, layer]` is `Float[head query key]`, its first axis named by `channels`.
+
+    Empty where no heads were asked for.
+    """
+
+    channels: tuple[str, ...] = ()
+    """Names of the head axis: "head 0", ..., and "residual", last."""
+
+    def _missing(self, scope: object) -> str:
+        if not self.channels:
+            return "no heads here: these maps were made without. contribution_maps(model, input, heads=True) has them."
+        return super()._missing(scope)
 
 
 class Arithmetic(NamedTuple):
@@ -54,11 +114,8 @@ def combined(results: Sequence[One], operation: Operation, between: str, verb: s
         InputError: if they do not describe the same cells.
     """
     first = results[0]
+    refuse_different(results, fields.same, verb)
     for other in results[1:]:
-        for name in fields.same:
-            mine, theirs = (attrgetter(name)(result) for result in (first, other))
-            if mine != theirs:
-                raise InputError(f"cannot {verb} results with different {name}: {brief(mine)} against {brief(theirs)}.")
         for name in fields.joined:
             mine, theirs = getattr(first, name), getattr(other, name)
             if isinstance(mine, tuple) and len(mine) != len(theirs):
@@ -74,6 +131,19 @@ def combined(results: Sequence[One], operation: Operation, between: str, verb: s
     if fields.rows is not None:
         changed |= _rows(results, operation, fields.rows)
     return dataclasses.replace(first, **changed)  # type: ignore[type-var]  # every result is a dataclass
+
+
+def refuse_different(results: Sequence[Any], names: Iterable[str], verb: str) -> None:
+    """Refuse results that differ in one of these attributes.
+
+    Raises:
+        InputError: naming it, with both values.
+    """
+    for name in names:
+        first, *others = map(attrgetter(name), results)
+        for other in others:
+            if other != first:
+                raise InputError(f"cannot {verb} results with different {name}: {brief(first)} against {brief(other)}.")
 
 
 def pairwise(operation: Callable[[Any, Any], Any]) -> Operation:
@@ -116,7 +186,6 @@ def _larger(first: Any, second: Any) -> Any:
 
 
 def _label(labels: Sequence[Any], between: str) -> Any:
-    """One label of several: each different text once."""
     first = labels[0]
     if all(label == first for label in labels):
         return first
@@ -128,7 +197,6 @@ def _label(labels: Sequence[Any], between: str) -> Any:
 
 
 def _computed(numbers: Sequence[Any], operation: Operation) -> Any:
-    """One table of several, or one number."""
     first = numbers[0]
     if any(number is None for number in numbers):
         return None

@@ -202,6 +202,7 @@ class Graph(Result):
         frame = pd.DataFrame([vars(node) for node in self.nodes]).rename(columns={"name": "component"})
         if names == "eap":
             frame["component"] = [node.eap_name for node in self.nodes]
+        frame = frame.apply(lambda column: column.astype(float) if column.isna().all() else column)
         numbers = ["layer", "head", "index", "position"]
         frame[numbers] = frame[numbers].astype(float).fillna(-1).astype(int)
         frame["token"] = [self.labels[position] if position >= 0 else "" for position in frame["position"]]
@@ -399,7 +400,8 @@ class Graph(Result):
             MapFileError: if the file is not such a graph, was changed, or is of another version.
             FileNotFoundError: if there is no such file.
         """
-        if Path(path).is_file() and Path(path).read_bytes().lstrip()[:1] in (b"{", b"["):
+        # The first byte of a safetensors file is of its header's length, a multiple of eight, and no bracket.
+        if Path(path).is_file() and Path(path).read_bytes()[:1] in (b"{", b"["):
             raise MapFileError(
                 f"{path} is JSON: flow graphs were saved so by tl_ffblock 0.2.0 (format version 1), which this version does not "
                 "read; make it again."

@@ -84,7 +84,7 @@ def words(result: Any, folder: Path) -> Iterator[tuple[str, str]]:
         except ffb.errors.InputError:  # no page of such a result
             return
         data = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.S)
-        held = re.sub(r'"(rtol|torch|tl_ffblock|transformer_lens)":"[^"]*",?', "", *data)
+        held = re.sub(r'("(?:rtol|torch|tl_ffblock|transformer_lens)"):"[^"]*"', r'\1:""', *data)
         yield "page", hashlib.sha256(json.dumps(json.loads(held), sort_keys=True).encode()).hexdigest()
 
 

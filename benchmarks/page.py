@@ -25,7 +25,7 @@ from speed import machine
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.page.document import bundle
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 
 SIZES = "10x6,40x6,40x30,128x6,128x30,300x6,512x6"
 COMPONENT_SIZES = (9, 16, 32, 64, 128)

@@ -7,9 +7,8 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.study import Arrays, Figures, Study, StudySpec, Tables
+from tl_ffblock.corpus.statistics import ShardArrays
+from tl_ffblock.corpus.study import Arrays, Figures, Observation, Study, StudySpec, Tables
 from tl_ffblock.errors import CompletenessError
 
 

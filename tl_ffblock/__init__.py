@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         corpus as corpus,
         errors as errors,
         experiments as experiments,
-        flow as flow,
+        graphs as graphs,
         heads as heads,
         interventions as interventions,
         layer as layer,
@@ -43,13 +43,14 @@ if TYPE_CHECKING:
         average_shares,
         direction,
         faithfulness,
+        flow_graph,
     )
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.bridge.loading import load_model
     from tl_ffblock.cell_neurons import neurons
     from tl_ffblock.contributions import contribution_maps, decompose
     from tl_ffblock.errors import FFBlockError
-    from tl_ffblock.flow import FlowGraph, flow_graph
+    from tl_ffblock.graphs import FlowGraph
     from tl_ffblock.interventions import (
         Contributions,
         causal_validation,
@@ -74,7 +75,7 @@ _HOMES = {
     "Contributions": "interventions",
     "Decomposition": "layer.vectors",
     "FFBlockError": "errors",
-    "FlowGraph": "flow",
+    "FlowGraph": "graphs",
     "Metric": "metrics",
     "NeuronShares": "results.neuron_table",
     "TokenMaps": "results.token_maps",
@@ -95,7 +96,7 @@ _HOMES = {
     "difference": "interventions",
     "direction": "attribution",
     "faithfulness": "attribution",
-    "flow_graph": "flow",
+    "flow_graph": "attribution",
     "kl_divergence": "metrics",
     "load_model": "bridge.loading",
     "logit": "metrics",
@@ -116,7 +117,7 @@ _MODULES = {
     "corpus": "corpus",
     "errors": "errors",
     "experiments": "experiments",
-    "flow": "flow",
+    "graphs": "graphs",
     "heads": "heads",
     "interventions": "interventions",
     "layer": "layer",

@@ -14,8 +14,7 @@ from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedMo
 from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, scored_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.results.attention_scores import AttentionScores
-from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.results.token_maps import AttentionScores, TokenMaps
 from tl_ffblock.signatures import spelled_out
 
 AttentionKind: TypeAlias = Literal["pattern", "value-weighted"]

@@ -27,7 +27,7 @@ from tl_ffblock.layer.settings import Settings
 from tl_ffblock.layer.vectors import Decomposition, decompose_record
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
+from tl_ffblock.results.tables import TABLES, HeadTable, ScopeTable
 from tl_ffblock.signatures import spelled_out
 
 _HEADS = "heads"

@@ -20,3 +20,8 @@ def signed(value: float, digits: int = 2) -> str:
 def significant(value: float, digits: int = 3, sign: str = "+") -> str:
     """Write a number to so many significant digits: `+5.29`, `−0.303`; without the plus where `sign` is `-`."""
     return f"{value:{sign}.{digits}g}".replace("-", "−")
+
+
+def percent(part: float) -> str:
+    """Write a part of 1 in per cent, whole from ten on: `441 %`, `3.25 %`."""
+    return f"{100 * part:.{0 if abs(part) >= 0.1 else 2}f} %"

@@ -8,22 +8,20 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError
 from tl_ffblock.files import TensorFile, read_tensors, write_atomically, write_tensors
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 VERSION = 2
 """Of the format of files. Version 1, of tl_ffblock 0.2.0, had an encoding per class."""
@@ -132,7 +130,7 @@ class Result(Values):
         """
         return views().shown(self, height=height, **options)
 
-    def figure(self, **options: Any) -> "Figure":
+    def figure(self, **options: Any) -> Any:
         """A Matplotlib figure of the result.
 
         Args:
@@ -150,8 +148,6 @@ One = TypeVar("One", bound=Result)
 
 class Results(list[One], Generic[One]):
     """Results of several prompts, in their order: a list that can be saved, tabulated and averaged as one."""
-
-    FORMAT: ClassVar[str] = "Results"
 
     @overload
     def __getitem__(self, place: SupportsIndex) -> One: ...
@@ -199,7 +195,7 @@ class Results(list[One], Generic[One]):
         Raises:
             InputError: if the folder does not exist, or the path is not that of a regular file.
         """
-        _write(Path(path), self.FORMAT, tuple(self))
+        _write(Path(path), "Results", tuple(self))
         return Path(path)
 
     @classmethod
@@ -211,7 +207,7 @@ class Results(list[One], Generic[One]):
             FileNotFoundError: if there is no such file.
         """
         file = read_tensors(Path(path))
-        if file.kind != f"tl_ffblock.{cls.FORMAT}":
+        if file.kind != "tl_ffblock.Results":
             raise MapFileError(f"{path} holds one {file.kind}: load it by the class that saved it.")
         return cls(_read(file, Path(path)))
 
@@ -255,6 +251,36 @@ def tabulated(columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
             for name, column in columns.items()
         }
     )
+
+
+_TOKENS = {"position": "token", "query": "query_token", "key": "key_token"}
+"""Columns of tokens by that of their positions."""
+
+
+def long_form(
+    values: Float[Tensor, "..."],
+    axes: Mapping[str, Sequence[int | str]],
+    tokens: Sequence[str] = (),
+    order: Int[Tensor, " place"] | None = None,
+) -> pd.DataFrame:
+    """A table with one row per number: what its place on each axis is of, and the number, "value".
+
+    Args:
+        values: Any number of axes.
+        axes: By name what each place of an axis is of, in the order of the axes: {"layer": (0, 1), "head": (0, 1, 2)}.
+        tokens: By position; where given, the axes "position", "query" and "key" have columns of tokens.
+        order: Numbers of places of the flattened values, one for each row; None means all in their order.
+    """
+    order = torch.arange(values.numel()) if order is None else order
+    places = np.unravel_index(order.numpy(), [len(labels) for labels in axes.values()])
+    columns = {name: np.array(axes[name], dtype=object)[place] for name, place in zip(axes, places, strict=True)}
+    named = {
+        _TOKENS[name]: np.array(tokens, dtype=object)[place.astype(int)]
+        for name, place in columns.items()
+        if tokens and name in _TOKENS
+    }
+    frame = pd.DataFrame({**columns, **named}).infer_objects()
+    return frame.assign(value=values.detach().flatten()[order].cpu().numpy())
 
 
 def views() -> Any:

@@ -31,7 +31,7 @@ _MADE_BY = {
     "ContributionMaps": "as ffb.contribution_maps makes it",
     "Contributions": "ffb.Contributions(model, prompts)",
     "Metric": "such as ffb.logit(...)",
-    "Pruning": "such as ffb.flow.Pruning(heads=5)",
+    "Pruning": "such as ffb.graphs.Pruning(heads=5)",
     "SamplePlan": "such as ffb.interventions.SamplePlan(n_cells=5)",
     "TokenMaps": "as ffb.attention_maps or .token_maps() makes it",
     "Training": "such as ffb.heads.Training(epochs=5)",

@@ -142,7 +142,7 @@ def removal_rows(model: Any, example: Example, held: dict[str, Any], removal: st
     table = result.to_dataframe(by_prompt=True)
     rows = [(row.method, row.measure, f"{row.value:.6g}") for row in table.itertuples()]
     curves = result.curves_dataframe()
-    return rows + [(row.method, f"{row.order} {row.share:g}", f"{row.mean:.6g}") for row in curves.itertuples()]
+    return rows + [(row.method, f"{row.order} {row.share:g}", f"{row.value:.6g}") for row in curves.itertuples()]
 
 
 def summary(values: np.ndarray) -> tuple[float, float, float, int]:
@@ -202,8 +202,8 @@ def rule_differences(work: Path) -> pd.DataFrame:
         methods = [method for method in RULE if method in by_method]
         for number, method in enumerate(methods):
             rows.append((name, method, "", *summary(by_method[method].to_numpy())))
-            for less in methods[:number]:
-                rows.append((name, method, less, *summary((by_method[method] - by_method[less]).to_numpy())))
+            change = {less: by_method[method] - by_method[less] for less in methods[:number]}
+            rows += [(name, method, less, *summary(values.to_numpy())) for less, values in change.items()]
     return pd.DataFrame(rows, columns=["set", "method", "minus", "mean", "low", "high", "n"])
 
 

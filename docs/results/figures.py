@@ -15,7 +15,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 
-from tl_ffblock.corpus.outputs.tables import signature
+from tl_ffblock.corpus.outputs import signature
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.study import ModelFacts, Study, Tables
 from tl_ffblock.experiments.geva.memories import MemoriesOptions, MemoriesStudy

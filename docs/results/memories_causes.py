@@ -29,9 +29,8 @@ from tl_ffblock import load_model, memories
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.texts.readers import read_texts
-from tl_ffblock.corpus.texts.texts import CorpusText
-from tl_ffblock.corpus.texts.tokenised import Tokeniser
+from tl_ffblock.corpus.texts import CorpusText, read_texts
+from tl_ffblock.corpus.tokenised import Tokeniser
 
 RANKS_OF_TOKENS = 5
 """Triggers of a memory whose tokens are removed one by one."""

@@ -56,7 +56,9 @@ def test_its_table_begins_with_the_largest(ffb: ModuleType, several: list[Any]) 
     assert list(each) == ["prompt", "layer", "head", "value"] and len(each) == 3 * len(LENGTHS)
     means = each.groupby(["layer", "head"], sort=False)["value"].mean()
     np.testing.assert_allclose(sorted(means), sorted(three["value"]), **ALGEBRA)
-    first = f"layer {three['layer'][0]}, head {three['head'][0]}  {significant(three['value'][0])}  [{significant(three['low'][0])}, "
+    first = (
+        f"L{three['layer'][0]}H{three['head'][0]}  {significant(three['value'][0])}  [{significant(three['low'][0])}, "
+    )
     assert first in repr(heads) and "mean of 3 prompts" in repr(heads)
     assert several[0].bias_names[0] in set(ffb.average_shares(several, "biases").to_dataframe()["bias"])
 

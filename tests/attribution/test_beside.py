@@ -44,7 +44,7 @@ def test_rules_that_are_not_complete_say_so(ffb: ModuleType, model_of_any: Calla
     block = page_data({"run": ffb.contribution_maps(model, tokens)}, beside=(result,)).runs[0].blocks["logit"]
     assert isinstance(block, DataBlock)
     assert not block.json["complete"] and "not complete" in block.json["certificate"]
-    assert "not handed out" in dict(block.json["sums"]) and block.json["maps"] == ""
+    assert "not attributed" in dict(block.json["sums"]) and block.json["maps"] == ""
 
 
 def test_rows_of_signed_maps_are_the_pages(ffb: ModuleType, model_of_any: Callable[..., Any]) -> None:

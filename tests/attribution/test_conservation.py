@@ -24,7 +24,7 @@ def certified(result: Any, tolerance: float) -> None:
     certificate = result.certificate
     assert certificate.logits == 0
     assert certificate.forms <= tolerance
-    assert float(certificate.boundaries.max()) <= tolerance
+    assert float(certificate.layer_inputs.max()) <= tolerance
     assert certificate.edges <= tolerance
     entering = result.tokens.sum() + result.positions.sum() + result.token_types.sum()
     sizes = result.tokens.abs().sum() + result.positions.abs().sum() + result.bias_shares.abs().sum()

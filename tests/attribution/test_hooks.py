@@ -78,7 +78,7 @@ def test_edits_are_part_of_the_run(
     expected = float(difference(model.run_with_hooks(tokens[None], fwd_hooks=hooks)).detach())
     given = ffb.attribute(model, tokens, difference, fwd_hooks=hooks)
     assert given.value == pytest.approx(expected, rel=1e-12)
-    assert float(given.certificate.boundaries.max()) < EXACT
+    assert float(given.certificate.layer_inputs.max()) < EXACT
     assert abs(given.total() - expected) < 1e-9
     model.add_hook(*hooks[0])
     added = ffb.attribute(model, tokens, difference)
@@ -110,7 +110,7 @@ def test_an_edit_has_its_usual_name_and_its_share(
     result = ffb.attribute(model, tokens, difference, fwd_hooks=[(name, add)])
     assert list(result.edits) == [name]
     assert abs(result.total() - result.value) < 1e-9
-    assert float(result.certificate.boundaries.max()) < EXACT
+    assert float(result.certificate.layer_inputs.max()) < EXACT
 
 
 def drop_a_head(tensor: Tensor, hook: Any) -> Tensor:

@@ -19,22 +19,22 @@ def result(ffb: ModuleType) -> Any:
 def test_a_table_has_every_share_largest_first(result: Any) -> None:
     """Of heads and neurons by position, of edges by query and key; what is 0 has no row."""
     heads, neurons, edges = (result.to_dataframe(of) for of in ("heads", "neurons", "edges"))
-    assert list(heads) == ["layer", "head", "position", "token", "share"]
-    assert list(neurons) == ["layer", "neuron", "position", "token", "share"]
-    assert list(edges) == ["layer", "head", "query", "key", "query_token", "key_token", "share"]
+    assert list(heads) == ["layer", "head", "position", "token", "value"]
+    assert list(neurons) == ["layer", "neuron", "position", "token", "value"]
+    assert list(edges) == ["layer", "head", "query", "key", "query_token", "key_token", "value"]
     for row in heads.itertuples():
-        assert row.share == float(result.heads[row.layer, row.head, row.position])
+        assert row.value == float(result.heads[row.layer, row.head, row.position])
         assert row.token == result.labels[row.position]
     for row in edges.itertuples():
-        assert row.share == float(result.edges[row.layer, row.head, row.query, row.key])
+        assert row.value == float(result.edges[row.layer, row.head, row.query, row.key])
         assert (row.query_token, row.key_token) == (result.labels[row.query], result.labels[row.key])
     for row in neurons[:50].itertuples():
-        assert row.share == float(result.neurons(row.layer)[row.position, row.neuron])
+        assert row.value == float(result.neurons(row.layer)[row.position, row.neuron])
     stacked = torch.stack([result.neurons(layer) for layer in range(result.n_layers)])
     for frame, shares in ((heads, result.heads), (neurons, stacked), (edges, result.edges)):
         assert len(frame) == int(shares.count_nonzero())
-        assert frame["share"].abs().is_monotonic_decreasing
-        assert frame["share"].sum() == pytest.approx(float(shares.sum()))
+        assert frame["value"].abs().is_monotonic_decreasing
+        assert frame["value"].sum() == pytest.approx(float(shares.sum()))
 
 
 def test_so_many_rows_are_the_largest(result: Any) -> None:
@@ -42,8 +42,8 @@ def test_so_many_rows_are_the_largest(result: Any) -> None:
     for of in ("heads", "neurons", "edges"):
         assert result.to_dataframe(of, 7).equals(result.to_dataframe(of)[:7])
     summands = result.to_dataframe()
-    assert result.to_dataframe(k=3)["share"].tolist() == sorted(summands["share"], key=abs, reverse=True)[:3]
-    assert summands["share"].sum() == pytest.approx(result.value)
+    assert result.to_dataframe(k=3)["value"].tolist() == sorted(summands["value"], key=abs, reverse=True)[:3]
+    assert summands["value"].sum() == pytest.approx(result.value)
 
 
 def test_the_short_form_names_the_largest_heads(ffb: ModuleType, result: Any) -> None:
@@ -51,7 +51,7 @@ def test_the_short_form_names_the_largest_heads(ffb: ModuleType, result: Any) ->
     by_head = result.heads.sum(-1)
     layer, head = divmod(int(by_head.abs().argmax()), by_head.shape[1])
     (line,) = (line for line in repr(result).split("\n") if line.startswith("  heads "))
-    assert line.split()[1] == f"{layer}.{head}"
+    assert line.split()[1] == f"L{layer}H{head}"
     assert result.to_dict()["heads"] == result.heads.tolist()
     without = ffb.Attribution(**{**vars(result), "parts": {}})
     assert "  heads " not in repr(without) and "heads" not in without.to_dict()

@@ -14,6 +14,7 @@ from tests import tiny
 from tl_ffblock.bridge import loading
 from tl_ffblock.bridge.families import FAMILIES
 from tl_ffblock.bridge.loading import SHIPPED
+from tl_ffblock.cli.main import COMMANDS
 from tl_ffblock.layer.scopes import STEPS
 
 from .conftest import Command
@@ -21,35 +22,35 @@ from .conftest import Command
 HEAVY = {"torch", "transformers", "transformer_lens", "numpy", "scipy", "pandas", "captum", "circuitsvis"}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["--version"],
-        ["models"],
-        ["map", "--help"],
-        ["check", "--help"],
-        ["run", "--help"],
-        ["map"],
-        ["map", "x", "--layers", "6"],
-        ["map", "x", "--scopes", "AtbLnFf"],
-        ["map", "x", "--model", "/nowhere"],
-    ],
-    ids=" ".join,
-)
-def test_heavy_libraries_are_imported_late(arguments: list[str]) -> None:
+def test_heavy_libraries_are_imported_late() -> None:
     """Nothing that takes seconds to import is imported before a model is needed."""
+    lines = (
+        "--help",
+        "--version",
+        "models",
+        "map --help",
+        "check --help",
+        "run --help",
+        "map",
+        "map x --layers 6",
+        "map x --scopes AtbLnFf",
+        "map x --model /nowhere",
+        "run bypass --data missing.txt --out run",
+        "run bypass --data /etc/hosts --format text --out /etc/hosts",
+    )
     script = f"""
 import sys
 from tl_ffblock.cli.main import main
-try:
-    main({arguments!r})
-except SystemExit:
-    pass
-print("IMPORTED", *sorted({HEAVY!r} & set(sys.modules)))
+for line in {lines!r}:
+    try:
+        main(line.split())
+    except SystemExit:
+        pass
+    print("IMPORTED", line, *sorted({HEAVY!r} & set(sys.modules)))
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1].split() == ["IMPORTED"]
+    assert [line for line in ran.stdout.splitlines() if line.startswith("IMPORTED")] == [f"IMPORTED {x}" for x in lines]
+    assert "data='missing.txt': there is no such file." in ran.stderr and "is a file; give a folder" in ran.stderr
 
 
 def test_help_names_every_option(command: Command) -> None:
@@ -115,11 +116,9 @@ def test_models_names_the_instruct_model(command: Command) -> None:
 def test_an_unknown_command_is_refused(command: Command, given: str, meant: str | None) -> None:
     """Status 2, one line with the commands there are and the one that was probably meant."""
     ran = command(given, "x")
-    guess = "" if meant is None else f"Did you mean {meant}? "
+    guess = "" if meant is None else f"Did you mean `{meant}`? "
     assert (ran.status, ran.out) == (2, "")
-    assert ran.err == (
-        f"tl-ffblock: error: there is no command {given!r}. {guess}There are map, attribute, flow, memory, models, check, run.\n"
-    )
+    assert ran.err == (f"tl-ffblock: error: there is no command {given!r}. {guess}There are {', '.join(COMMANDS)}.\n")
 
 
 def test_check_says_how_the_speed_was_measured(command: Command, folder: Path) -> None:

@@ -40,7 +40,7 @@ BROKEN = b"\xff\xfe caf\xe9"
         (["x", "--csv", "nowhere/x.csv"], "the folder nowhere does not exist"),
         (["x", "--out", "/proc/a.html"], "cannot write /proc/a.html: the folder /proc takes no files ("),
         (["x", "--save", "map.html"], "it was given for two files; choose two names"),
-        (["x", "--scopes", "atbff"], "unknown scope 'atbff'. Did you mean AtbFf? There are"),
+        (["x", "--scopes", "atbff"], "unknown scope 'atbff'. Did you mean `AtbFf`? There are"),
         (["x", "--scopes", "AtbLnFf"], "A post_ln model has Attn, AttnRes"),
         (["x", "--layers", "0,6"], "no layer 6 in all-MiniLM-L6-v2; there are layers 0-5"),
         (
@@ -150,8 +150,8 @@ def test_an_empty_model_name_is_not_this_folder(command: Command, folder: Path) 
 
 
 IDLE = [
-    (["map", "x", "--minus", "cat"], "--minus and --at belong to --target"),
-    (["map", "x", "--at", "1"], "--minus and --at belong to --target"),
+    (["map", "x", "--minus", "cat"], "--minus needs --target"),
+    (["map", "x", "--at", "1"], "--at needs --target"),
     (["map", "x", "--view", "logit"], "--view logit: say which one, --target"),
     (["flow", "x", "--keep", "0.7"], "--keep needs --routes"),
     (["flow", "x", "--routes", "--target", "cat", "--keep", "0.7"], "--keep needs --html"),

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from tl_ffblock import load_model
-from tl_ffblock.corpus.running.shards import cut_into_shards
+from tl_ffblock.corpus.shards import cut_into_shards
 from tl_ffblock.experiments import Config, run_studies
 
 
@@ -44,7 +44,7 @@ def kill_at(folder: Path, more_files: int, some_shards: int, delay: float) -> No
 def main(kills: int, seed: int, studies: str, fields: dict[str, object]) -> int:
     torch.set_num_threads(1)
     config = Config(**fields)  # type: ignore[arg-type]
-    model, n_shards = load_model(config.model), cut_into_shards(config).count
+    model, n_shards = load_model(config.model), len(cut_into_shards(config).numbers)
     draw, folder = random.Random(seed), Path(config.out)
 
     def child(*moment: float) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.corpora import InMemory
-from tl_ffblock.corpus.statistics.moments import Moments, merged
+from tl_ffblock.corpus.statistics import Moments, merged
 
 
 @pytest.mark.parametrize("cut", [1, 3, 9])

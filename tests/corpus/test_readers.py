@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tl_ffblock.corpus.texts.readers import read_texts
+from tl_ffblock.corpus.texts import read_texts
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config
 

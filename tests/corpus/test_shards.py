@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tl_ffblock.corpus.running.shards import Shards, cut_into_shards
+from tl_ffblock.corpus.shards import Shards, cut_into_shards
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config
 

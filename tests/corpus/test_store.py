@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tl_ffblock.corpus.running.store import ForeignFolderError, Store
+from tl_ffblock.corpus.store import ForeignFolderError, Store
 from tl_ffblock.errors import InputError
 
 
@@ -67,7 +67,7 @@ def test_another_run_is_refused_with_what_differs(store: Store, tmp_path: Path) 
 def test_folders_that_are_no_run_are_refused(tmp_path: Path) -> None:
     """A file, a folder with a broken run.json, shards without one."""
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="is a file"):
+    with pytest.raises(InputError, match="cannot be made"):
         Store(tmp_path / "file", {})
     for name, file in (("broken", "run.json"), ("strange", "shards/shard-000000.0.safetensors")):
         (tmp_path / name / "shards").mkdir(parents=True)

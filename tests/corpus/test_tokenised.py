@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.corpus.texts.texts import CorpusText
-from tl_ffblock.corpus.texts.tokenised import TokenisedText, Tokeniser
+from tl_ffblock.corpus.texts import CorpusText
+from tl_ffblock.corpus.tokenised import TokenisedText, Tokeniser
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config
 

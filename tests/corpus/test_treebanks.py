@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tl_ffblock.corpus.texts.conllu import read_conllu
-from tl_ffblock.corpus.texts.texts import Problem, Relation
+from tl_ffblock.corpus.texts import Problem, Relation, read_conllu
 
 FOLDER = Path(__file__).resolve().parent / "treebanks"
 WORDS = {

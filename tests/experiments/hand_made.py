@@ -1,7 +1,6 @@
 """Maps and tokens made by hand, as a study is shown them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -9,15 +8,13 @@ from torch import Tensor
 
 from tests.corpora import InMemory
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.corpus.observation import Observation
 from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.study import ModelFacts, Study, Tables
-from tl_ffblock.corpus.texts.texts import CorpusText
-from tl_ffblock.corpus.texts.tokenised import TokenisedText
-from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.corpus.study import ModelFacts, Observation, ObservedBatch, Study, Tables
+from tl_ffblock.corpus.texts import CorpusText
+from tl_ffblock.corpus.tokenised import TokenisedText
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 
 WORDS = {10: "a", 11: "b", 12: "##c", 13: "."}
 CONFIG = Config("m", "d", "o")
@@ -41,31 +38,30 @@ def tokenised(
     return TokenisedText(CorpusText("text", "here", "d", number=0), np.array(ids), marks, words, groups, False, {})
 
 
-@dataclass(frozen=True)
-class HandMade:
+class HandMade(ObservedBatch):
     """One sequence's maps of one layer, [query key] by scope."""
 
-    scopes: Mapping[str, Tensor]
-    facts: ModelFacts
+    def __init__(self, scopes: Mapping[str, Tensor], facts: ModelFacts) -> None:
+        self.of_scopes, self.facts = scopes, facts
 
-    def maps(self, index: int) -> ContributionMaps:
-        size = len(next(iter(self.scopes.values())))
-        rows = ScopeTable({scope: torch.zeros(1, size) for scope in self.scopes}, (0,))
-        return ContributionMaps(
-            tokens=tuple(map(str, range(size))),
-            layers=(0,),
-            order=self.facts.order,
-            queries=tuple(range(size)),
-            causal=self.facts.causal,
-            values=ScopeTable({scope: values[None] for scope, values in self.scopes.items()}, (0,)),
-            bias=rows,
-            remainder=rows,
-            completeness=rows,
-            model=self.facts.name,
-        )
-
-    def records(self, index: int) -> tuple[LayerRecord, ...]:
-        raise NotImplementedError("maps were made by hand, records were not")
+    @property
+    def maps(self) -> list[ContributionMaps]:  # type: ignore[override]
+        size = len(next(iter(self.of_scopes.values())))
+        rows = ScopeTable({scope: torch.zeros(1, size) for scope in self.of_scopes}, (0,))
+        return [
+            ContributionMaps(
+                tokens=tuple(map(str, range(size))),
+                layers=(0,),
+                order=self.facts.order,
+                queries=tuple(range(size)),
+                causal=self.facts.causal,
+                values=ScopeTable({scope: values[None] for scope, values in self.of_scopes.items()}, (0,)),
+                bias=rows,
+                remainder=rows,
+                completeness=rows,
+                model=self.facts.name,
+            )
+        ]
 
 
 def observed(model: Model, study: Study, scopes: Mapping[str, Tensor], tokens: TokenisedText) -> Observation:

@@ -6,8 +6,8 @@ import torch
 
 from tests.experiments.hand_made import CONFIG, facts, observed, tables_of_shards, tokenised
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.experiments.kobayashi.amplification import Amplification, AmplificationOptions
-from tl_ffblock.experiments.kobayashi.categories import CATEGORIES, categorise
+from tl_ffblock.corpus.statistics import split_keys
+from tl_ffblock.experiments.kobayashi.amplification import CATEGORIES, Amplification, AmplificationOptions, categorise
 
 
 def amplification(study_facts: object = None, **options: int) -> Amplification:
@@ -81,8 +81,8 @@ def test_causal_models_have_half_the_pairs(bert: Model) -> None:
     study = amplification(facts("pre_ln", causal=True))
     lower = torch.ones(3, 3).tril()
     observation = observed(bert, study, {"AtbLn": lower, "AtbLnFf": lower}, tokenised([10, 11, 12]))
-    pairs = study.measure(observation).pairs
-    assert set(zip(pairs.query.tolist(), pairs.key.tolist(), strict=True)) == {(11, 10), (12, 10), (12, 11)}
+    query, key = split_keys(study.measure(observation)[0].keys)
+    assert set(zip(query.tolist(), key.tolist(), strict=True)) == {(11, 10), (12, 10), (12, 11)}
 
 
 def test_categories_by_rule() -> None:

@@ -4,8 +4,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
-from tl_ffblock.experiments.kobayashi.pmi import Incidence, Text, Unit, sentences
+from tests.experiments.hand_made import CONFIG, facts, observed, tokenised
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.experiments.kobayashi.amplification import Amplification, AmplificationOptions, Incidence, Text, Unit
 
 
 def test_pmi_by_unit() -> None:
@@ -45,6 +48,9 @@ def test_texts_of_special_tokens_only_are_in_no_unit(unit: Unit) -> None:
     assert Incidence([empty, empty], unit, 2).pmi(first[:0], second[:0]).shape == (0,)
 
 
-def test_sentences_end_at_marks() -> None:
+def test_sentences_end_at_marks(bert: Model) -> None:
     """The mark belongs to the sentence it ends."""
-    assert sentences(np.array([1, 9, 2, 3, 9, 4]), lambda token: token == 9).tolist() == [0, 0, 1, 1, 1, 2]
+    study = Amplification(CONFIG, facts(), AmplificationOptions())
+    maps = dict.fromkeys(("Atb", "AtbFf"), torch.ones(6, 6))
+    observation = observed(bert, study, maps, tokenised([10, 13, 11, 10, 13, 12]))
+    assert study.measure(observation)[1].sentence.tolist() == [0, 0, 1, 1, 1, 2]

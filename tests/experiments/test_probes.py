@@ -10,7 +10,7 @@ import torch
 
 from tests.corpora import TREEBANK
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.corpus.texts.conllu import read_conllu
+from tl_ffblock.corpus.texts import read_conllu
 from tl_ffblock.experiments import Config, run_studies, study
 
 Runs = Callable[..., Config]

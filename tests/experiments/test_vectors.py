@@ -11,8 +11,7 @@ from torch import Tensor
 from tests.experiments.hand_made import CONFIG, tables_of_shards, tokenised
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.contributions import contribution_maps
-from tl_ffblock.corpus.observation import observe
-from tl_ffblock.corpus.running.worker import facts_of
+from tl_ffblock.corpus.study import ModelFacts, observe
 from tl_ffblock.experiments.kobayashi.bypass import Bypass
 from tl_ffblock.experiments.kobayashi.outliers import Outliers, OutliersOptions
 from tl_ffblock.results.measures import contextualization_change
@@ -32,7 +31,7 @@ def cached(hooked: Any, name: str) -> Tensor:
 def test_norms_of_feed_forward_and_bypass(family: str, loaded: Callable[[str], Any]) -> None:
     """Means of the vectors' lengths over all tokens, and over those of text: a causal model's first one is none."""
     hooked, model = loaded(family), identify(loaded(family))
-    study = Bypass(CONFIG, facts_of(model))
+    study = Bypass(CONFIG, ModelFacts.of(model))
     (observation,) = observe(model, [tokenised(IDS, special=[2])], ())
     table = tables_of_shards(study, [observation])["norms"].set_index(["tokens", "layer"])
     feed_forward, bypass = (cached(hooked, name).norm(dim=-1) for name in ("hook_mlp_out", BYPASS[family]))
@@ -50,7 +49,7 @@ def test_norms_of_feed_forward_and_bypass(family: str, loaded: Callable[[str], A
 def test_norms_by_place(loaded: Callable[[str], Any]) -> None:
     """The first token, a special last one and masks in between have rows of their own; text at the end has none."""
     hooked, model = loaded("bert"), identify(loaded("bert"))
-    study = Bypass(CONFIG, facts_of(model))
+    study = Bypass(CONFIG, ModelFacts.of(model))
     feed_forward = cached(hooked, "hook_mlp_out").norm(dim=-1)
     for special, places in (([0, 2, 6], {"first": 0, "special in between": 2, "special last": 6}), ([2], {})):
         (observation,) = observe(model, [tokenised(IDS, special=special)], ())
@@ -66,7 +65,7 @@ def test_norms_by_place(loaded: Callable[[str], Any]) -> None:
 def test_outliers_against_the_next_gain(family: str, loaded: Callable[[str], Any]) -> None:
     """Mean absolute values of FF's output by dimension, the weight of the norm behind it, and their correlation."""
     hooked, model = loaded(family), identify(loaded(family))
-    study = Outliers(CONFIG, facts_of(model), OutliersOptions(ignored_dimensions=0.0))
+    study = Outliers(CONFIG, ModelFacts.of(model), OutliersOptions(ignored_dimensions=0.0))
     (observation,) = observe(model, [tokenised(IDS)], ())
     tables = tables_of_shards(study, [observation])
     blocks = hooked.blocks
@@ -85,7 +84,7 @@ def test_outliers_against_the_next_gain(family: str, loaded: Callable[[str], Any
 def test_all_dimensions_give_the_change_of_the_maps(family: str, loaded: Callable[[str], Any]) -> None:
     """The slow road of `ignored` agrees with contextualization where nothing is ignored, in any order of norms."""
     model = identify(loaded(family))
-    study = Outliers(CONFIG, facts_of(model), OutliersOptions())
+    study = Outliers(CONFIG, ModelFacts.of(model), OutliersOptions())
     (observation,) = observe(model, [tokenised(IDS)], ())
     all_dimensions, *less = study.measure(observation)["changes"].mean
     step = study.facts.feed_forward

@@ -15,7 +15,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock import heads, memories
 from tl_ffblock.errors import CallError, FFBlockError, InputError, LayerError, ScopeKeyError
-from tl_ffblock.flow import Pruning, overlap, routes, top_tokens
+from tl_ffblock.graphs import Pruning, overlap, top_tokens
 
 NAN, INF = float("nan"), float("inf")
 pytestmark = [pytest.mark.wrong_types, pytest.mark.filterwarnings("ignore")]
@@ -215,11 +215,12 @@ MAPS = {
 }
 
 ATTRIBUTIONS = {
-    "a text as target": odd(lambda g: ffb.attribute(g.reader, g.ids, " cat"), "target=' cat'", 'ffb.logit(\' cat\')'),
-    "an id as target": odd(lambda g: ffb.attribute(g.m, g.ids, 7), "target=7", "ffb.logit(7)"),
+    "a text as target": odd(lambda g: ffb.attribute(g.m, g.ids, " cat"), "no tokenizer", "' cat'", "token ids"),
+    "an id beyond as target": odd(lambda g: ffb.attribute(g.m, g.ids, 999), "999", "0 to 63"),
+    "a fraction as target": odd(lambda g: ffb.attribute(g.m, g.ids, 7.5), "target=7.5", "ffb.logit"),
     "None as target": odd(lambda g: ffb.attribute(g.m, g.ids, None), "target=None", "ffb.logit"),
-    "a text as target of patching": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, " cat"), "target=' cat'", "ffb.logit"),
-    "a text as target of faithfulness": odd(lambda g: ffb.faithfulness(g.m, g.ids, " cat", [g.a]), "target=' cat'", "ffb.logit"),
+    "a text as target of patching": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, " cat"), "no tokenizer", "' cat'"),
+    "a text as target of faithfulness": odd(lambda g: ffb.faithfulness(g.m, g.ids, " cat", [g.a]), "no tokenizer", "' cat'"),
     "a text as metric of a sweep": odd(lambda g: ffb.contribution_sweep(g.c, " cat", "AtbLnFf"), "metric=' cat'", "ffb.logit"),
     "rules of another name": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, rules="patchin"), "rules='patchin'", "Did you mean `patching`?"),
     "rules as a list": odd(lambda g: ffb.attribute(g.m, g.ids, g.target, rules=["path"]), "rules=['path']"),
@@ -247,8 +248,7 @@ ATTRIBUTIONS = {
     "heads that were not asked for": odd(lambda g: g.bare.heads, "heads", "of=", error=ScopeKeyError),
     "a table of another name": odd(lambda g: g.a.to_dataframe("head"), "of='head'", "Did you mean `heads`?"),
     "token maps of another part": odd(lambda g: g.a.token_maps("head"), "'head'"),
-    "routes of maps": odd(lambda g: routes(g.maps), "ContributionMaps", "ffb.attribute"),
-    "routes without graph": odd(lambda g: routes(g.bare), "graph", error=ScopeKeyError),
+    "a graph of none": odd(lambda g: g.bare.graph(), "graph", error=ScopeKeyError),
     "a mean of one attribution": odd(lambda g: ffb.Attribution.mean(g.a), "a list of texts", "got a Attribution"),
     "a mean of none": odd(lambda g: ffb.Attribution.mean([]), "expected"),
     "average of one": odd(lambda g: ffb.average(g.maps), "average", "[maps]"),
@@ -559,7 +559,6 @@ REAL: list[tuple[str, Number]] = [
     ("rtol", lambda g, v: ffb.contribution_maps(g.m, g.ids, rtol=v)),
     ("rtol", lambda g, v: ffb.attribute(g.m, g.ids, g.target, rtol=v)),
     ("rtol", lambda g, v: ffb.check.check_model(g.m, g.ids, rtol=v)),
-    ("keep", lambda g, v: routes(g.a, keep=v)),
     ("keep", lambda g, v: g.a.graph(v)),
     ("height", lambda g, v: g.maps.show(height=v)),
     ("width", lambda g, v: g.maps.figure(layer=1, scope="AtbLnFf", width=v)),

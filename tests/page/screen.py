@@ -9,7 +9,7 @@ import torch
 
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.tables import ScopeTable
 
 Builder: TypeAlias = Callable[..., ContributionMaps]
 """`build(n, layers=(0, 1), order="pre_ln", causal=True, ...)`: the fixture around `build_result`."""

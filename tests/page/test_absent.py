@@ -44,20 +44,6 @@ def test_a_hidden_column_has_a_headline(build: Builder, cells: str, ref: str) ->
 
 
 @needs_node
-def test_the_own_cell_has_its_headline_unless_it_is_hidden(build: Builder) -> None:
-    """Of shares of the others the own share is told; a hidden own cell is hidden."""
-    own, hidden = run(
-        """
-        const at = (hide, position) => scened({ ref: "", scope: "Atb", layer: 0, hide, from: position, to: position });
-        return [headlineOf(await at("", 2)), headlineOf(await at("first", 0))];
-        """,
-        payload=payload(build(4)),
-    )
-    assert own.startswith("“t2” gives itself ") and own.endswith("; this share is not among those of the others.")
-    assert hidden == "There is no share here of what “t0” takes from “t0”: “t0” is hidden."
-
-
-@needs_node
 @pytest.mark.parametrize("cells", ["others", "row", "none"])
 @pytest.mark.parametrize("ref", ["", "AtbLn"])
 def test_another_row_has_a_source_that_it_sees(build: Builder, cells: str, ref: str) -> None:
@@ -105,49 +91,6 @@ def test_a_hidden_own_cell_has_no_own_share(build: Builder) -> None:
     kept = maps["Atb", 0].numpy()[:, 1:]
     assert own[0] is None
     np.testing.assert_allclose(own[1:], np.diag(kept[1:]) / kept[1:].sum(1), rtol=1e-3)
-
-
-@needs_node
-@pytest.mark.parametrize("range_", ["percentile", "off-diagonal", "all"])
-def test_the_way_through_the_layers_is_scaled_as_a_map(build: Builder, range_: str) -> None:
-    """Mostly zeros leave a scale that ends at their largest; "all" takes in what the token gives itself."""
-    maps = build(200, layers=(0,), scopes=("Atb",), causal=False)
-    maps["Atb"][0, 7] = 0.0
-    maps["Atb"][0, 7, 3], maps["Atb"][0, 7, 7] = 5.0, 9.0
-    limit = run(
-        """
-        const scene = await scened({ cells: "none", range: given.range, to: 7 });
-        return biographyLimit(scene, biographyOf(scene, 0, "Atb"));
-        """,
-        payload=payload(maps),
-        range=range_,
-    )
-    assert limit == pytest.approx(9.0 if range_ == "all" else 5.0, rel=1e-3)
-
-
-@needs_node
-def test_a_caption_names_the_difference_where_it_is_shown(build: Builder) -> None:
-    """By its title and not by its place, which is another on a narrow page; enlarged maps stand alone."""
-    captions = run(
-        """
-        const captions = [];
-        for (const panel of ["", "before", "difference"]) { const scene = await scened({ scope: "AtbLnFf", panel }); captions.push(captionOf(scene, mapsWords(scene))); }
-        return captions;
-        """,
-        payload=payload(build(4)),
-    )
-    assert [" Difference: AtbLnFf − AtbLn. " in caption for caption in captions] == [True, False, True]
-    assert not any("Right:" in caption for caption in captions)
-
-
-@needs_node
-def test_the_text_has_no_marks_of_white_space(build: Builder) -> None:
-    """One writing of it for headings, captions and files: a mark before a word goes, a dot inside one stays."""
-    text = run(
-        "const { data } = await open(); return sentenceText(data, 0, 12);",
-        payload=payload(build(4, tokens=(" He", " said", "a·b", " more"))),
-    )
-    assert text == "He said a·b "
 
 
 def test_an_average_by_position_is_causal_where_its_maps_are(build: Builder, mean_of_three: AverageMaps) -> None:

@@ -26,23 +26,6 @@ def attention(causal: bool) -> list[torch.Tensor]:
     return list(scores.softmax(-1))
 
 
-def in_the_page_of_bertviz(causal: bool) -> dict[str, Any]:
-    """The data of its page."""
-    bertviz = pytest.importorskip(
-        "bertviz", reason="BertViz is not installed; the stored copy of its page is read instead"
-    )
-    page = bertviz.head_view(attention(causal), list(TOKENS), html_action="return").data
-    (block,) = json.JSONDecoder().raw_decode(page, page.index('{"attention": '))[0]["attention"]
-    return dict(block)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # BertViz leaves its script's file open
-@pytest.mark.parametrize("causal", [True, False])
-def test_the_stored_numbers_are_what_bertviz_draws(causal: bool) -> None:
-    """The copy beside this file, which the next test reads, is that of the installed BertViz."""
-    assert in_the_page_of_bertviz(causal) == json.loads(STORED.read_text())["causal" if causal else "both"]
-
-
 @node.needs_node
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_page_holds_the_numbers_that_bertviz_draws(causal: bool) -> None:

@@ -140,36 +140,6 @@ def test_a_planted_maximum_stands_at_its_row_and_column(build: Builder, show: Sh
     assert picture[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">I", picture[16:20])[0] > 1500
 
 
-LIT = """([n, where]) => Array.from(document.querySelectorAll(".panel[data-role=only] .cells canvas"), (canvas) => {
-    const box = canvas.getBoundingClientRect();
-    if (canvas.width > box.width || canvas.height > box.height) return "more pixels than the screen has";
-    const image = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-    let missing = 0;
-    for (let row = 0; row < n; row++) {
-        const [x, y] = [where[row], row].map((at, axis) => Math.floor(at * [canvas.width, canvas.height][axis] / n));
-        if (image[4 * (y * canvas.width + x)] > 8) missing++;
-    }
-    return missing;
-})"""
-
-
-@pytest.mark.parametrize("n", [10, 128, 300, 512])
-def test_every_planted_cell_is_seen_at_any_width(build: Builder, show: Shower, n: int) -> None:
-    """One dark cell a row: all are there on a phone, in a notebook and on a wide screen, however small cells are."""
-    maps = build(n, layers=(0,), scopes=("Atb",), causal=False)
-    where = [(row * 37 + 11) % n for row in range(n)]
-    maps["Atb"][:] = 0.01
-    for row, column in enumerate(where):
-        maps["Atb"][0, row, column] = 9.0
-    screen = show(maps, width=380, address="#cells=none&range=all")
-    for width in (380, 800, 1400, 2200):
-        screen.page.set_viewport_size({"width": width, "height": 900})
-        screen.page.wait_for_timeout(150)
-        screen.settle()
-        assert screen.page.evaluate(LIT, [n, where]) == [0]
-        assert screen.overflow() <= 0
-
-
 @pytest.mark.parametrize("causal", [True, False])
 def test_only_a_causal_model_has_cells_out_of_reach(build: Builder, show: Shower, causal: bool) -> None:
     """Above the diagonal a causal model's cells are hatched and named unreachable; a bidirectional one has all its cells."""
@@ -238,22 +208,6 @@ def test_a_difference_names_its_sides(build: Builder, show: Shower) -> None:
         assert said and number(said[1]) == pytest.approx(size, **SHOWN), line
 
 
-def test_changes_of_shares_are_points_wherever_they_stand(build: Builder, show: Shower) -> None:
-    """On the ramp, in the card, the pairs and a figure; per cent are shares."""
-    screen = show(build(6), layer=1, scope="AtbLnFf")
-    screen.choose(cells="row")
-    panel = screen.page.locator(".panel[data-role=difference]")
-    ticks = [text for text in panel.locator("text").all_text_contents() if re.match(r"^[≤≥ +−\d.]+\u00a0", text)]
-    assert ticks and all("\u00a0point" in text for text in ticks)
-    assert "in percentage points" in re.sub(r"\s+", " ", panel.inner_text())
-    for place in ("#card .numbers", "#pair-list"):
-        changes = [text for text in screen.page.locator(f"{place} td").all_inner_texts() if re.match(r"^[+−]", text)]
-        assert changes and not any("%" in text for text in changes)
-    assert "−" not in "".join(re.findall(r"(\S+)\u00a0%", screen.page.locator("#what").inner_text()))
-    _, drawing = screen.save("svg")
-    assert "points" in drawing.decode() and not re.search(r"[+−][\d.]+\u00a0%", drawing.decode())
-
-
 def test_own_share_bias_and_remainder_stand_beside_the_map(build: Builder, show: Shower) -> None:
     """Their columns are labelled and give each row's number; the remainder's is there only when it is not zero."""
     maps = build(5, remainder=0.5)
@@ -284,33 +238,3 @@ def test_runs_stand_beside_each_other_on_one_scale(build: Builder, show: Shower)
     assert [number(text) for text in tip["numbers"]["norm"]] == pytest.approx([58.25, 11.75, -46.5], **SHOWN)
     assert tip["tokens"] == ["c3→a3 (position 3)", "c1→a1 (position 1)"]
     assert screen.problems == [] and len(screen.requests) == 1
-
-
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("width", [380, 1400])
-def test_a_text_of_two_tokens(causal: bool, width: int, build: Builder, show: Shower) -> None:
-    """The smallest text has its maps, painted as it has cells, and its headline is true; nothing is wider than the window."""
-    maps = build(2, layers=(0, 1, 2), causal=causal)
-    screen = show(maps, width=width)
-    assert screen.overflow() <= 0 and screen.problems == []
-    shown = screen.selection()
-    headline = screen.page.locator("#headline").inner_text()
-    told = re.fullmatch(
-        r"Layer (\d): the feed-forward block (raises|lowers) the share of “t(\d)” in all that “t(\d)” takes: (\S+)\s% → (\S+)\s%\.",
-        headline,
-    )
-    assert told is not None, headline
-    layer, verb, from_, to, *numbers = told.groups()
-    assert layer == shown["layer"] and from_ != to and (not causal or to == "1")
-    maps_of_layer = {"before": maps["AtbLn", int(layer)], "after": maps[shown["scope"], int(layer)]}
-    shares = {role: 100 * cells / cells.sum(dim=-1, keepdim=True) for role, cells in maps_of_layer.items()}
-    sent = [float(cells[int(to), int(from_)]) for cells in shares.values()]
-    assert [number(written) for written in numbers] == pytest.approx(sent, **SHOWN)
-    assert verb == ("raises" if sent[1] > sent[0] else "lowers")
-    others = {(role, i, 1 - i): float(cells[i, 1 - i]) for role, cells in shares.items() for i in (1, 0)}
-    largest = max(others, key=others.__getitem__)
-    assert close(screen.colour(*largest, (2, 2)), DARKEST["contribution"])
-    assert screen.hover("after", 1, 0, (2, 2))["tokens"] == ["t1 (position 1)", "t0 (position 0)"]
-    screen.page.locator(".chip").nth(1).click()
-    screen.settle()
-    assert screen.overflow() <= 0

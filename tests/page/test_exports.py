@@ -3,7 +3,6 @@
 import base64
 import csv
 import io
-import itertools
 import struct
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
@@ -64,39 +63,6 @@ def ink(screen: Screen) -> Mapping[str, int]:
     }
 
 
-def maps_of(root: ElementTree.Element) -> list[str]:
-    """The titles of the maps in a file, in order."""
-    return [
-        str(group.findall(f"{SVG}text[@font-weight='600']")[0].text)
-        for group in root.findall(f"{SVG}g")
-        if group.findall(f"{SVG}text[@font-weight='600']")
-    ]
-
-
-@pytest.mark.parametrize("n", [9, 130])
-def test_one_column_holds_one_map(build: Builder, show: Shower, n: int) -> None:
-    """Of a pair it is the difference, unless the reader asks for a side; no file for paper is higher than a sheet; two columns hold all."""
-    html = build(n, layers=(0,), scopes=("Atb", "AtbLn"), causal=False).to_html()
-    screen = opened(show, html, "")
-    expected = {"screen": 3, "column": 1, "page": 3, "slide": 3}
-    for size, count in expected.items():
-        screen.choose(figure_size=size)
-        root = drawing(screen)
-        assert len(maps_of(root)) == count, size
-        assert size == "screen" or float(root.get("height", 0)) <= 9 * 96
-        assert ("Difference: AtbLn − Atb." in screen.page.locator("#caption").inner_text()) is True
-    screen.choose(figure_size="column")
-    assert screen.page.locator("#figure-maps option").count() == 3 and maps_of(drawing(screen)) == ["Difference"]
-    assert screen.save("svg")[0].endswith("_difference_column.svg")
-    screen.choose(figure_maps="before")
-    assert maps_of(drawing(screen)) == ["Before LN: Atb"]
-    assert "Difference:" not in screen.page.locator("#caption").inner_text()
-    assert screen.save("png")[0].endswith("_before_column.png")
-    screen.choose(ref="")
-    assert screen.page.locator("#figure-maps").is_hidden() and maps_of(drawing(screen)) == ["AtbLn"]
-    assert screen.problems == []
-
-
 @pytest.mark.parametrize(("read", "marked"), [("row", "the row of “t4”"), ("column", "the column of “t2”")])
 def test_files_mark_what_the_headline_speaks_of(build: Builder, show: Shower, read: str, marked: str) -> None:
     """In every map of the file a frame goes round the line that is read and one round the cell; of cells of few pixels arrows point at both."""
@@ -117,26 +83,6 @@ def test_files_mark_what_the_headline_speaks_of(build: Builder, show: Shower, re
     for group in drawing(screen).findall(f"{SVG}g"):
         (marks,) = group.findall(f"{SVG}g[@class='marks']")
         assert [node.tag for node in marks] == 2 * [f"{SVG}polygon"]
-    assert screen.problems == []
-
-
-@pytest.mark.parametrize("view", ["heads", "scores"])
-def test_long_texts_are_one_sheet_high(show: Shower, view: str) -> None:
-    """In the file of lines or scores of 130 tokens the selected tokens are named, names keep a readable distance, and the slide stays a slide."""
-    tokens = tuple(f"t{i}" for i in range(130))
-    maps = planted_heads(130, 1, 2, tokens) if view == "heads" else made(tokens)
-    screen = opened(show, maps.to_html(layer=0 if view == "heads" else 2), f"#view={view}&to=127&from=64")
-    for size, most in (("column", 9 * 96), ("page", 9 * 96), ("slide", 720)):
-        screen.choose(figure_size=size)
-        root = drawing(screen)
-        assert float(root.get("height", 0)) <= most + 1, size
-        names = [node for node in root.iter(f"{SVG}text") if str(node.text).rstrip(" q") in tokens]
-        assert {"t64"} < {node.text for node in names} and len(names) > 40
-        sides: dict[str, list[float]] = {}
-        for node in names:
-            sides.setdefault(str(node.get("text-anchor")), []).append(float(node.get("y", 0)))
-        for heights in map(sorted, sides.values()):
-            assert min(b - a for a, b in itertools.pairwise(heights)) >= 9
     assert screen.problems == []
 
 
@@ -163,24 +109,6 @@ def test_lines_of_heads_are_saved(show: Shower) -> None:
     screen.page.locator("button.head").nth(1).click(modifiers=["Shift"])
     screen.settle()
     assert picture["width"] > 1500 and 0 < ink(screen)["coloured"] < picture["coloured"]
-    assert screen.page.evaluate("window.x") is None and screen.problems == []
-
-
-def test_lines_between_two_segments_are_saved(show: Shower) -> None:
-    """The file has the curves and the numbers of the choice alone, both segments' names as text, and says so in its caption and name."""
-    hostile = "<img src=x onerror=window.x=1>"
-    html = planted_heads(6, 1, 3).to_html(segments={"prompt": 0, hostile: 4})
-    screen = opened(show, html, "#view=heads&between=1-0")
-    root = drawing(screen)
-    curves = [path for path in root.iter(f"{SVG}path") if "C" in str(path.get("d"))]
-    assert len(curves) == 3  # heads 1 and 2 look one and two back: 4 at 3 and 2, 5 at 3
-    names = [text.text for text in root.iter(f"{SVG}text") if text.get("class") == "segment"]
-    assert names[:2] == ["prompt", "prompt"] and len(names) == 4
-    assert f"Only lines to {hostile} from prompt are drawn." in screen.page.locator("#caption").inner_text()
-    cells = {(int(row["query"]), int(row["key"])): row for row in table(screen)}
-    assert set(cells) == {(query, key) for query in (4, 5) for key in range(4)}
-    assert [float(cells[4, 2][f"head {head} weight"]) for head in range(3)] == [0, 0, 1]
-    assert "segments1-0" in screen.save("csv")[0]
     assert screen.page.evaluate("window.x") is None and screen.problems == []
 
 
@@ -249,39 +177,3 @@ def test_scores_are_saved(show: Shower) -> None:
         assert float(row["weight"]) == pytest.approx(float(scores.pattern[1, 1, 4, key]), **SENT)
     assert ink(screen)["coloured"] > 1000
     assert screen.page.evaluate("window.x") is None and screen.problems == []
-
-
-def test_a_view_with_nothing_to_draw_saves_nothing(build: Builder, show: Shower) -> None:
-    """Of a layer without scores no file is made, and the page says so."""
-    screen = show(build(5, layers=(0, 1, 2)), beside=made(tuple(f"t{i}" for i in range(5))), view="scores", layer=1)
-    screen.page.locator("#figure-mode").click()
-    for kind in ("svg", "png", "csv"):
-        screen.page.locator(f"#save-{kind}").click()
-        assert "nothing is drawn here" in screen.page.locator("#copied").inner_text()
-    assert "of layers 0, 2 only" in screen.page.locator("#headline").inner_text()
-
-
-@pytest.mark.parametrize("size", ["column", "page", "slide"])
-def test_a_figure_stays_within_its_width(show: Shower, size: str) -> None:
-    """In every size nothing of the lines of many heads stands outside the file's picture, and thousands of lines are one picture."""
-    tokens = tuple(f"a rather long token number {i}" for i in range(40))
-    maps = planted_heads(40, 2, 12, tokens)
-    maps.values[:] = maps.values.new_ones(()).expand_as(maps.values).tril()
-    screen = opened(show, maps.to_html(), "#view=heads")
-    screen.choose(figure_size=size)
-    root = drawing(screen)
-    assert len(list(root.iter(f"{SVG}image"))) == 1
-    content = ElementTree.tostring(root, encoding="unicode")
-    outside = screen.page.evaluate(
-        """(content) => {
-            const host = document.createElement("div");
-            host.innerHTML = content;
-            document.body.append(host);
-            const box = host.firstChild.getBoundingClientRect();
-            const bad = Array.from(host.querySelectorAll("text, image, path"), (node) => node.getBoundingClientRect()).filter((part) => part.width && (part.left < box.left - 1 || part.right > box.right + 1 || part.bottom > box.bottom + 1));
-            host.remove();
-            return bad.length;
-        }""",
-        content,
-    )
-    assert outside == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.page.firefox import PROGRAM, Firefox, started
-from tests.page.screen import Builder, build_result
+from tests.page.screen import Builder
 from tests.page.test_heads import planted_heads
 from tl_ffblock.results.tokens import visible
 
@@ -60,22 +60,6 @@ def test_planted_cells_are_seen(firefox: Firefox, build: Builder, tmp_path: Path
     assert firefox.problems(path) == []
 
 
-def test_a_selection_by_keyboard(firefox: Firefox, build: Builder, tmp_path: Path) -> None:
-    """Arrow keys in the sentence choose a token, brackets a step; both stand in the address, and Back undoes."""
-    path = written(tmp_path, build(5, causal=False).to_html(layer=0, scope="AtbLnFf"))
-    firefox.open(path, "#to=1")
-    firefox.evaluate("document.getElementById('sentence').focus()")
-    firefox.press("\ue014")
-    assert firefox.evaluate("return document.querySelector('.chip[aria-selected=true] bdi').textContent") == "t2"
-    firefox.press("]")
-    assert firefox.evaluate("return document.getElementById('scope').value") == "AtbLnFfRes"
-    assert firefox.evaluate("return location.hash") == "#scope=AtbLnFfRes&ref=AtbLnFf&to=2"
-    firefox.evaluate("history.back()")
-    firefox.settle()
-    assert firefox.evaluate("return document.getElementById('scope').value") == "AtbLnFf"
-    assert firefox.problems(path) == []
-
-
 def test_every_view_and_file_is_there(firefox: Firefox, tmp_path: Path) -> None:
     """Lines and small maps of heads are drawn, SVG and PNG of them are made, and nothing reaches the console."""
     path = written(tmp_path, planted_heads(6, 2, 3, HOSTILE).to_html())
@@ -97,13 +81,4 @@ def test_every_view_and_file_is_there(firefox: Firefox, tmp_path: Path) -> None:
                     break
             assert str(firefox.evaluate(told)).split(",")[0].endswith(f".{kind}"), (view, kind)
     assert firefox.evaluate("return window.x ?? null") is None
-    assert firefox.problems(path) == []
-
-
-def test_a_long_text(firefox: Firefox, tmp_path: Path) -> None:
-    """A long text is drawn with canvases no larger than the screen has pixels."""
-    path = written(tmp_path, build_result(300, layers=(0,)).to_html(layer=0))
-    firefox.open(path)
-    sizes = "return Array.from(document.querySelectorAll('.cells canvas'), (c) => c.width <= c.getBoundingClientRect().width * devicePixelRatio + 1)"
-    assert all(firefox.evaluate(sizes))
     assert firefox.problems(path) == []

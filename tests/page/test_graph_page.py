@@ -1,7 +1,6 @@
 """The page of a layered graph: what it shows, hides and saves, in a browser that has no network."""
 
 import dataclasses
-import itertools
 import json
 from types import ModuleType
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.page.screen import Shower
-from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, iframe, page
+from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, page
 
 pytestmark = pytest.mark.browser
 EVIL = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>"
@@ -191,94 +190,7 @@ def test_pages_of_models_open(ffb: ModuleType, model_of: Any, tokens_of: Any, sh
     screen.page.locator(".graph-node").last.click()
     assert "rank of 7" in screen.page.locator("#node-card").inner_text()
     result = ffb.attribute(model, tokens, ffb.logit(7), of="graph")
-    routes = show(html=ffb.flow.routes(result, keep=0.7).html)
+    routes = show(html=result.graph(0.7).to_html())
     routes.settle()
-    assert "routes to logit" in routes.page.title()
+    assert "paths to logit" in routes.page.title()
     assert screen.problems == routes.problems == []
-
-
-def test_a_notebook_frame_is_as_high_as_the_graph(show: Shower) -> None:
-    """Opened far below what is seen, as in a long notebook, the frame has the page's height once it is reached, and follows it."""
-    view = iframe(page(drawn()), height=300)
-    screen = show(html=f"<!doctype html><body><div style='height: 4000px'></div>{view._repr_html_()}", width=900)
-    frame, outer = screen.page.frame_locator("iframe"), screen.page.locator("iframe")
-    frame.locator("body[data-state=drawn]").wait_for()
-    assert outer.bounding_box()["height"] >= 300
-    for click in (None, "[data-node='2']"):
-        if click:
-            frame.locator(click).click()
-        outer.scroll_into_view_if_needed()
-        screen.page.wait_for_timeout(400)
-        needed = frame.locator("body").evaluate("body => body.scrollHeight")
-        assert needed > 320
-        assert outer.bounding_box()["height"] == pytest.approx(needed, abs=6)
-
-
-def wide(columns: int, lanes: int = 2, **fields: Any) -> GraphPage:
-    """A chain of nodes, one a column, in lanes by turns."""
-    return drawn(
-        columns=tuple(f"layer {n}" for n in range(columns)),
-        nodes=tuple(node(n, n % lanes, f"n{n}", 1.0) for n in range(columns)),
-        edges=tuple(edge(n, n + 1, 1.0, always=True) for n in range(columns - 1)),
-        lanes=lanes,
-        **fields,
-    )
-
-
-@pytest.mark.parametrize("width", [380, 1400])
-def test_a_wide_graph_has_an_overview_that_goes_along(show: Shower, width: int) -> None:
-    """It opens with its start in the middle; the frame is where the picture is, a click brings it elsewhere; headings stay; a narrow graph has none."""
-    assert opened(show, drawn(), 1400).page.locator("#graph-overview svg").count() == 0
-    screen = opened(show, wide(40, lanes=30, start=20), width)
-    seen = """() => {
-        const host = document.getElementById("graph"), frame = document.querySelector(".graph-window").x.baseVal.value;
-        return [frame, host.scrollLeft, host.clientWidth, host.scrollWidth];
-    }"""
-
-    def middle() -> float:
-        for _ in range(
-            200
-        ):  # the frame follows with the next picture; waiting in the page would need eval, which it forbids
-            frame, left, wide_, whole = screen.page.evaluate(seen)
-            if abs(frame - left) < 1:
-                return float((left + wide_ / 2) / whole)
-            screen.page.wait_for_timeout(25)
-        raise AssertionError(f"the frame stays at {frame}, the picture is at {left}")
-
-    assert middle() == pytest.approx(20.5 / 40, abs=0.01)
-    assert screen.page.locator("[aria-label='n20 name of n20']").is_visible()
-    title = screen.page.locator("#graph svg.headings text", has_text="layer 20")
-    top = title.bounding_box()["y"]
-    assert screen.page.evaluate("document.getElementById('graph').scrollTop") > 100
-    screen.page.evaluate("document.getElementById('graph').scrollTop = 40")
-    assert title.bounding_box()["y"] == top
-    box = screen.page.locator("#graph-overview svg").bounding_box()
-    screen.page.mouse.click(box["x"] + 0.7 * box["width"], box["y"] + 5)
-    assert middle() == pytest.approx(0.7, abs=0.01)
-    assert screen.overflow() <= 0 and screen.problems == []
-
-
-def test_paper_holds_a_wide_graph_in_strips(show: Shower) -> None:
-    """Every node and every edge between neighbouring columns is whole in one of the strips, none is wider than a sheet; the screen gets its picture back."""
-    columns = 30
-    screen = opened(show, wide(columns))
-    picture = screen.page.locator("#graph svg:not(.headings)")
-    assert picture.count() == 1
-    screen.page.emulate_media(media="print")
-    screen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    strips = screen.page.locator("#graph svg")
-    held = strips.evaluate_all(
-        """strips => strips.map((strip) => {
-            const window = strip.getBoundingClientRect();
-            const inside = ({ left, right, top, bottom }) => left >= window.left && right <= window.right && top >= window.top && bottom <= window.bottom;
-            return [...strip.querySelectorAll("[data-node]")].filter((node) => inside(node.getBoundingClientRect())).map((node) => Number(node.dataset.node));
-        })"""
-    )
-    assert len(held) > 2
-    assert {(n, n + 1) for n in range(columns - 1)} <= {pair for of in held for pair in itertools.pairwise(of)}
-    assert all(
-        width <= 900 for width in strips.evaluate_all("strips => strips.map((strip) => strip.viewBox.baseVal.width)")
-    )
-    screen.page.emulate_media(media="screen")
-    screen.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert picture.count() == 1 and screen.problems == []

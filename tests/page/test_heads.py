@@ -76,20 +76,6 @@ def test_lines_are_the_attention_of_the_chosen_heads(show: Shower) -> None:
     assert screen.problems == []
 
 
-def test_views_of_heads_keep_what_a_new_page_shows(show: Shower) -> None:
-    """Taken from address to address, views of heads stand as those that are opened there."""
-    maps = planted_heads(7, 3, 3)
-    screen = opened(show, maps, "#view=heads&to=4")
-    for address in (
-        "#view=heads&to=6&from=5&heads=1",
-        "#view=heads&layer=2&heads=0.2&from=3&read=column&hide=first",
-        "#view=all&layer=2&scope=head%202",
-        "#view=all&layer=1&scope=head%201&to=2",
-    ):
-        screen.go(address)
-        assert screen.places() == opened(show, maps, address).places(), address
-
-
 def test_all_heads_are_small_maps_that_open(show: Shower) -> None:
     """One cell a layer and head, all painted, each different from its neighbour; a click opens the map at its number."""
     screen = opened(show, planted_heads(9, 3, 4), "#view=all")
@@ -112,19 +98,9 @@ def test_lines_of_short_and_long_texts(show: Shower, n: int) -> None:
     assert screen.overflow() <= 0 and screen.problems == []
 
 
-def test_twelve_by_twelve_heads_of_a_long_text_stay_small(show: Shower) -> None:
-    """144 heads at 128 tokens that look both ways: below 4 MB, and lines of all twelve heads of a layer are there."""
-    scores = torch.randn(12, 12, 128, 128, generator=torch.Generator().manual_seed(0))
-    noisy = dataclasses.replace(planted_heads(128, 12, 12), values=scores.softmax(-1), causal=False)
-    assert len(noisy.to_html()) < 4e6
-    screen = opened(show, noisy, "#view=heads&layer=11", width=1400)
-    assert screen.page.locator(".line-token").count() == 256 and screen.page.evaluate(INK) > 1000
-    assert screen.problems == []
-
-
 def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower) -> None:
     """A result with heads shows their lines, the residual's only when asked; the block can be chosen; without heads there are no such views."""
-    from tl_ffblock.results.scope_table import HeadTable
+    from tl_ffblock.results.tables import HeadTable
 
     maps = build(5)
     heads = {scope: torch.stack([values, 0.5 * values], 1) for scope, values in maps.values.items()}
@@ -138,24 +114,6 @@ def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower)
     assert screen.page.evaluate(pressed) == ["true", "false"]
     assert screen.page.locator(".bar-line").first.inner_text().startswith("head 0")
     assert show(build(5)).page.locator("#views").is_hidden()
-    assert screen.problems == []
-
-
-def test_the_residual_has_a_column_where_it_has_shares(build: Builder, show: Shower) -> None:
-    """It brings tokens their own alone: of shares of the others it has no column, on the screen and in files, and the page says so."""
-    from tl_ffblock.results.scope_table import HeadTable
-
-    maps = build(5)
-    heads = {s: torch.stack([values, values * torch.eye(5)], 1) for s, values in maps.values.items()}
-    maps = dataclasses.replace(maps, heads=HeadTable(heads, maps.layers, ("head 0", "residual")))
-    screen = show(maps)
-    for cells, titles in (("others", ["0"]), ("row", ["0", "residual"]), ("none", ["0", "residual"])):
-        screen.go(f"#view=all&cells={cells}")
-        assert screen.page.locator(".grid-head").all_inner_texts() == titles
-        words = "The residual brings each token only its own"
-        assert (words in screen.page.locator("#figure .note").inner_text()) == (cells == "others")
-        assert (words in screen.save("svg")[1].decode()) == (cells == "others")
-    assert "residual norm" in screen.save("csv")[1].decode()
     assert screen.problems == []
 
 

@@ -1,7 +1,6 @@
 """A target shared out beside the maps of a text: the view "To a logit"."""
 
 import csv
-import dataclasses
 import io
 from typing import Any
 
@@ -232,49 +231,3 @@ def test_its_files_hold_its_numbers(build: Builder, show: Shower) -> None:
     assert len([row for row in rows if row[0] == "head"]) == LAYERS * HEADS
     _, png = screen.save("png")
     assert png.startswith(b"\x89PNG") and screen.problems == []
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("n", [4, 130])
-def test_it_fits_a_phone(build: Builder, show: Shower, n: int) -> None:
-    """Nothing sticks out at 350 pixels, short or long; the strongest cell is seen where a pixel has several; targets are chosen."""
-    tokens = HOSTILE + tuple(f"t{i}" for i in range(4, n))
-    first = attribution(tokens)
-    second = attribution(tokens, target="logit 'x'", parts={})
-    screen = show(maps_of(build, tokens), beside=(first, second), view="logit", width=350)
-    assert screen.overflow() <= 0
-    ((red, _, blue),) = drawn(screen, (1, 1), shape=(LAYERS + 1, n))
-    assert red > blue
-    screen.page.locator("#figure select").select_option(label="logit 'x' (path)")
-    screen.settle()
-    assert "logit 'x' = 8" in screen.page.locator("#headline").inner_text()
-    assert screen.page.locator("#figure button").count() == 0 and screen.problems == []
-
-
-@pytest.mark.browser
-def test_without_an_attribution_there_is_no_such_view(build: Builder, show: Shower) -> None:
-    """An address that asks for it opens the maps, and the card speaks of the cell alone."""
-    screen = show(build(3), address="#view=logit")
-    assert screen.page.locator(".logit, .logit-card").count() == 0 and screen.page.locator(".panel").count() > 0
-    assert screen.problems == []
-
-
-@pytest.mark.browser
-def test_captions_name_the_method_of_what_is_seen(build: Builder, show: Shower) -> None:
-    """The paper's method, and the certificate of its sums, stand below contributions alone; an attribution has the name of its own rules."""
-    maps = maps_of(build)
-    attention = dataclasses.replace(maps.token_maps("Atb"), kind="attention")
-    screen = show(maps, beside=(attribution(), attention))
-    screen.page.locator("#figure-mode").click()
-    said = {}
-    for address in ("layer=1", "view=logit", "scope=logit%20maps%3A%20AtbLnFf&ref=", "scope=attention%3A%20Atb&ref="):
-        screen.go(f"#{address}")
-        said[address] = screen.page.locator("#caption").inner_text()
-    paper = ("method of Kobayashi et al. (2024)", "Sums of parts equal")
-    assert [[words in caption for words in paper] for caption in said.values()] == [[True, True], *3 * [[False, False]]]
-    assert said["view=logit"].endswith("activations by Integrated Gradients.")
-    gradient = show(maps, beside=attribution(rules="gradient"), view="logit")
-    gradient.page.locator("#figure-mode").click()
-    gradient.settle()
-    assert gradient.page.locator("#caption").inner_text().endswith("attribution by gradient × input.")
-    assert screen.problems == [] and gradient.problems == []

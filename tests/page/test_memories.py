@@ -59,14 +59,6 @@ def test_a_card_shows_where_the_memory_fires_and_what_feeds_it(build: Builder, s
     assert screen.problems == []
 
 
-@pytest.mark.browser
-def test_without_a_card_there_is_no_such_view(build: Builder, show: Shower) -> None:
-    """An address that asks for it opens the maps."""
-    screen = show(build(3), address="#view=memories")
-    assert screen.page.locator(".memory").count() == 0 and screen.page.locator(".panel").count() > 0
-    assert screen.problems == []
-
-
 def test_a_card_of_another_text_is_refused(build: Builder) -> None:
     """Its numbers would stand under other tokens."""
     with pytest.raises(InputError, match="is of a text of 4 tokens, the page of 3"):

@@ -16,7 +16,7 @@ from tl_ffblock.page.document import to_json
 from tl_ffblock.page.numbers import Packed, pack
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.measures import contextualization_change
-from tl_ffblock.results.scope_table import HeadTable
+from tl_ffblock.results.tables import HeadTable
 from tl_ffblock.results.tokens import special_positions, word_numbers
 from tl_ffblock.views.maps import page_data
 

@@ -5,18 +5,13 @@ import dataclasses
 import pytest
 import torch
 
-from tests.page.screen import COLLIDING, Builder, Shower
+from tests.page.screen import Builder, Shower
 from tl_ffblock.errors import InputError
 from tl_ffblock.page import PageText
-from tl_ffblock.results.attention_scores import AttentionScores
+from tl_ffblock.results.token_maps import AttentionScores
 from tl_ffblock.views import panel_of
 
 HOSTILE = ("<img src=x onerror=window.x=1>", "is", "the", "cat", "</script>")
-
-
-BEYOND = """Math.max(...Array.from(document.querySelectorAll(".scores text"), (node) => node.getBoundingClientRect().right))
-    - document.querySelector(".scores").getBoundingClientRect().right"""
-"""Pixels by which a text of the view is farther right than the view."""
 
 
 def made(tokens: tuple[str, ...], layers: tuple[int, ...] = (0, 2), heads: tuple[int, ...] = (0, 3)) -> AttentionScores:
@@ -74,19 +69,6 @@ def test_a_row_of_scores_is_drawn_with_its_terms(show: Shower) -> None:
     screen.settle()
     assert screen.overflow() <= 0 and screen.page.evaluate("window.x") is None
     assert screen.problems == [] and again.problems == []
-
-
-@pytest.mark.browser
-def test_columns_of_scores_fit_at_every_width(show: Shower) -> None:
-    """From a phone to a wide screen no heading lies over another, and nothing of a column is cut off."""
-    screen = show(html=made(tuple(f"a long token {i}" for i in range(9))).to_html(layer=2), width=350)
-    for width in (350, 380, 700, 1400):
-        screen.page.set_viewport_size({"width": width, "height": 900})
-        screen.page.wait_for_timeout(200)
-        screen.settle()
-        assert screen.page.evaluate(COLLIDING, ".scores svg") == [], width
-        assert screen.page.evaluate(BEYOND) <= 0, width
-    assert screen.problems == []
 
 
 def test_scores_stand_beside_maps_of_the_same_text(build: Builder, show: Shower) -> None:

@@ -8,8 +8,6 @@ import torch
 from tests.page.screen import COLLIDING, Builder, Screen, Shower
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.patched import PatchedMaps
-from tl_ffblock.results.measures import contextualization_change
-from tl_ffblock.results.scope_table import HeadTable
 from tl_ffblock.results.token_maps import TokenMaps
 
 pytestmark = pytest.mark.browser
@@ -70,22 +68,6 @@ def test_what_is_kept_from_one_selection_to_the_next_is_what_a_new_page_shows(bu
     assert screen.problems == []
 
 
-def test_another_layer_leaves_what_does_not_change(build: Builder, show: Shower) -> None:
-    """Axes, names along them, frames, bars of colours, the heading and what a cell is are not touched when numbers change."""
-    screen = show(build(9, layers=(0, 1, 2)), layer=0)
-    screen.page.evaluate(
-        """() => { window.touched = [];
-        const still = [...document.querySelectorAll(".panel > svg:first-of-type, h1, #facts, #meaning, #views, .toolbar, #overview rect[data-layer]")];
-        const watch = new MutationObserver((records) => touched.push(...records.map(({ target }) => target.outerHTML || target.data)));
-        for (const node of still) watch.observe(node, { childList: true, characterData: true, subtree: true });
-        window.watched = still.length; }"""
-    )
-    pictures = screen.pictures()
-    screen.choose(layer=2)
-    assert screen.page.evaluate("watched") > 8 and screen.page.evaluate("touched") == []
-    assert all(now != then for now, then in zip(screen.pictures()[:3], pictures[:3], strict=True))
-
-
 def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> None:
     """Cell, token, overview, the way through the layers, the list: each sets its field, and all others show it."""
     maps = build(7, layers=(0, 3, 4), causal=False)
@@ -118,46 +100,6 @@ def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> No
     assert screen.problems == []
 
 
-@pytest.mark.parametrize("width", [1000, 1400])
-def test_the_overview_says_which_numbers_are_layers(build: Builder, show: Shower, width: int) -> None:
-    """Lying above narrow maps or upright beside wide ones, the word stands whole within the drawing, over no cell."""
-    screen = show(build(7, layers=(0, 3, 4), causal=False), width=width)
-    screen.settle()
-    word = screen.page.locator("#overview text", has_text="layer").bounding_box()
-    drawing = screen.page.locator("#overview svg").bounding_box()
-    cells = [cell.bounding_box() for cell in screen.page.locator("#overview rect[data-layer]").all()]
-    assert drawing["x"] <= word["x"] and word["y"] >= drawing["y"]
-    assert word["x"] + word["width"] <= min(cell["x"] for cell in cells) + 1
-
-
-def test_the_same_change_has_the_same_colour(build: Builder, show: Shower) -> None:
-    """The first step after the attention block is in the overview twice, alone and as the beginning of all later ones."""
-    maps = build(7, layers=(0, 3, 4), causal=False)
-    screen = show(maps)
-    fills = (
-        "rects => rects.map((rect) => [rect.dataset.layer, rect.getAttribute('fill'), rect.textContent.split(': ')[1]])"
-    )
-    twice = screen.page.locator("#overview rect[data-channel=AtbLn]").evaluate_all(fills)
-    assert len(twice) == 6
-    for layer in ("0", "3", "4"):
-        first, second = ([fill, value] for number, fill, value in twice if number == layer)
-        assert first == second
-    most = max(
-        float(contextualization_change(maps, before, after).max())
-        for before, after in (
-            ("Atb", "AtbLnFf"),
-            ("Atb", "AtbLnFfRes"),
-            ("AtbLn", "AtbLnFf"),
-            ("AtbLnFf", "AtbLnFfRes"),
-        )
-    )
-    assert f"{most:.2g}" in screen.page.locator("#where-note").inner_text()
-    screen.choose(layer=3, scope="AtbLnFf")
-    change = f"{float(contextualization_change(maps, 'AtbLn', 'AtbLnFf')[1]):.3f}"
-    assert f"(AtbLn → AtbLnFf): {change}" in screen.page.locator(".overview").get_attribute("aria-label")
-    assert screen.page.locator("#where-way").inner_text().startswith("Layer 3 since Atb: +LN\u00a0")
-
-
 def test_the_list_of_pairs_shows_distances_and_saves_all_cells(build: Builder, show: Shower) -> None:
     """Sorted by distance it says how far apart two tokens are; its button saves the maps' table whatever view is seen."""
     screen = show(build(8, causal=False), layer=0)
@@ -173,22 +115,6 @@ def test_the_list_of_pairs_shows_distances_and_saves_all_cells(build: Builder, s
     lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
     assert sum(',"token",' in line for line in lines) == 64
     assert screen.problems == []
-
-
-def test_channels_by_head_stand_in_groups_by_scope(build: Builder, show: Shower) -> None:
-    """The lists name scopes by what they are, and heads under the scope that they are of."""
-    maps = build(4, scopes=("Attn", "Atb"))
-    heads = {scope: values[:, None].expand(-1, 2, -1, -1) for scope, values in maps.values.items()}
-    maps = build(4, scopes=("Attn", "Atb"), heads=HeadTable(heads, maps.layers, ("head 0", "residual")))
-    screen = show(maps)
-    read = "groups => groups.map((group) => [group.label, Array.from(group.children, (option) => option.textContent)])"
-    groups = dict(screen.page.locator("#scope optgroup").evaluate_all(read))
-    assert groups["contributions"] == ["value-weighted attention (Attn)", "attention block (Atb)"]
-    assert {name: len(options) for name, options in groups.items()} == {
-        "contributions": 2,
-        "Attn by head": 2,
-        "Atb by head": 2,
-    }
 
 
 @pytest.mark.parametrize("width", [380, 1000, 1400])
@@ -285,26 +211,6 @@ def test_attention_is_one_more_scope_and_heads_stand_in_the_card(build: Builder,
     alone.settle()
     assert "weight the row's token gives" in alone.page.locator("#meaning").inner_text()
     assert alone.problems == [] and screen.problems == []
-
-
-def test_an_average_shows_its_mean_between_its_ends(build: Builder, show: Shower) -> None:
-    """Mean, low and high are runs of one page, any two beside each other; labels of all prompts stand at a position."""
-    from tl_ffblock.results.average import average
-
-    prompts = [
-        build(n, tokens=tokens, causal=False)
-        for n, tokens in ((4, ("she", "is", "a", "b")), (4, ("he", "is", "a", "b")))
-    ]
-    prompts[1]["Atb"][:] = 3 * prompts[1]["Atb"]
-    mean = average(prompts)
-    screen = show(html=mean.to_html(channel="Atb", layer=1))
-    screen.settle()
-    screen.choose(scope="contributions: Atb", ref_run=1, ref="contributions: Atb")
-    shown = screen.hover("difference", 2, 1, (4, 4))["numbers"]["value"]
-    expected = [float(t[1, mean.channels.index("Atb"), 2, 1]) for t in (mean.interval.low, mean.mean)]
-    assert [float(text) for text in shown[:2]] == pytest.approx(expected, rel=6e-3)
-    assert screen.page.locator(".chip bdi").first.inner_text() == "she|he"
-    assert screen.problems == []
 
 
 def test_a_page_opens_in_the_view_asked_for(build: Builder, show: Shower) -> None:

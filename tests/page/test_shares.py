@@ -1,8 +1,5 @@
 """Pages of signed shares in a browser: the numbers of the result, hostile tokens, a chosen row, no request and no overflow."""
 
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 import torch
 
@@ -95,21 +92,6 @@ def test_the_page_shows_the_shares_and_runs_nothing_of_the_tokens(show: Shower, 
     assert len(screen.requests) == 1
 
 
-def test_one_cell_does_not_set_the_colours_of_a_long_text(show: Shower) -> None:
-    """The scale of a map of many columns ends at the 99th percentile and says so; that of a short text at the largest cell."""
-    labels = tuple(f"t{position}" for position in range(40))
-    residual = torch.ones(LAYERS + 1, 40)
-    residual[-1, -1] = 500.0
-    zeros = torch.zeros(40)
-    parts = attribution().parts
-    long = attribution(labels=labels, residual=residual, tokens=zeros, positions=zeros, token_types=zeros, parts={})
-    scale = opened(show, long.to_html()).page.locator(".share-scale")
-    assert scale.nth(1).inner_text().split() == ["−1", "+1", "(99th", "percentile;", "cells", "reach", "500)"]
-    short = attribution(parts=parts)
-    scale = opened(show, short.to_html()).page.locator(".share-scale")
-    assert float(scale.nth(1).inner_text().split("+")[1]) == pytest.approx(float(short.residual.abs().max()), rel=6e-3)
-
-
 def test_equal_tokens_are_told_apart(show: Shower) -> None:
     """By position, in the text, on axes and in tables; both axes of a map say what they count."""
     result = attribution(labels=(" John", "b", " John", "c", "d", "e"))
@@ -172,38 +154,3 @@ def test_a_row_of_a_continuation_colours_the_text(show: Shower) -> None:
     corner = screen.page.locator(".share-names text", has_text="target ↓").bounding_box()
     assert corner["x"] >= screen.page.locator(".share-map svg").bounding_box()["x"]
     assert screen.problems == []
-
-
-def test_a_page_is_a_file_and_a_cell(ffb: ModuleType, tmp_path: Path) -> None:
-    """Written as a whole; in a notebook a frame; of a result without parts, and of a difference."""
-    plain = attribution(parts={}, rules="gradient", value=3.0, first_order=3.0)
-    html = plain.to_html(tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == html
-    assert "not handed out" in html
-    assert "No certificate" in (plain - plain).to_html()
-    assert "iframe" in plain.show()._repr_html_()
-    with pytest.raises(ffb.errors.InputError):
-        plain.to_html(tmp_path / "nowhere" / "page.html")
-
-
-def test_names_of_layers_stay_while_a_map_is_scrolled(show: Shower) -> None:
-    """Of 130 tokens on a phone the map goes beyond the window; the layers' names stay at its left edge, and pointing at them reads no cell."""
-    labels = tuple(f"t{position}" for position in range(130))
-    zeros = torch.zeros(130)
-    residual = torch.randn(LAYERS + 1, 130, generator=torch.Generator().manual_seed(0))
-    result = attribution(labels=labels, residual=residual, tokens=zeros, positions=zeros, token_types=zeros, parts={})
-    screen = opened(show, result.to_html(), 380)
-    host = screen.page.locator(".share-map").first
-    host.scroll_into_view_if_needed()
-    left = host.bounding_box()["x"]
-    host.evaluate("host => { host.scrollLeft = 300; }")
-    screen.page.wait_for_timeout(100)
-    names = host.locator(".share-names")
-    box = names.locator("rect").bounding_box()
-    assert box["x"] == pytest.approx(left, abs=1)
-    assert names.locator("text").all_text_contents() == ["0", "1", "2", "end", "layer ↓"]
-    screen.page.mouse.move(box["x"] + 20, box["y"] + 30)
-    assert screen.page.locator(".share-said").first.inner_text().startswith("Point at a cell")
-    screen.page.mouse.move(box["x"] + box["width"] + 20, box["y"] + 30)
-    assert screen.page.locator(".share-said").first.inner_text().startswith("layer 0 · position t")
-    assert screen.overflow() <= 0 and screen.problems == []

@@ -11,7 +11,6 @@ from tests.page.screen import Builder
 from tl_ffblock.layer.scopes import STEPS
 from tl_ffblock.page.document import asset
 from tl_ffblock.page.numbers import pack
-from tl_ffblock.results.measures import contextualization_change
 from tl_ffblock.views.figures import GAIN, INK, LOSS
 
 pytestmark = needs_node
@@ -111,44 +110,6 @@ def test_no_cell_is_lost_in_pixels(n: int, width: int) -> None:
         width=width,
     )
     assert lit[0] == 0 and lit[1] == 0 and lit[2] <= 2
-
-
-def test_the_overview_has_one_scale(build: Builder) -> None:
-    """Changes by each step and changes since the attention block end at the largest of both; what is stretched is alone."""
-    numbers = {"steps": [0.25, 0.125, None], "since": [0.5, 0.75, None], "others": [0.3, 0.2, 0.6]}
-    tracks = [{"values": {"a": [n], "b": rest}, "stretched": name == "others"} for name, (n, *rest) in numbers.items()]
-    assert run("return trackRanges(given.tracks);", tracks=tracks) == [[0, 0.75], [0, 0.75], [0.2, 0.6]]
-
-
-def test_what_later_steps_take_back_is_said_in_numbers(build: Builder) -> None:
-    """For the selected layer the change since the attention block after every further step; a difference has no such way."""
-    maps = build(6, layers=(2, 5), order="post_ln")
-    said = run(
-        "return [wayOfChanges(await scened({ layer: 2 })), wayOfChanges(await scened({ layer: 5, scope: 'Attn' }))];",
-        payload=payload(maps),
-    )
-    for line, layer in zip(said, (0, 1), strict=True):
-        left = [contextualization_change(maps, "Atb", scope)[layer] for scope in ("AtbFf", "AtbFfRes", "AtbFfResLn")]
-        way = (f"+{step}\u00a0{change:.3f}" for step, change in zip(("FF", "RES", "LN"), left, strict=True))
-        assert line == f"Layer {(2, 5)[layer]} since Atb: {' → '.join(way)}"
-    assert run("return wayOfChanges(await scened({}));", payload=payload(maps - maps)) == ""
-
-
-def test_a_place_among_sorted_numbers_is_found_without_sorting() -> None:
-    """For every place, whether numbers are all different, alike, in order or one alone."""
-    generator = torch.Generator().manual_seed(0)
-    lists = [
-        torch.randn(97, generator=generator).tolist(),
-        torch.randint(0, 4, (60,), generator=generator).tolist(),
-        list(range(20)),
-        list(range(20))[::-1],
-        [2.5],
-    ]
-    picked = run(
-        "return given.lists.map((numbers) => numbers.map((_, place) => sortedAt(Float64Array.from(numbers), place)));",
-        lists=lists,
-    )
-    assert picked == [sorted(numbers) for numbers in lists]
 
 
 def test_a_selection_goes_through_its_address(build: Builder) -> None:
@@ -274,25 +235,6 @@ def test_pairs_are_sorted_and_cut(build: Builder) -> None:
     assert got["total"] == 56 and 0 < got["half"] < 7 and got["named"] and got["count"] == 14
 
 
-def test_a_page_unpacks_two_tables_to_open(build: Builder) -> None:
-    """Maps before and after the feed-forward need no others; these come out as they were sent, whatever their neighbour is."""
-    maps = build(5)
-    loaded, others = run(
-        """
-        const data = openData(given.payload);
-        await Promise.all([data.load(0, "AtbLnFf"), data.load(0, "AtbLn")]);
-        const loaded = [...data.channels.keys()].filter((key) => data.loaded(0, key));
-        await Promise.all([...data.channels.keys()].map((key) => data.load(0, key)));
-        return [loaded, [...data.channels.keys()].map((key) => [key, plain(data.matrix(0, key, 1))])];
-        """,
-        payload=payload(maps),
-    )
-    assert loaded == ["AtbLn", "AtbLnFf"] and len(others) == 6
-    for scope, cells in others:
-        sent = maps[scope, 1][torch.ones(5, 5).tril() > 0].tolist()
-        assert [cell for cell in cells if cell is not None] == pytest.approx(sent, rel=1e-3)
-
-
 def test_the_headline_states_the_cell(build: Builder) -> None:
     """Layer, component, both tokens and both numbers, with the verb of their order."""
     maps = build(4, tokens=("he", "is", "a", "king"), causal=False)
@@ -348,17 +290,6 @@ def test_the_headline_says_of_a_share_that_it_is_one(build: Builder) -> None:
     ]
 
 
-def test_tokens_that_are_written_alike_have_their_position(build: Builder) -> None:
-    """In sentences a token that stands more than once in the text is told by its position, others are not."""
-    maps = build(4, tokens=("the", "cat", "the", "mat"), causal=False)
-    line = run(
-        'return headlineOf(await scened({ to: 2, from: 0, ref: "", scope: "Atb" })) + headlineOf(await scened({ to: 1, from: 3, ref: "", scope: "Atb" }));',
-        payload=payload(maps),
-    )
-    assert "“the@2” takes" in line and "from “the@0”." in line
-    assert "“cat” takes" in line and "from “mat”." in line
-
-
 def test_gain_and_loss_are_equally_light() -> None:
     """Equal changes look equal: the two inks differ by less than 4 in L*, in both themes; white differs from both."""
     lightness = run(
@@ -377,11 +308,3 @@ def test_page_style_sheet_and_still_figure_have_the_same_inks() -> None:
         for name in ("ink", "grey", "read"):
             assert styles[name] == theme[name]
     assert tuple(themes["light"][name] for name in ("contribution", "gain", "loss")) == (INK, GAIN, LOSS)
-
-
-def test_search_goes_round(build: Builder) -> None:
-    """The next token with the letters, from the beginning again after the last; a number is a position."""
-    got = run(
-        'const labels = ["the", "cat", "The", "dog"]; return [findPosition(labels, "the", 0), findPosition(labels, "THE", 2), findPosition(labels, "3", 0), findPosition(labels, "cow", 0), findPosition(labels, " ", 0)];'
-    )
-    assert got == [2, 0, 3, -1, -1]

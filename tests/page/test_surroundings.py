@@ -1,6 +1,5 @@
 """The page where it is read: narrow and wide, dark, in high contrast, on paper, in notebooks, with CircuitsVis."""
 
-import dataclasses
 import json
 import re
 
@@ -34,19 +33,6 @@ def test_nothing_sticks_out_of_the_page(build: Builder, show: Shower, n: int) ->
     assert screen.problems == []
 
 
-@pytest.mark.parametrize("high", [700, 1000])
-def test_a_map_alone_is_no_higher_than_the_window(build: Builder, show: Shower, high: int) -> None:
-    """Names of columns and the last of 130 rows are seen together, and its cells take most of the height."""
-    screen = show(build(130, layers=(0,), scopes=("Atb", "AtbLn")), width=1400)
-    screen.page.set_viewport_size({"width": 1400, "height": high})
-    screen.go("#panel=after")
-    panel, cells = (screen.page.locator(place).bounding_box() for place in (".panel", ".panel .cells"))
-    assert panel["height"] <= high and cells["height"] >= 0.55 * high
-    screen.page.locator(".enlarge").click()
-    screen.settle()
-    assert screen.page.locator(".panel").count() == 3
-
-
 PAPER = 900
 """Pixels that a printed page is drawn wide; A4 portrait between margins of 12 mm shrinks them to 0.78 of their size."""
 
@@ -77,38 +63,6 @@ def test_paper_holds_the_difference_and_the_colours(build: Builder, show: Shower
     screen.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert screen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 25, 31)"
     assert screen.page.locator(".toolbar").is_visible() and screen.problems == []
-
-
-def test_all_heads_are_on_paper(show: Shower) -> None:
-    """Small maps, which the screen paints a few at a time, are all there before the browser prints."""
-    from tests.page.test_heads import planted_heads
-
-    screen = show(html=planted_heads(40, 12, 12).to_html(), address="#view=all")
-    screen.settle()
-    screen.page.emulate_media(media="print")
-    painted = "window.dispatchEvent(new Event('beforeprint')); document.querySelectorAll('.grid-cell canvas').length"
-    assert screen.page.evaluate(painted) == 144 and screen.problems == []
-    screen.page.emulate_media(media="screen")
-    screen.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    screen.go("#view=heads&heads=2.5")
-    screen.page.emulate_media(media="print")
-    shown = screen.page.locator("button.head:visible")
-    assert shown.all_inner_texts() == ["2", "5"]  # what each colour is
-    assert screen.page.locator("select:visible").count() == 0
-
-
-def test_the_page_never_says_dark(build: Builder, show: Shower) -> None:
-    """In the dark scheme what is much is bright: words of colour are true in both schemes."""
-    maps = build(6, layers=(0, 1))
-    screen = show(
-        maps, beside=dataclasses.replace(maps.token_maps("Atb"), kind="attention"), context={"color_scheme": "dark"}
-    )
-    words = screen.page.locator("body").inner_text()
-    assert "Strong colour: the step changed" in words and "Strongest: " in words
-    screen.choose(scope="attention: Atb")
-    assert "Strong colour: more comes from other tokens" in screen.page.locator("#where-note").inner_text()
-    for text in (words, screen.page.locator("body").inner_text()):
-        assert "dark" not in text.lower()
 
 
 def test_high_contrast_keeps_colours_and_choices(build: Builder, show: Shower) -> None:
@@ -169,7 +123,7 @@ def test_circuitsvis_draws_when_asked(build: Builder, show: Shower) -> None:
 @pytest.mark.parametrize("kind", ["pattern", "heads"])
 def test_a_circuitsvis_view_stands_alone(build: Builder, show: Shower, kind: str) -> None:
     """`to_circuitsvis` draws with the component's own names, offline; a hostile token is text."""
-    from tl_ffblock.results.scope_table import HeadTable
+    from tl_ffblock.results.tables import HeadTable
 
     maps = build(4, tokens=("</script><img src=x onerror=window.x=1>", "b", "c", "d"))
     heads = {scope: values[:, None].expand(-1, 2, -1, -1) for scope, values in maps.values.items()}
@@ -199,66 +153,3 @@ def test_long_tokens_leave_the_axis_title_alone(build: Builder, show: Shower, n:
         screen.page.wait_for_timeout(200)
         screen.settle()
         assert screen.page.evaluate(OVERLAPS) == [[], [], []], width
-
-
-HEADS = """(host, names) => {
-    const heads = host.querySelector(names).getBoundingClientRect();
-    const shown = Array.from(host.querySelector(names).querySelectorAll("text")).filter((node) => node.textContent && !node.closest("[visibility=hidden]"));
-    const first = shown.find((node) => node.textContent === "t0").getBoundingClientRect();
-    return { top: heads.top, bottom: heads.bottom, name: [first.left + first.width / 2, first.top, first.bottom], over: document.elementFromPoint(first.left + first.width / 2, first.top + 4).closest(names) !== null };
-}"""
-"""Where the names of columns are, and whether they lie on top."""
-
-
-@pytest.mark.parametrize("width", [380, 1400])
-def test_names_of_columns_stay_while_a_map_is_scrolled(build: Builder, show: Shower, width: int) -> None:
-    """Of 130 tokens they stand at the window's top as long as cells are below; pointing at them reads a column, below them the cell that is seen."""
-    n = 130
-    screen = show(build(n, layers=(0,), scopes=("Atb",), causal=False), width=width, address="#to=129&from=0")
-    panel, box = screen.page.locator(".panel"), screen.page.locator(".panel .cells").bounding_box()
-    still = panel.evaluate(HEADS, ".heads")
-    assert still["bottom"] <= box["y"] and still["over"]
-    label = panel.locator("svg:not(.heads svg) text").get_by_text("t0", exact=True).bounding_box()
-    assert label["y"] + 2 >= still["bottom"]
-    screen.page.evaluate("y => window.scrollTo(0, y)", box["y"] + box["height"] / 2)
-    moved = panel.evaluate(HEADS, ".heads")
-    assert moved["top"] == pytest.approx(0, abs=1) and moved["over"] and moved["name"][1] >= 0
-    cells = screen.page.locator(".panel .cells").bounding_box()
-    assert cells["y"] < 0 and moved["name"][0] == pytest.approx(cells["x"], abs=15)
-    screen.page.mouse.move(cells["x"] + 1, moved["bottom"] - 3)
-    assert screen.tooltip()["tokens"] == ["t0 (position 0)"]
-    screen.page.mouse.move(cells["x"] + 1, moved["bottom"] + 6)
-    row = int((moved["bottom"] + 6 - cells["y"]) / cells["height"] * n)
-    assert screen.tooltip()["tokens"][0] == f"t{row} (position {row})"
-    screen.page.mouse.click(cells["x"] + cells["width"] / 2, moved["bottom"] - 3)
-    screen.settle()
-    assert "read=column" in screen.page.evaluate("location.hash")
-    assert screen.overflow() <= 0 and screen.problems == []
-
-
-@pytest.mark.parametrize("width", [380, 1400])
-def test_headings_of_lists_stay_while_they_are_scrolled(build: Builder, show: Shower, width: int) -> None:
-    """Of the list of pairs; of all heads the heads' numbers above and the layers' beside; of scores the query."""
-    from tests.page.test_heads import planted_heads
-    from tests.page.test_scores import made
-
-    tokens = tuple(f"t{i}" for i in range(130))
-    screen = show(build(130, layers=(0, 2), causal=True), beside=made(tokens), width=width)
-    listed = screen.page.locator("#pair-list")
-    listed.evaluate("list => { list.scrollTop = 150; }")
-    head, body = (screen.page.locator(f"#pair-list {part}").first.bounding_box() for part in ("thead th", "tbody tr"))
-    assert head["y"] == pytest.approx(listed.bounding_box()["y"], abs=1) and body["y"] < head["y"] - 50
-    screen.go("#view=scores&to=129")
-    scores = screen.page.locator(".scores")
-    screen.page.evaluate("y => window.scrollTo(0, y)", scores.bounding_box()["y"] + 700)
-    assert scores.locator(".heads").bounding_box()["y"] == pytest.approx(0, abs=1)
-    assert scores.locator(".heads text").first.text_content() == "t129 q"
-    many = show(html=planted_heads(6, 40, 24).to_html(), address="#view=all", width=width)
-    many.settle()
-    grid = many.page.locator(".grid")
-    grid.evaluate("grid => { grid.scrollTop = 9000; grid.scrollLeft = 9000; }")
-    place = grid.bounding_box()
-    assert min(grid.evaluate("grid => [grid.scrollTop, grid.scrollLeft + (innerWidth > 1000 ? 50 : 0)]")) >= 50
-    assert many.page.locator(".grid-head").nth(20).bounding_box()["y"] == pytest.approx(place["y"], abs=8)
-    assert many.page.locator(".grid-layer").nth(30).bounding_box()["x"] == pytest.approx(place["x"], abs=1)
-    assert many.overflow() <= 0 and screen.problems == [] and many.problems == []

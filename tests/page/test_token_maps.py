@@ -9,7 +9,6 @@ import torch
 
 from tests.page.screen import Builder, Shower
 from tl_ffblock.errors import InputError
-from tl_ffblock.page import page
 from tl_ffblock.results.average import average
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.views.maps import token_maps_page
@@ -49,14 +48,6 @@ def test_a_page_of_the_whole_model_speaks_of_no_layer(show: Shower) -> None:
     assert not screen.problems
 
 
-def test_a_page_of_one_layer_still_names_it(show: Shower) -> None:
-    """The one layer of attention or contributions is a layer of the model."""
-    screen = show(html=shares(layered=True).to_html())
-    screen.settle()
-    assert screen.page.locator("#headline").inner_text() == "Layer 0, share: “d” takes +3 from “b”."
-    assert screen.page.locator("#layer-group").is_visible() and screen.page.locator("#where").is_visible()
-
-
 @pytest.mark.parametrize(
     ("signed", "given", "expected"),
     [
@@ -73,14 +64,6 @@ def test_signed_maps_open_at_their_largest_cell(signed: bool, given: dict[str, A
     maps = TokenMaps(values, ("a", "b", "c"), (5, 9), ("head 0", "head 1"), (0, 1, 2), True, signed=signed)
     start = token_maps_page({"": maps}, **given).start
     assert (start.layer, start.scope) == expected
-
-
-@pytest.mark.parametrize("width", [380, 1000, 1400, 2200])
-def test_without_the_overview_nothing_leaves_the_window(show: Shower, width: int) -> None:
-    """The columns of the page are one fewer."""
-    screen = show(html=shares().to_html(), width=width)
-    screen.settle()
-    assert screen.overflow() <= 0
 
 
 def test_an_average_keeps_whether_its_numbers_are_of_layers() -> None:
@@ -139,14 +122,6 @@ def test_an_average_of_what_heads_write_says_so(show: Shower) -> None:
     assert not screen.problems
 
 
-def test_maps_of_one_quantity_have_one_scale(show: Shower) -> None:
-    """A head's share is as strong at one position as an equal one at another, whatever else stands there."""
-    values = torch.tensor([[[0.5, -1.0, 0.25]], [[0.5, 3.0, 0.25]]])[None]
-    maps = TokenMaps(values, ("a", "b", "c"), (9,), ("head 0", "head 1"), (2,), False, column="written at")
-    screen = show(html=average([maps, maps], {"S2": 0, "IO": 1, "END": -1}).to_html())
-    assert screen.page.locator(".share-scale").all_inner_texts() == ["−3\n+3"] * 3
-
-
 def test_a_continuation_has_no_cell_from_a_token_to_itself(show: Shower) -> None:
     """It is no zero: in the headline, in the tooltip and in the file there is no number."""
     maps = dataclasses.replace(shares(), values=shares().values.where(torch.ones(2, 4).tril(1).bool(), torch.nan))
@@ -159,23 +134,6 @@ def test_a_continuation_has_no_cell_from_a_token_to_itself(show: Shower) -> None
     _, written = screen.save("csv")
     lines = [line for line in written.decode().splitlines() if '"c",2,"c"' in line]
     assert len(lines) == 1 and lines[0].endswith('"c",')
-
-
-def test_columns_of_numbers_are_named_by_what_tells_them_apart(show: Shower, build: Builder) -> None:
-    """Two runs in one scope by the runs, two scopes of one run by the scopes, and by both where both differ."""
-    maps = average([build(4), build(4) * 2.0]).token_maps()
-    screen = show(html=page(token_maps_page({"clean": maps, "patched": maps})))
-    screen.settle()
-
-    def heads() -> list[str]:
-        return screen.page.locator("#pair-list th").all_inner_texts()[1:]
-
-    screen.choose(scope="AtbLnFf", ref="AtbLnFf", run=1, ref_run=0)
-    assert heads() == ["clean", "patched", "change"]
-    screen.choose(ref_run=1, ref="AtbLn")
-    assert heads() == ["AtbLn", "AtbLnFf", "change"]
-    screen.choose(ref_run=0, ref="AtbLn")
-    assert heads() == ["clean · AtbLn", "patched · AtbLnFf", "change"]
 
 
 def test_hostile_names_are_text(show: Shower, build: Builder) -> None:

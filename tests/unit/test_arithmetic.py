@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.result import Result
-from tl_ffblock.results.arithmetic import Arithmetic, combined, weighed
+from tl_ffblock.results.tables import Arithmetic, combined, weighed
 
 FIELDS = Arithmetic(
     same=("rules",),

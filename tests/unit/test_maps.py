@@ -12,7 +12,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, MapFileError
 from tl_ffblock.files import write_tensors
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.scope_table import HeadTable, ScopeTable
+from tl_ffblock.results.tables import HeadTable, ScopeTable
 from tl_ffblock.results.tokens import visible
 
 TOKENS = ("[CLS]", "a b", "\n", "", "é")

@@ -1,35 +1,62 @@
 """`ffb.attribute`: a model, prompts and a target become attributions.
 
-One forward pass with local rules and one backward pass a batch of prompts (bridge/linearised.py says how). What does not sum
-up is refused.
+One forward pass with linearised rules and one backward pass per batch of prompts (bridge/linearised.py). Shares are
+`<tensor, df/d tensor>`: of biases, embeddings and the residual stream by gates of ones, of heads, edges and
+neurons by kept tensors. Shares that do not sum to the target are refused.
 """
 
+import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, TypedDict, Unpack, get_args, overload
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args, overload
 
-from jaxtyping import Integer, Shaped
+import torch
+from einops import einsum
+from jaxtyping import Float, Integer, Shaped
 from torch import Tensor
 
 from tl_ffblock.attribution.attribution import Attribution
-from tl_ffblock.attribution.shares import KEEPS, PARTS, Part, Shares
+from tl_ffblock.attribution.certificate import Certificate, relative
 from tl_ffblock.attribution.signed_maps import PREFIX, signed_maps
-from tl_ffblock.attribution.targets import Target, for_prompts, seeds
-from tl_ffblock.bridge.linearised import RULES, RuleName, Rules
+from tl_ffblock.attribution.targets import Cotangents, Target, cotangents, for_prompts
+from tl_ffblock.bridge.layers import is_stream
+from tl_ffblock.bridge.linearised import RULES, RuleName
 from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
-from tl_ffblock.bridge.traced import batches_to_trace, difference_of_logits, layers_run_twice, trace, with_gradients
+from tl_ffblock.bridge.tape import Kind
+from tl_ffblock.bridge.traced import (
+    Backward,
+    Traced,
+    batches_to_trace,
+    difference_of_logits,
+    layers_run_twice,
+    trace,
+    with_gradients,
+)
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import several
 from tl_ffblock.progress import Progress
+from tl_ffblock.result import Results
 from tl_ffblock.signatures import spelled_out
+
+Part: TypeAlias = Literal["heads", "edges", "neurons", "maps", "graph"]
+PARTS: tuple[Part, ...] = get_args(Part)
+"""What can be asked for beside tokens, positions, biases and the residual stream."""
+KEEPS: dict[Part, tuple[str, ...]] = {
+    "heads": ("z",),
+    "edges": ("z", "z_made", "value", "pattern"),
+    "neurons": ("post",),
+    "maps": ("residual",),
+    "graph": ("z", "z_made", "value", "pattern", "mlp_out", "ff_in"),
+}
+"""Which tensors of a layer each of them needs."""
 
 
 class ForwardOptions(TypedDict, total=False):
     """How the model is run on a prompt without padding and segments."""
 
     fwd_hooks: Hooks
-    """Hooks for this run, as in `run_with_hooks`: what they bring has a share of its own."""
+    """Hooks for this forward pass, as in `run_with_hooks`: what they add has a share of its own."""
     rtol: float | None
     """Largest relative error accepted; None means 1e-4 for float32 models, 1e-6 for float64, more for half precision."""
 
@@ -73,7 +100,7 @@ def attribute(
     checkpoint: bool | None = None,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
-) -> list[Attribution]: ...
+) -> Results[Attribution]: ...
 @overload
 def attribute(
     model: Any,
@@ -97,53 +124,55 @@ def attribute(
     checkpoint: bool | None = None,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
-) -> Attribution | list[Attribution]:
-    """Which tokens and biases made a logit, through which heads and neurons: shares through all layers, signed, in its units.
+) -> Attribution | Results[Attribution]:
+    """Which tokens and biases contribute to a logit, through which heads and neurons: signed shares through all layers.
 
-    With `rules="path"` patterns, norm scales and routers are those of the run and activations are shared by Integrated
+    With `rules="path"` attention patterns, norm scales and routers are frozen and activations are attributed by Integrated
     Gradients from zero (eq. 12-14), as in the layer maps: the model is then linear in embeddings and biases, and the shares
-    sum to the target. `"patching"` lets queries and keys take part with their gradient: better for what happens when a
-    prompt is changed, not complete. `"gradient"` is gradient x input. Costs one forward and one backward pass.
+    sum to the target, in its units. `"patching"` lets queries and keys take part with their gradient: better for what happens
+    when a prompt is changed, not complete. `"gradient"` is gradient x input. Costs one forward and one backward pass.
 
-    Tokens, positions, token types and biases (with edits, and what is not linear) are the target, each counted once. Heads and
-    neurons are no further summands: in one layer the heads and what goes past them, with the biases that enter later, are the
-    whole target again; later layers read earlier ones and neurons read heads, so that their shares overlap.
+    Tokens, positions, token types and biases (with edits, and the nonlinear part) sum to the target. Do not add shares of heads
+    or neurons to them: they are another decomposition of the same total. Within a layer, heads, residual stream and later
+    biases sum to the target; shares of different layers, and of heads and neurons, overlap.
 
-    That shares sum up says that nothing is missing, not that the model would do without a token what its share says.
+    Completeness does not imply faithfulness: shares that sum up do not say what the model would do without a token.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         prompts: A text, a list of texts, or token ids.
-        target: `ffb.logit(" Mary", minus=" John")`, any differentiable function of logits [batch pos d_vocab] to one number
-            a prompt, or `ffb.direction(vector, layer=...)` in the residual stream. What is not linear in the logits is shared
-            out to first order; the rest is `Attribution.nonlinear`.
+        target: `ffb.logit(" Mary", minus=" John")`; a token as text or id, whose logit at the last position is read; any
+            differentiable function of logits [batch pos d_vocab] to one number per prompt; or `ffb.direction(vector, layer=...)`
+            in the residual stream. What is not linear in the logits is attributed to first order; the remaining part is
+            `Attribution.nonlinear`.
         rules: "path", "patching" or "gradient".
         of: Parts beside tokens, residual stream and biases: "heads" [layer head pos], "edges" [layer head query key],
             "neurons" [pos d_mlp] of each layer, and "maps", the layer maps of `contribution_maps` with a sign: what every
-            contribution carries to the target (`rules="path"`; one more forward pass and a walk through each layer a scope), and "graph", for `Attribution.graph`.
+            contribution contributes to the target (`rules="path"`; one more forward pass, and one vjp through each layer per scope),
+            and "graph", for `Attribution.graph`.
         checkpoint: Whether layers keep their inputs alone and run again in the backward pass, which takes a forward pass more
             and much less memory; the numbers are the same to the bit. None means beyond 1024 tokens, where no hook of yours
             would see a tensor twice.
         progress: Whether a long call shows a bar at a terminal or in a notebook.
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
         token_type_ids: The segment of each token, for BERT.
-        fwd_hooks: Hooks for this run, as in `run_with_hooks`.
+        fwd_hooks: Hooks for this forward pass, as in `run_with_hooks`.
         rtol: Largest relative error accepted in the certificate.
 
     Returns:
-        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
+        One result for a text or [pos] tokens; `Results`, a list, for a list of texts or a [batch, pos] tensor.
 
     Raises:
         InputError: for input, a target or options that cannot be used.
         UnsupportedModelError: for models that are not decomposed.
         IdentityError: if the model is not read rightly.
-        CompletenessError: if local forms miss the model's tensors, or shares the target where rules are complete.
+        CompletenessError: if linearised modules miss the model's tensors, or shares the target where rules are complete.
     """
-    chosen, parts = read_rules(rules), _read_parts(of)
+    chosen, parts = RULES[rules], _read_parts(of)
     if "maps" in parts and not chosen.complete:
         raise InputError(f'of="maps" with rules={rules!r}: layer maps are linear, so are only those of rules="path".')
     run = open_attribution_run(model, prompts, **options)
-    target = for_prompts(target, len(run.sequences))
+    metric = for_prompts(target, len(run.sequences))
     difference = difference_of_logits(run.model, chosen.name)
     keeps = frozenset(name for part in parts for name in KEEPS[part])
     results: dict[int, Attribution] = {}
@@ -152,20 +181,18 @@ def attribute(
     with Progress(run.model.name, len(batches), "batches", shown=progress) as bar, with_gradients():
         for batch in batches:
             traced = trace(run, batch, chosen, keeps, twice=layers_run_twice(run, batch, checkpoint))
-            begin = seeds(run, traced, target)
+            begin = cotangents(run, traced, metric)
             back = traced.backward(begin.tensor, begin.gradient)
-            shares = Shares(run, traced, back, begin, parts)
-            for index, (number, result) in enumerate(shares.results(difference)):
-                assert result.certificate is not None, "every result of a run has one"
-                result.certificate.refuse(run.model.name, chosen.name)
-                results[number] = result
+            for index, number in enumerate(batch.numbers):
+                shares = Shares(run, traced, back, begin, parts, index)
+                results[number] = shares.attribution(difference)
                 if "maps" in parts:
-                    by_stream[number] = shares.by_stream(index)
+                    by_stream[number] = shares.by_stream()
             bar.step()
     for number, maps in signed_maps(run, by_stream, run.settings.rtol).items() if "maps" in parts else ():
         named = {PREFIX + scope: cells for scope, cells in maps.items()}
         results[number] = replace(results[number], parts={**results[number].parts, **named})
-    return run.as_asked(results[number] for number in range(len(run.sequences)))
+    return results[0] if run.single else Results(results[number] for number in range(len(run.sequences)))
 
 
 def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **options: Any) -> Run:
@@ -173,17 +200,6 @@ def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **opti
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ProcessedWeightsWarning)
         return open_run(model, prompts, **options)
-
-
-def read_rules(rules: RuleName) -> Rules:
-    """The rules of a name.
-
-    Raises:
-        InputError: if there are none of this name.
-    """
-    if rules not in get_args(RuleName):
-        raise InputError(f'rules={rules!r}: expected "path", "patching" or "gradient".')
-    return RULES[rules]
 
 
 def _read_parts(of: Sequence[Part] | Part) -> tuple[Part, ...]:
@@ -195,3 +211,194 @@ def _read_parts(of: Sequence[Part] | Part) -> tuple[Part, ...]:
             f"{did_you_mean(unknown[0], PARTS)}".rstrip()
         )
     return tuple(asked)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What a backward pass says of the sequence number `index` of its batch; `of` are the parts that were asked for."""
+
+    run: Run
+    traced: Traced
+    back: Backward
+    cotangents: Cotangents
+    of: tuple[Part, ...]
+    index: int = 0
+
+    def attribution(self, difference_of_logits: float) -> Attribution:
+        """The sequence's attribution.
+
+        Raises:
+            CompletenessError: if its errors are above the tolerance.
+        """
+        run, begin = self.run, self.cotangents
+        sums = {kind: self._by_position(kind) for kind in ("token", "position", "token type")}
+        streams = {place.layer: self._cut(gate) for place, gate in self.back.dials.items() if place.kind == "residual"}
+        residual = torch.stack([streams[layer] for layer in range(run.model.n_layers + 1)])
+        if self.traced.tape.unseen_positions:
+            sums["position"] = residual[0] - sums["token"] - sums["token type"]
+        biases = {place: self._cut(gate) for place, gate in self.back.dials.items() if place.kind == "bias"}
+        edits = {place: float(self.back.dials[place][self.index].sum()) for place in self.traced.tape.edited}
+        result = Attribution(
+            labels=run.sequences[self.traced.batch.numbers[self.index]].labels,
+            target=begin.words[self.index],
+            quantity=begin.name,
+            rules=self.traced.rules.name,
+            value=float(begin.values[self.index]),
+            first_order=float(begin.first_order[self.index]),
+            tokens=sums["token"],
+            positions=sums["position"],
+            token_types=sums["token type"],
+            residual=residual,
+            bias_names=tuple(place.name for place in biases),
+            bias_layers=tuple(place.layer for place in biases),
+            bias_shares=torch.stack([*biases.values()]) if biases else residual.new_zeros(0, residual.shape[1]),
+            edits={place.name: share for place, share in edits.items()},
+            edit_layers={place.name: place.layer for place in edits},
+            parts=dict(self._parts()),
+            model=run.model.name,
+            fingerprint=run.model.fingerprint,
+        )
+        certificate = self._certificate(result, difference_of_logits)
+        certificate.refuse(run.model.name, self.traced.rules.name)
+        return replace(result, certificate=certificate)
+
+    def by_stream(self) -> Float[Tensor, "boundary pos d_model"]:
+        """Derivatives of the target by the residual stream; to be had with "maps"."""
+        layers = range(self.run.model.n_layers + 1)
+        return torch.stack([self._cut(self.back.kept["residual", layer]) for layer in layers])
+
+    def _certificate(self, result: Attribution, difference_of_logits: float) -> Certificate:
+        gaps, kept = self.traced.tape.gaps_of(self.index), self.traced.tape.kept
+        worst = max(gaps, key=gaps.__getitem__, default="")
+        as_made = [layer for layer in range(result.n_layers) if ("z_made", layer) not in kept]  # no hook sees z there
+        return Certificate(
+            logits=difference_of_logits,
+            forms=gaps.get(worst, 0.0),
+            worst_form=worst,
+            layer_inputs=result.boundary_errors(self.cotangents.layer),
+            edges=_edge_error(result, as_made),
+            attributed=result.total() / result.value if result.value else math.nan,
+            complete=self.traced.rules.complete,
+            rtol=self.run.settings.rtol,
+            nonlinear=result.nonlinear / result.value if result.value else math.copysign(math.inf, result.nonlinear),
+        )
+
+    def _cut(self, tensor: Float[Tensor, "batch pos ..."]) -> Float[Tensor, "real ..."]:
+        """The sequence without padding, in the result's arithmetic."""
+        real = self.traced.batch.real(self.index)
+        own = tensor.detach()[self.index].to(self.run.settings.dtype)
+        return (own if real is None else own[real.to(own.device)]).cpu()
+
+    def _by_position(self, kind: Kind) -> Float[Tensor, " pos"]:
+        """The shares of all gates of a kind; zero where there is none."""
+        gates = [gate for place, gate in self.back.dials.items() if place.kind == kind]
+        return self._cut(sum(gates, torch.zeros_like(next(iter(self.back.dials.values())))))
+
+    def _parts(self) -> Iterator[tuple[str, Tensor]]:
+        kept, layers = self.traced.tape.kept, range(self.run.model.n_layers)
+        for layer in layers if "neurons" in self.of else ():
+            if ("post", layer) in kept:
+                shares = kept["post", layer].detach() * self.back.kept["post", layer]
+                yield f"neurons.{layer}", self._cut(shares.reshape(*self.traced.tape.size, -1))
+        if {"heads", "edges", "graph"} & set(self.of):
+            of_layers = [(kept["z", layer].detach() * self.back.kept["z", layer]).sum(dim=-1) for layer in layers]
+            yield "heads", torch.stack([self._cut(shares).T for shares in of_layers])
+        if "edges" in self.of:
+            edges = self._edges(0)
+            table = edges.new_empty(len(layers), *edges.shape)  # one copy: edges grow with the square of the text
+            for layer in layers:
+                table[layer] = self._edges(layer) if layer else edges
+            yield "edges", table
+        if "graph" in self.of:
+            yield from self._flows(layers[: self.cotangents.layer])
+
+    def _edges(self, layer: int) -> Float[Tensor, "head query key"]:
+        """`P_ij <v_j, df/dz_i>`, the derivative by z as attention made it: summed over keys the share of that.
+
+        Of the last sequence in place of the layer's pattern, which is forgotten: both grow with the square of the text.
+        """
+        pattern, gradient, value = self._attention(layer)
+        edges = einsum(gradient, value, "query head e, key head e -> head query key").mul_(pattern)
+        if "graph" not in self.of and self.index + 1 == len(self.traced.batch.numbers):
+            del self.traced.tape.kept["pattern", layer]
+        return edges
+
+    def _flows(self, layers: range) -> Iterator[tuple[str, Tensor]]:
+        """What a graph of some layers is made of, by name.
+
+        Edges of tokens, what heads' values contribute beside them, what enters and leaves feed-forwards, and named biases by
+        what adds them.
+        """
+        dtype, n_heads = self.run.settings.dtype, self.run.model.n_heads
+        n = len(self.run.sequences[self.traced.batch.numbers[self.index]].tokens)
+        edges = torch.zeros(len(layers), n_heads, n, n, dtype=dtype)
+        biases = torch.zeros(len(layers), n_heads, n, dtype=dtype)
+        inputs, outputs, shifts = torch.zeros(3, len(layers), n, dtype=dtype)
+        for layer in layers:
+            block = self.run.model.layers[layer].read(dtype)
+            pattern, gradient, value = self._attention(layer)
+            constant = block.value_constant.to(value)
+            by_key = einsum(gradient, value - constant, "query head e, key head e -> head query key")
+            edges[layer] = pattern * by_key
+            biases[layer] = pattern.sum(dim=-1) * einsum(gradient, constant, "query head e, head e -> head query")
+            if ("ff_in", layer) in self.back.kept:
+                read, by_read = self._positions("ff_in", layer)
+                shift = read.new_zeros(read.shape[-1]) if block.ff_norm is None else block.ff_norm.shift.to(read)
+                shifts[layer] = by_read @ shift
+                inputs[layer] = (read * by_read).sum(dim=-1) - shifts[layer]
+                outputs[layer] = torch.linalg.vecdot(*self._positions("mlp_out", layer))
+        own = self._named_biases(layers, shifts)
+        flows = {"edges": edges, "head_biases": biases, "mlp_inputs": inputs, "mlps": outputs}
+        yield from ((f"graph.{name}", shares) for name, shares in {**flows, **own}.items())
+
+    def _named_biases(self, layers: range, shifts: Float[Tensor, "layer pos"]) -> dict[str, Float[Tensor, "layer pos"]]:
+        """Named biases by what adds them, and edits of users' hooks in the residual stream.
+
+        Args:
+            layers: All up to the target.
+            shifts: What the shift of the norm before a feed-forward contributes through that alone; a norm that attention reads
+                too has one gate.
+        """
+        model = self.run.model
+        serial = model.family.order not in ("parallel", "attn_only")
+        own = {owner: torch.zeros_like(shifts) for owner in ("head", "mlp", "stream", *(["mid"] if serial else []))}
+        for place, gate in self.back.dials.items():
+            if place.layer not in layers:
+                continue
+            if place.kind == "bias":
+                own[model.layers[place.layer].owner_of_bias(place.name)][place.layer] += self._cut(gate)
+            elif place in self.traced.tape.edited and is_stream(place.name):
+                own["stream"][place.layer] += self._cut(gate)
+        for layer in layers if model.family.order == "parallel" else ():
+            if model.layers[layer].norm_modules["ff_norm"] == model.layers[layer].norm_modules["attn_norm"]:
+                own["head"][layer] -= shifts[layer]
+                own["mlp"][layer] += shifts[layer]
+        return {f"own.{owner}": shares for owner, shares in own.items()}
+
+    def _attention(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Pattern [head query key], the derivative by z [query head d_head] and values [key head d_head]."""
+        kept = self.traced.tape.kept
+        gradient = self._cut(self.back.kept.get(("z_made", layer), self.back.kept["z", layer]))
+        # z has no axis of heads before its HookPoint converts it.
+        gradient = gradient.reshape(len(gradient), self.run.model.n_heads, -1)
+        value = self._cut(kept["value", layer])
+        value = value.repeat_interleave(gradient.shape[1] // value.shape[1], dim=1)
+        pattern = kept["pattern", layer].detach()[self.index].to(gradient)
+        real = self.traced.batch.real(self.index)
+        return pattern if real is None else pattern[:, real][:, :, real], gradient, value
+
+    def _positions(self, name: str, layer: int) -> tuple[Float[Tensor, "pos d_model"], Float[Tensor, "pos d_model"]]:
+        """A tensor of a layer and the derivative by it; experts have theirs without an axis of the batch."""
+        held = (self.traced.tape.kept[name, layer], self.back.kept[name, layer])
+        first, second = (self._cut(tensor.reshape(*self.traced.tape.size, -1)) for tensor in held)
+        return first, second
+
+
+def _edge_error(result: Attribution, as_made: list[int]) -> float:
+    """The largest miss of edges in layers whose z no hook of a user's sees."""
+    if "edges" not in result.parts or not as_made:
+        return 0.0
+    of_layers = [(result.parts["edges"][layer], result.parts["heads"][layer]) for layer in as_made]
+    misses = torch.stack([(edges.sum(dim=-1) - heads).abs().max() for edges, heads in of_layers])
+    sizes = torch.stack([torch.linalg.vector_norm(edges, ord=1, dim=-1).max() for edges, _ in of_layers])
+    return float(relative(misses.max(), sizes.max()))

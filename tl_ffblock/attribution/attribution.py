@@ -1,50 +1,50 @@
-"""Attribution: what a caller holds, one target of one sequence shared out among all that made it."""
+"""Attribution: one target of one sequence attributed to its tokens and biases, through heads, edges and neurons."""
 
 import dataclasses
-import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.arithmetic import difference, mean
-from tl_ffblock.attribution.certificate import Certificate, relative
-from tl_ffblock.attribution.flows import flows_of
-from tl_ffblock.attribution.graph import AttributionGraph, graph_of
-from tl_ffblock.attribution.saving import read_fields, write_fields
-from tl_ffblock.attribution.tables import (
-    VANISHED,
-    TabledShares,
-    embeddings_in_words,
-    largest,
-    shares_in_words,
-    sums_in_words,
-)
-from tl_ffblock.errors import InputError, ScopeKeyError, brief
+from tl_ffblock.attribution.certificate import VANISHED, Certificate, relative
+from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.graphs.attribution_graph import AttributionGraph, Flows, attribution_graph
+from tl_ffblock.graphs.graph import GraphTarget
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.settings import TOLERANCE
 from tl_ffblock.numerals import significant
-from tl_ffblock.result import Result, equal
+from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.intervals import identity_of
-from tl_ffblock.results.scope_table import ScopeTable
+from tl_ffblock.results.ranks import largest
+from tl_ffblock.results.tables import Arithmetic, ScopeTable, alike, combined, weighed
 from tl_ffblock.results.token_maps import BETWEEN_TOKENS, TokenMaps
 from tl_ffblock.results.tokens import shortened, told_apart
 from tl_ffblock.signatures import strict
 
+Table: TypeAlias = Literal["summands", "heads", "neurons", "edges"]
+"""Tables of an attribution."""
 Reading: TypeAlias = Literal["residual", "heads", "edges"]
 _COLUMNS: dict[Reading, str] = {"residual": "flowing at", "heads": "written at", "edges": BETWEEN_TOKENS}
-"""What a column is."""
+"""What a column of token maps is."""
+_ARITHMETIC = Arithmetic(
+    same=("rules", "n_layers", "part_names", "edit_layers"),
+    joined=("labels", "quantity", "model", "fingerprint"),
+    numbers=("value", "first_order", "tokens", "positions", "token_types", "residual", "edits", "parts"),
+    rows=("bias_names", "bias_layers", "bias_shares"),
+)
+"""What becomes of the fields in a difference or a mean."""
 _RTOL_OF_COMBINED = 1e-4
 """How well the flows of a difference or a mean must balance, which have no certificate."""
 
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Attribution(TabledShares, Result):
+class Attribution(Result):
     """Signed shares of a target, in its own units (logits, nats), of one sequence.
 
     With complete rules `value = tokens + positions + token types + biases + edits + nonlinear`, and the same at every
@@ -60,7 +60,7 @@ class Attribution(TabledShares, Result):
     value: float
     """The target itself."""
     first_order: float
-    """Its first-order form `<logits, df/d logits>`, which is shared out; the value itself where it is linear in the logits."""
+    """Its first-order form `<logits, df/d logits>`, which is attributed; the value itself where it is linear in the logits."""
     tokens: Float[Tensor, " pos"]
     """Share of each token's embedding."""
     positions: Float[Tensor, " pos"]
@@ -71,11 +71,11 @@ class Attribution(TabledShares, Result):
     """What reaches the target through the residual stream at each position: at each layer's input, and at the end."""
     bias_names: tuple[str, ...]
     bias_layers: tuple[int, ...]
-    """The layer at which each bias enters; -1 before the first, the number of layers behind the last."""
+    """The layer at which each bias enters; -1 before the first, the number of layers after the last."""
     bias_shares: Float[Tensor, "bias pos"]
     """Share of each bias at each position where it is added."""
     edits: Mapping[str, float]
-    """By HookPoint: the share of what callbacks of users brought there, beside what they made of what came in."""
+    """By HookPoint: the share of what callbacks of users added there."""
     edit_layers: Mapping[str, int]
     parts: Mapping[str, Tensor]
     """What was asked for: "heads", "edges", and "neurons.3" of layer 3."""
@@ -95,7 +95,7 @@ class Attribution(TabledShares, Result):
 
     @property
     def entering(self) -> Float[Tensor, " pos"]:
-        """Share of each token, as it is shown: what its embedding, its position's and its token type's bring together."""
+        """Share of each token, as it is shown: of its embedding, its position's and its token type's together."""
         return self.tokens + self.positions + self.token_types
 
     @property
@@ -119,7 +119,7 @@ class Attribution(TabledShares, Result):
 
     @property
     def nonlinear(self) -> float:
-        """What the target is beyond its first-order form: 0 for logits and their differences, an entropy for log-probabilities."""
+        """The target less its first-order form: 0 for logits and their differences, an entropy for log-probabilities."""
         return self.value - self.first_order
 
     @property
@@ -138,10 +138,10 @@ class Attribution(TabledShares, Result):
 
     @property
     def edges(self) -> Float[Tensor, "layer head query key"]:
-        """Share of what each head carries from key to query: `edges[layer]`; over keys they sum to the head's share.
+        """Share of what each head moves from key to query: `edges[layer]`; over keys they sum to the head's share.
 
-        In a layer whose z a hook of yours edits they are what goes into the edit: over keys they sum to the head's share but
-        for what the edit brings, which is in `edits`.
+        In a layer whose z a hook of yours edits they are what enters the edit: over keys they sum to the head's share but for
+        what the edit adds, which is in `edits`.
 
         Raises:
             ScopeKeyError: if it was not asked for.
@@ -158,11 +158,21 @@ class Attribution(TabledShares, Result):
         return self._part(f"neurons.{layer_number(layer, self.n_layers)}", "neurons")
 
     @property
+    def part_names(self) -> tuple[str, ...]:
+        """What was asked for, each layer's neurons and each scope's map by themselves."""
+        return tuple(sorted(self.parts))
+
+    @property
+    def neuron_layers(self) -> tuple[int, ...]:
+        """Layers of which there are shares of neurons; none of a mixture of experts."""
+        return tuple(layer for layer in range(self.n_layers) if f"neurons.{layer}" in self.parts)
+
+    @property
     def maps(self) -> ScopeTable:
-        """What each contribution of a layer map carries to the target, signed: `maps["AtbLnFf", 9]` is `Float[query key]`.
+        """What each contribution of a layer map contributes to the target, signed: `maps["AtbLnFf", 9]` is `Float[query key]`.
 
         Cells of a scope sum to what flows there, without its bias part. The scopes are those up to the layer's output: in Pre-LN
-        without `AtbLnFfResLn`, since the norm behind the output is the next layer's first, and counted in its maps.
+        without `AtbLnFfResLn`, since the norm after the output is the next layer's first, and counted in its maps.
 
         Raises:
             ScopeKeyError: if they were not asked for.
@@ -177,7 +187,7 @@ class Attribution(TabledShares, Result):
 
         "residual" and "heads" are numbers by position, in one row: a head's share is what it writes at the column's position,
         wherever it took that from (the edges say), and through the residual stream flows what does at the column's position.
-        "residual" has one layer more than the model: its first is what enters, its last the end.
+        "residual" has one layer more than the model: its first is the token attribution, its last the end.
 
         Args:
             of: "residual" [boundary 1 1 pos], "heads" [layer head 1 pos] or "edges" [layer head query key].
@@ -186,21 +196,17 @@ class Attribution(TabledShares, Result):
             InputError: for another name.
             ScopeKeyError: if it was not asked for.
         """
-        if of not in get_args(Reading):
-            raise InputError(f"of={brief(of)}: expected one of {', '.join(map(repr, get_args(Reading)))}.")
-        if of == "edges":
-            values, causal = self.edges, not bool(self.edges.triu(1).any())
-            queries = tuple(range(len(self.labels)))
-        else:
-            values = self.residual[:, None, None] if of == "residual" else self.heads[:, :, None]
-            causal, queries = False, (_read_at(self.residual),)
+        values = self.residual[:, None, None] if of == "residual" else self._part(of, of)
+        reaching = self.residual.any(dim=1).nonzero()
+        # The last position at which anything reaches the target, at the last layer from which anything does.
+        read_at = int(self.residual[int(reaching.max())].nonzero().max()) if len(reaching) else len(self.labels) - 1
         return TokenMaps(
-            values=values,
+            values=values[:, :, None] if of == "heads" else values,
             tokens=self.labels,
             layers=tuple(range(len(values))),
             channels=("residual",) if of == "residual" else head_names(range(values.shape[1])),
-            queries=queries,
-            causal=causal,
+            queries=tuple(range(len(self.labels))) if of == "edges" else (read_at,),
+            causal=of == "edges" and not bool(values.triu(1).any()),
             column=_COLUMNS[of],
             model=self.model,
             signed=True,
@@ -211,23 +217,46 @@ class Attribution(TabledShares, Result):
     def graph(self, keep: float = 0.9) -> AttributionGraph:
         """The attribution as a graph of tokens, heads, feed-forwards and the residual stream, in which flows are conserved.
 
-        Nodes are ("token" | "stream" | "head" | "mid" | "mlp" | "target" | "rest", layer, head, position); "mid" is the
-        residual stream between heads and feed-forward, which parallel layers do not have. What each brings itself is held
-        against the named biases. Hooks of yours may scale anything, and add to the residual stream at layers' inputs and
-        outputs; what they add elsewhere has no node, and is refused.
+        Nodes are tokens, the residual stream at layers' inputs ("L23.resid") and between heads and feed-forwards
+        ("L23.resid_mid", which parallel layers do not have), heads ("L23H3"), feed-forwards ("L23.mlp") and the target, each
+        at a position. Their intercepts are compared with the named biases. Hooks of yours may scale anything, and add to the
+        residual stream at layers' inputs and outputs; what they add elsewhere has no node, and is refused.
 
         Args:
-            keep: The part of the sum of all edges' sizes that is shown, largest first; the others lead through one node, "rest".
+            keep: The part of the sum of all edges' sizes that is shown, largest first; the others lead through one node, "pruned".
 
         Raises:
             ScopeKeyError: if it was not asked for with `of=("graph", ...)`.
             InputError: for rules that are not complete, or another `keep`.
-            CompletenessError: if what nodes bring themselves misses the named biases by more than the certificate's tolerance,
+            CompletenessError: if intercepts miss the named biases by more than the certificate's tolerance,
                 as in a layer inside which a hook of yours adds something.
         """
         self._part("graph.edges", "graph")
-        rtol = self.certificate.rtol if self.certificate is not None else _RTOL_OF_COMBINED
-        return graph_of(flows_of(self, rtol), keep)
+        if self.rules != "path":
+            raise InputError(f"a graph conserves what flows, which only rules='path' does, not {self.rules!r}.")
+        biases: dict[int, float] = defaultdict(float)
+        for layer, share in zip(self.bias_layers, self.bias_shares.double(), strict=True):
+            biases[layer] += float(share.sum())
+        edits: dict[int, tuple[str, ...]] = defaultdict(tuple)
+        for name, of_edit in self.edits.items():
+            biases[self.edit_layers[name]] += of_edit
+            edits[self.edit_layers[name]] += (name,)
+        layers = {name.removeprefix("graph."): part.double() for name, part in self.parts.items() if name != "heads"}
+        flows = Flows(
+            model=self.model,
+            labels=self.labels,
+            target=GraphTarget(self.target, self.value),
+            first_order=self.first_order,
+            entering=self.entering.double(),
+            stream=self.residual.double(),
+            layers={**layers, "heads": self.parts["heads"][: len(layers["edges"])].double()},
+            biases=biases,
+            edits=edits,
+            size=self.total_size(),
+            rtol=self.certificate.rtol if self.certificate is not None else _RTOL_OF_COMBINED,
+            certificate=repr(self.certificate or "no certificate: a difference or a mean"),
+        )
+        return attribution_graph(flows).prune(keep)
 
     def _part(self, name: str, asked: str) -> Tensor:
         if name not in self.parts:
@@ -243,7 +272,7 @@ class Attribution(TabledShares, Result):
         return float(self.entering.sum() + self.bias_shares.sum()) + sum(self.edits.values())
 
     def total_size(self) -> float:
-        """The sum of the sizes of all shares: beside what flows at a place, what errors there are relative to."""
+        """The sum of the sizes of all shares, to which errors are relative."""
         sizes = self.entering.abs().sum() + self.bias_shares.sum(dim=1).abs().sum()
         return float(sizes) + sum(map(abs, self.edits.values()))
 
@@ -268,12 +297,18 @@ class Attribution(TabledShares, Result):
     def __sub__(self, other: "Attribution") -> "Attribution":
         """Share by share difference of two results: target "a − b", tokens that differ "first−second".
 
+        A bias that one of the two lacks, because it is zero there, has a share of 0 there.
+
         Raises:
             InputError: if the two do not describe the same shares.
         """
         if not isinstance(other, Attribution):
             return NotImplemented
-        return difference(self, other)
+        difference = combined([self, other], weighed((1.0, -1.0)), "−", "subtract", _ARITHMETIC)
+        names = [f"({name})" if " − " in name else name for name in (self.target, other.target)]
+        target = f"difference of {self.target}" if self.target == other.target else " − ".join(names)
+        quantity = f"difference of {difference.quantity}"
+        return dataclasses.replace(difference, target=target, quantity=quantity, certificate=None)
 
     @staticmethod
     def mean(results: "Iterable[Attribution]") -> "Attribution":
@@ -282,43 +317,85 @@ class Attribution(TabledShares, Result):
         Raises:
             InputError: if there is none, or they do not describe the same shares.
         """
-        several = list(results) if isinstance(results, Iterable) else []
-        if not several or not all(isinstance(result, Attribution) for result in several):
-            raise InputError(
-                f"mean: expected one result or more, as ffb.attribute gives them for a list of texts; got a {type(results).__name__}."
-            )
-        return mean(several)
+        several = alike(results, Attribution, "ffb.attribute")
+        n, target = len(several), several[0].target
+        mean = combined(several, weighed((1 / n,) * n), "|", "average", _ARITHMETIC)
+        if n > 1:
+            target = f"mean of {n}: {target}"
+        if len({result.target for result in several}) > 1:
+            target = f"mean of {n} targets: {mean.quantity}"
+        return dataclasses.replace(mean, target=target, certificate=None)
 
-    def __eq__(self, other: object) -> bool:
-        """Whether all labels and all numbers are the same; NaN equals NaN."""
-        return equal(self, other) if isinstance(other, Attribution) else NotImplemented
+    def sums(self) -> dict[str, float]:
+        """What the target is the sum of, by kind; kinds that have no share are left out, but for the tokens."""
+        terms = {
+            "tokens": float(self.entering.sum()),
+            "biases": float(self.bias_shares.sum()),
+            "edits": sum(self.edits.values()),
+            "nonlinear": self.nonlinear,
+        }
+        if self.rules != "path":
+            terms["not attributed"] = self.value - sum(terms.values())
+        return {name: share for name, share in terms.items() if share or name == "tokens"}
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write one safetensors file with JSON metadata; a half-written file never appears under `path`.
+    def embedding_sums(self) -> dict[str, float]:
+        """What the tokens' shares are the sum of; nothing where they are all of embeddings of tokens."""
+        others = {"positions": float(self.positions.sum()), "token types": float(self.token_types.sum())}
+        shown = {name: share for name, share in others.items() if share}
+        return {"embeddings": float(self.tokens.sum())} | shown if shown else {}
+
+    def to_dataframe(self, of: Table = "summands", k: int | None = None) -> pd.DataFrame:
+        """The terms of the target, or shares of heads, neurons or edges, largest first by size.
+
+        "summands" (kind, layer, position, name, value) has one row per position's token, position and token type, each bias,
+        each edit and the nonlinear part, in the text's order, and sums to the target where rules are complete. The others are
+        what of it flows through the model's components, which overlap and do not sum to it: "heads" (layer, head, position,
+        token, value) is what each head writes at each position, "neurons" (layer, neuron, position, token, value) likewise, and
+        "edges" (layer, head, query, key, query_token, key_token, value) what a head moves from key to query. Their shares of 0
+        have no row.
+
+        Args:
+            of: "summands", "heads", "neurons" or "edges".
+            k: How many rows, the largest by size; None means all.
 
         Raises:
-            InputError: if the folder does not exist.
+            InputError: for another name, or no such number.
+            ScopeKeyError: if it was not asked for.
         """
-        return write_fields(Path(path), {field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+        if of == "summands":
+            frame = self._terms()
+            return frame if k is None else frame.iloc[largest(torch.tensor(frame["value"].to_numpy()), k).numpy()]
+        layers, unit = (self.neuron_layers or [0], "neuron") if of == "neurons" else (range(self.n_layers), "head")
+        shares = torch.stack([self.neurons(layer).T for layer in layers]) if of == "neurons" else self._part(of, of)
+        ends = dict.fromkeys(("query", "key") if of == "edges" else ("position",), range(len(self.labels)))
+        axes = {"layer": layers, unit: range(shares.shape[1]), **ends}
+        frame = long_form(shares, axes, self.labels, largest(shares, k))
+        return frame[frame["value"] != 0]
 
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> "Attribution":
-        """Read a file that `save` wrote.
-
-        Raises:
-            MapFileError: if the file is not a saved result, was changed, or is of another version.
-            FileNotFoundError: if there is no such file.
-        """
-        return Attribution(**read_fields(Path(path)))
+    def _terms(self) -> pd.DataFrame:
+        """What the target is the sum of, one row each; -1 where a row has no layer or no position."""
+        of_positions = {"token": self.tokens, "position": self.positions, "token type": self.token_types}
+        rows = [
+            (kind, -1, position, label, share)
+            for kind, shares in of_positions.items()
+            if kind == "token" or bool(shares.any())
+            for position, (label, share) in enumerate(zip(self.labels, shares.tolist(), strict=True))
+        ]
+        biases = zip(self.bias_layers, self.biases.items(), strict=True)
+        rows += [("bias", layer, -1, name, share) for layer, (name, share) in biases]
+        rows += [("edit", self.edit_layers[name], -1, name, share) for name, share in self.edits.items()]
+        if self.nonlinear:
+            rows.append(("nonlinear", self.n_layers, -1, self.target, self.nonlinear))
+        return pd.DataFrame(rows, columns=["kind", "layer", "position", "name", "value"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Labels, the target, every summand of it, the heads and the certificate, as JSON can hold them.
+        """Labels, the target, every term of it, the heads and the certificate, as JSON can hold them.
 
         Of the parts that may be large, neurons and edges, there are `to_dataframe` and `save`.
         """
         certificate = None if self.certificate is None else dataclasses.asdict(self.certificate)
         if certificate is not None:
-            certificate["boundaries"] = certificate["boundaries"].tolist()
+            certificate["layer_inputs"] = certificate["layer_inputs"].tolist()
         plain = ("target", "rules", "model", "value", "first_order", "nonlinear", "biases")
         return {
             "labels": list(self.labels),
@@ -329,37 +406,26 @@ class Attribution(TabledShares, Result):
             "certificate": certificate,
         }
 
-    def _largest_heads(self) -> list[str]:
-        """A line for the short form, where heads were asked for."""
-        if "heads" not in self.parts:
-            return []
-        by_head = self.heads.sum(dim=-1)
-        places = [divmod(place, by_head.shape[1]) for place in largest(by_head, 5).tolist()]
-        named = "  ".join(f"{layer}.{head} {significant(float(by_head[layer, head]))}" for layer, head in places)
-        return [f"  heads      {named}  (layer.head, over all positions)"]
-
-    def __repr__(self) -> str:
-        most = largest(self.entering, 5).tolist()
-        labels = told_apart(self.labels)
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        labels, most = told_apart(self.labels), largest(self.entering, 5).tolist()
         named = "  ".join(f"{labels[pos]!r} {significant(float(self.entering[pos]))}" for pos in most)
-        named = f"no token: {VANISHED}" if self.vanishes else named
-        within = f" ({shares_in_words(embeddings)})" if (embeddings := embeddings_in_words(self)) else ""
-        tokens, *others = (shares_in_words({name: share}) for name, share in sums_in_words(self).items())
-        return "\n".join(
-            [
-                f"Attribution: {self.target} = {significant(self.value, 4, '-')} of {self.model}, rules={self.rules!r}",
-                f"  text       {shortened(self.labels)}",
-                f"  sums       {' · '.join([tokens + within, *others])}",
-                f"  largest    {named}",
-                *self._largest_heads(),
-                f"  {self.certificate or 'no certificate: a difference or a mean'}",
-            ]
-        )
+        within = f" ({in_words(embeddings)})" if (embeddings := self.embedding_sums()) else ""
+        tokens, *others = (in_words({name: share}) for name, share in self.sums().items())
+        lines = {
+            "text": shortened(self.labels),
+            "sums": " · ".join([tokens + within, *others]),
+            "largest": f"no token: {VANISHED}" if self.vanishes else named,
+        }
+        if "heads" in self.parts:
+            by_head = self.heads.sum(dim=-1)
+            places = [divmod(place, by_head.shape[1]) for place in largest(by_head, 5).tolist()]
+            heads = (f"L{layer}H{head} {significant(float(by_head[layer, head]))}" for layer, head in places)
+            lines["heads"] = f"{'  '.join(heads)}  (over all positions)"
+        lines["checks"] = str(self.certificate or "no certificate: a difference or a mean").removeprefix("Checks: ")
+        value = significant(self.value, 4, "-")
+        return f"{self.target} = {value} of {self.model}, rules={self.rules!r}", lines
 
 
-def _read_at(residual: Tensor) -> int:
-    """The last position at which anything reaches the target at the last layer from which anything does."""
-    reaching = residual.any(dim=1).nonzero()
-    if not len(reaching):
-        return residual.shape[1] - 1
-    return int(torch.nonzero(residual[int(reaching.max())]).max())
+def in_words(shares: Mapping[str, float]) -> str:
+    """Names with their shares in a line: `tokens +5.29 · biases −0.3`."""
+    return " · ".join(f"{name} {significant(share)}" for name, share in shares.items())

@@ -1,5 +1,7 @@
-"""How well an attribution is what it says: numbers that are measured in every run, and refused where they are too large."""
+"""Measured errors of an attribution, which is refused where they are too large."""
 
+import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,36 +10,39 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import CompletenessError
-from tl_ffblock.numerals import scientific
-from tl_ffblock.result import equal
+from tl_ffblock.numerals import percent, scientific
+from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
+
+VANISHED = "gradient x input before a norm of the embeddings is zero by scale invariance; what is left is rounding"
+"""What is said in place of an order of tokens (`Attribution.vanishes`)."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
-class Certificate:
+class Certificate(Values):
     """Four measured errors, each 0 up to rounding, and how much of the target was attributed."""
 
     logits: float
     """Largest difference of the logits with local rules from those without, on a clean run of the model: 0."""
     forms: float
-    """Largest `|L - y| / |y|` of a local linear form L and the model's own tensor y, over sites and positions."""
+    """Largest `|L - y| / |y|` of a local linear form L and the model's own tensor y, over hook points and positions."""
     worst_form: str
-    """The site of that error."""
-    boundaries: Float[Tensor, " layer"]
-    """Of the embeddings and of the residual stream at each layer's input and at the end: what misses the target when what
-    flows there and all that enters later is summed, over the sum of sizes. Zero where a target reads before it."""
+    """The hook point of that error."""
+    layer_inputs: Float[Tensor, " layer"]
+    """Of the embeddings and of the residual stream at each layer's input and at the end: by how much the sum of its shares and
+    of all that enters later misses the target, over the sum of sizes. Zero where a target reads before it."""
     edges: float
     """Largest difference of a head's share from the sum of its edges, over the sum of sizes; 0 where edges were not asked for,
     and of layers whose z no hook of a user's edits."""
-    handed_out: float
-    """Sum of all shares over the target's first-order form; 1 for rules that are complete."""
+    attributed: float
+    """Sum of all shares over the target: 1 for rules that are complete and a target that is linear in the logits."""
     complete: bool
-    """Whether the rules are: whether `boundaries` must be 0."""
+    """Whether the rules are: whether `layer_inputs` must be 0."""
     rtol: float
     """What was accepted."""
     nonlinear: float = 0.0
-    """`(target - its first-order form) / target`, which is not shared out: 0 for logits and their differences."""
+    """`(target - its first-order form) / target`, which has no shares: 0 for logits and their differences."""
 
     def refuse(self, model: str, rules: str) -> None:
         """Refuse errors above the tolerance.
@@ -51,39 +56,30 @@ class Certificate:
                 f"{model}: edges miss the shares of their heads by {self.edges:.1e} (tolerance {self.rtol:.0e}). Was a pattern "
                 "edited that attention had used already? Leave edges out of `of`."
             )
-        worst = int(self.boundaries.argmax())
-        error = float(self.boundaries[worst])
+        worst = int(self.layer_inputs.argmax())
+        error = float(self.layer_inputs[worst])
         if self.complete and not error <= self.rtol:
             where = "the embeddings" if worst == 0 else f"the input of layer {worst - 1}"
             raise CompletenessError(
                 f"{model}, rules={rules!r}: shares at {where} miss the target by {error:.1e} of their sizes (tolerance "
-                f"{self.rtol:.0e}): something between there and the target is not linear in what flows, such as an edit of "
-                'your hooks. No attribution is made; rules="gradient" reports what it hands out instead.'
+                f"{self.rtol:.0e}): something between there and the target is not linear in the residual stream, such as an edit "
+                'of your hooks. No attribution is made; rules="gradient" reports how much it attributes instead.'
             )
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all labels and all numbers are the same; NaN equals NaN."""
-        return equal(self, other) if isinstance(other, Certificate) else NotImplemented
 
     def __repr__(self) -> str:
         logits = f"logits differ by {scientific(self.logits, 1)}" if self.logits else "logits unchanged"
         module = f"worst module error {scientific(self.forms)} ({self.worst_form or 'none'})"
-        layer = f"worst layer sum {scientific(float(self.boundaries.max()))}"
+        layer = f"worst layer sum {scientific(float(self.layer_inputs.max()))}"
         return f"Checks: {logits} · {module} · {layer} · {self.attributed_in_words()}".replace("−", "-")
-
-    @property
-    def attributed(self) -> float:
-        """The sum of all shares over the target itself; a part that is not linear in the logits has no shares."""
-        return self.handed_out * (1 - self.nonlinear)
 
     def attributed_in_words(self) -> str:
         """How much of the target the shares sum to; all of it only where the rules are complete and the target linear in the logits."""
         of = " of the target" if self.has_nonlinear_part else ""
-        words = f"{_percent(self.attributed)}{of} attributed"
+        words = f"{percent(self.attributed)}{of} attributed"
         if not self.complete:
             words += " (rules not complete: compare shares with one another, not with the target)"
         if self.has_nonlinear_part:
-            words += f", {_percent(self.nonlinear)} is not linear in the logits and has no shares"
+            words += f", {percent(self.nonlinear)} is not linear in the logits and has no shares"
         return words
 
     @property
@@ -91,18 +87,30 @@ class Certificate:
         """Whether the target is more than its first-order form, beyond what is accepted as rounding."""
         return abs(self.nonlinear) > self.rtol
 
+    @property
+    def boundaries(self) -> Float[Tensor, " layer"]:
+        """Deprecated: `layer_inputs`."""
+        warnings.warn("Certificate.boundaries is Certificate.layer_inputs.", DeprecationWarning, stacklevel=2)
+        return self.layer_inputs
+
+    @property
+    def handed_out(self) -> float:
+        """Deprecated: sum of all shares over the target's first-order form, `attributed / (1 - nonlinear)`."""
+        warnings.warn("Certificate.handed_out is Certificate.attributed.", DeprecationWarning, stacklevel=2)
+        return self.attributed / (1 - self.nonlinear) if self.nonlinear != 1 else math.nan
+
 
 def refuse_forms(gaps: Mapping[str, float], rtol: float, model: str, rules: str) -> None:
     """Refuse local linear forms that are not the model's own tensors.
 
     Args:
-        gaps: By site the largest `|L - y| / |y|` of a sequence.
+        gaps: By hook point the largest `|L - y| / |y|` of a sequence.
         rtol: What is accepted.
         model: Name of the model.
         rules: Name of the rules.
 
     Raises:
-        CompletenessError: naming the worst site.
+        CompletenessError: naming the worst hook point.
     """
     for site, gap in sorted(gaps.items(), key=lambda item: -item[1]):
         if not gap <= rtol:
@@ -116,8 +124,3 @@ def refuse_forms(gaps: Mapping[str, float], rtol: float, model: str, rules: str)
 def relative(miss: Tensor, size: Tensor) -> Tensor:
     """Errors over sizes; 0 where there is neither."""
     return torch.where(miss == 0, miss, miss / torch.where(size == 0, torch.ones_like(size), size))
-
-
-def _percent(part: float) -> str:
-    """`441 %`, `3.25 %`: whole from ten on."""
-    return f"{100 * part:.{0 if abs(part) >= 0.1 else 2}f} %"

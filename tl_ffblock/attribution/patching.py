@@ -1,38 +1,153 @@
 """`ffb.attribution_patching`: what a target would become if a clean run's tensors were a corrupted run's, to first order.
 
-The estimate for a tensor a is `<a_corrupted - a_clean, df/da>` with the derivative by local rules in the clean run (Nanda
-2023, with the model's gradient), or its mean over runs between the two: one backward pass gives it for all tensors.
+The estimate for a tensor a is `<a_corrupted - a_clean, df/da>` with the derivative of the linearised clean run (Nanda
+2023, with the model's gradient), or its mean over integration steps between the two: one backward pass gives it for all tensors.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Literal, SupportsIndex, TypeAlias, Unpack, overload
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_rules
+from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run
 from tl_ffblock.attribution.certificate import refuse_forms
 from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
-from tl_ffblock.attribution.patching_estimates import PatchingEstimates
 from tl_ffblock.attribution.signed_maps import estimated_cells
-from tl_ffblock.attribution.targets import ReadTarget, Target, bound_to_run, read_target, seeds
+from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
 from tl_ffblock.bridge.inputs import is_single
-from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
+from tl_ffblock.bridge.linearised import RULES, RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.graphs.edge_estimates import EdgeEstimates
+from tl_ffblock.graphs.graph import GraphTarget
+from tl_ffblock.layer.positions import layer_number, whole_number
+from tl_ffblock.metrics import Metric
+from tl_ffblock.numerals import significant
 from tl_ffblock.progress import Progress
-from tl_ffblock.results.tokens import joined
-from tl_ffblock.signatures import spelled_out
+from tl_ffblock.result import Result, Results, long_form
+from tl_ffblock.results.intervals import identity_of
+from tl_ffblock.results.ranks import largest
+from tl_ffblock.results.tables import ScopeTable
+from tl_ffblock.results.tokens import joined, shortened
+from tl_ffblock.signatures import spelled_out, strict
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
 AskedEdges: TypeAlias = bool | Literal["positions"]
 """Whether edges are estimated, and if so by position."""
+
+
+@strict
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class PatchingEstimates(Result):
+    """Estimated changes of a target, in its units, if one tensor of the clean run were the corrupted run's."""
+
+    labels: tuple[str, ...]
+    """The tokens, "clean→corrupted" where they differ."""
+    target: str
+    """What changes, in words: "logit difference ' Mary' − ' John'"."""
+    quantity: str
+    """What kind of number that is: "logit difference"."""
+    rules: RuleName
+    clean: float
+    """The target in the clean run."""
+    corrupted: float
+    """The target in the corrupted run."""
+    residual: Float[Tensor, "boundary pos"]
+    """The residual stream at each layer's input and at the end."""
+    heads: Float[Tensor, "layer head pos"]
+    """Each head's output before its output matrix."""
+    mlps: Float[Tensor, "layer pos"]
+    """What each feed-forward writes; 0 in models of attention alone."""
+    neuron_shares: Mapping[int, Float[Tensor, "pos d_mlp"]]
+    """By layer; none for a mixture of experts."""
+    model: str = "model"
+    fingerprint: str = ""
+    """Of the model's weights; empty where it is not known."""
+    cells: Mapping[str, Float[Tensor, "layer query key"]] = dataclasses.field(default_factory=dict)
+    """By scope, where they were asked for."""
+    edge_estimates: EdgeEstimates | None = None
+    """Where they were asked for."""
+    steps: int = 0
+    """Forward passes whose derivatives are averaged; 0 where it is not known."""
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What must be the same of estimates of which there is a mean: quantity, model and weights, rules."""
+        made = {"fingerprint": self.fingerprint, "rules": self.rules}
+        return identity_of(self.quantity, self.model, made) | {"steps": str(self.steps or "")}
+
+    @property
+    def neuron_layers(self) -> tuple[int, ...]:
+        """Layers of which there are estimates of neurons; none of a mixture of experts."""
+        return tuple(sorted(self.neuron_shares))
+
+    @property
+    def edges(self) -> EdgeEstimates:
+        """Edges from senders to receivers: `edges["L3H5", "L7.mlp"]`.
+
+        Raises:
+            ScopeKeyError: if they were not asked for.
+        """
+        if self.edge_estimates is None:
+            raise ScopeKeyError("no edges here: ask with edges=True.")
+        return self.edge_estimates
+
+    @property
+    def maps(self) -> ScopeTable:
+        """Each contribution of the layer maps: `maps["AtbLnFf", 9]` is `Float[query key]`.
+
+        Raises:
+            ScopeKeyError: if they were not asked for.
+        """
+        if not self.cells:
+            raise ScopeKeyError("no maps here: ask with maps=True.")
+        return ScopeTable(self.cells, tuple(range(len(self.heads))))
+
+    def neurons(self, layer: int) -> Float[Tensor, "pos d_mlp"]:
+        """Each neuron's output.
+
+        Raises:
+            LayerError: if there is no such layer.
+            InputError: if it is a mixture of experts, or has no feed-forward.
+        """
+        number = layer_number(layer, len(self.heads))
+        if number not in self.neuron_shares:
+            raise InputError(f"layer {number} has no neurons of its own: a mixture of experts, or attention alone.")
+        return self.neuron_shares[number]
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per component and position: kind ("residual", "head", "mlp"), layer, head (-1 for none), position, token, value."""
+        frames = []
+        for kind, table in (("residual", self.residual[:, None]), ("mlp", self.mlps[:, None]), ("head", self.heads)):
+            heads = range(table.shape[1]) if kind == "head" else (-1,)
+            axes = {"layer": range(len(table)), "head": heads, "position": range(len(self.labels))}
+            frames.append(long_form(table, axes, self.labels))
+            frames[-1].insert(0, "kind", kind)
+        return pd.concat(frames, ignore_index=True)
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        change, told = self.corrupted - self.clean, float(self.residual[0].sum())
+        far = abs(told - change) > abs(change) / 2
+        hint = "; far off, and so early layers may be: give more steps" if far else ""
+        lines = {
+            "text": shortened(self.labels),
+            "embeddings": f"{significant(told)} of {significant(change)}{hint}",
+        }
+        for kind, table in (("head", self.heads), ("mlp", self.mlps[:, None])):
+            layer, head, position = np.unravel_index(int(largest(table, 1)), tuple(table.shape))
+            name = f"L{layer}H{head}" if kind == "head" else f"feed-forward of layer {layer}"
+            value = significant(float(table[layer, head, position]))
+            lines[f"largest {kind}"] = f"{name} at {position} {self.labels[position]!r}: {value}"
+        ends = f"{significant(self.clean, 4, '-')} → {significant(self.corrupted, 4, '-')}"
+        return f"{self.target} {ends} of {self.model}, rules={self.rules!r}", lines
 
 
 @overload
@@ -62,7 +177,7 @@ def attribution_patching(
     edges: AskedEdges = False,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
-) -> list[PatchingEstimates]: ...
+) -> Results[PatchingEstimates]: ...
 @overload
 def attribution_patching(
     model: Any,
@@ -90,15 +205,15 @@ def attribution_patching(
     edges: AskedEdges = False,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
-) -> PatchingEstimates | list[PatchingEstimates]:
+) -> PatchingEstimates | Results[PatchingEstimates]:
     """How a target would change if a head, a feed-forward, a neuron or the residual stream were another run's, estimated.
 
-    `rules="gradient"` is attribution patching as it is known; `"patching"` freezes norm scales and shares activations, after
-    which estimates of feed-forwards and of the residual stream follow the measured ones far better. In size those of early
-    layers can still be a tenth of what patching does: what the embeddings' estimates sum to, beside the whole change, tells
-    (`print` shows it). With `steps` above 1 the derivative is the mean of those at Gauss-Legendre nodes between the runs,
-    whose token embeddings go from clean to corrupted on a straight line; one more forward and backward pass each, and nearer.
-    An estimate is no measurement: patch what matters.
+    `rules="gradient"` is attribution patching (Nanda 2023); `"patching"` freezes norm scales and attributes activations by
+    Integrated Gradients, after which estimates of feed-forwards and of the residual stream are far nearer to measured ones.
+    Those of early layers can still be a tenth of the measured size: compare the sum of the embeddings' estimates with the whole
+    change (`print` shows both). With `steps` above 1 the derivative is the mean of those at Gauss-Legendre nodes between the
+    two prompts' token embeddings (integration steps, EAP-IG), which is nearer; each step is one more forward and backward pass.
+    An estimate is not a measurement: patch what matters.
 
     Args:
         model: As in `ffb.attribute`.
@@ -106,105 +221,104 @@ def attribution_patching(
         corrupted: The other prompt of each pair, of equally many tokens.
         target: As in `ffb.attribute`; what compares with a run, `ffb.kl_divergence()`, compares with the clean one.
         rules: "patching", "path" or "gradient".
-        steps: Runs whose derivatives are averaged; 1 is the clean run alone.
+        steps: Forward passes whose derivatives are averaged; 1 is the clean one alone.
         maps: Whether every contribution of the layer maps is estimated, too (not with rules="gradient"); two more forward
-            passes, and two walks through each layer a scope.
+            passes, and two vjps through each layer per scope.
         edges: Whether edges are estimated, too, from every sender (embeddings, heads, feed-forwards) to every later receiver
             (query, key and value inputs of heads, feed-forwards, the target): edge attribution patching, with steps EAP-IG.
-            Summed over positions, or with "positions" one number a position.
+            Summed over positions, or with "positions" one number per position.
         progress: Whether a long call shows a bar at a terminal or in a notebook.
         **options: As in `ffb.attribute`: attention_mask (of ones alone), token_type_ids, fwd_hooks, rtol.
 
     Returns:
-        One result for two prompts; a list of them for lists, pair by pair.
+        One result for two prompts; `Results`, a list, for lists, pair by pair.
 
     Raises:
         InputError: for input that cannot be used, pairs of different lengths among it.
         FFBlockError: whatever else `ffb.attribute` raises.
     """
-    asked = _Asked.read(rules, steps, maps, edges)
-    known = identify(model)
-    given = [_one(prompts) for prompts in (clean, corrupted)]
-    single = [is_single(prompts) for prompts in given]
-    if all(single):
-        return asked.estimates([open_attribution_run(known, prompt, **options) for prompt in given], target)
-    pairs = _pairs(given, single)
-    results = []
-    with Progress("attribution patching", len(pairs), "pairs", shown=progress) as bar:
+    chosen = RULES[rules]
+    if maps and not (chosen.norms and chosen.feed_forward):
+        raise InputError(
+            f'maps=True with rules={rules!r}: layer maps share activations, so do only "path" and "patching".'
+        )
+    estimates = partial(_estimates, chosen, whole_number(steps, "steps", at_least=1), maps, edges)
+    known, (single, pairs) = identify(model), _pairs(clean, corrupted)
+    results = Results[PatchingEstimates]()
+    with Progress("attribution patching", len(pairs), "pairs", shown=progress and not single) as bar:
         for number, pair in enumerate(pairs):
             of_pair = options | {
-                name: rows[number] for name, rows in options.items() if isinstance(rows, Tensor) and rows.ndim == 2
+                name: rows[number]
+                for name, rows in options.items()
+                if isinstance(rows, Tensor) and rows.ndim == 2 and not single
             }
             runs = [open_attribution_run(known, prompt, **of_pair) for prompt in pair]
-            results.append(asked.estimates(runs, target, number, len(pairs)))
+            results.append(estimates(runs, target, number, len(pairs)))
             bar.step()
-    return results
+    return results[0] if single else results
 
 
-@dataclasses.dataclass(frozen=True)
-class _Asked:
-    """What is estimated, and how."""
-
-    rules: Rules
-    steps: int
-    maps: bool
-    edges: AskedEdges
-
-    @classmethod
-    def read(cls, rules: RuleName, steps: SupportsIndex, maps: bool, edges: AskedEdges) -> "_Asked":
-        number, chosen = whole_number(steps, "steps", at_least=1), read_rules(rules)
-        if edges not in (True, False, "positions"):
-            raise InputError(f'edges={brief(edges)}: expected True, False or "positions".')
-        if maps and not (chosen.norms and chosen.feed_forward):
-            raise InputError(
-                f'maps=True with rules={rules!r}: layer maps share activations, so do only "path" and "patching".'
-            )
-        return cls(chosen, number, maps, edges)
-
-    def estimates(self, runs: list[Run], target: Target, number: int = 0, of: int = 1) -> PatchingEstimates:
-        """Those of one pair, the clean run first, which is number `number` of so many that the target has answers for."""
-        _refuse_other_inputs(runs)
-        difference_of_logits(runs[0].model, self.rules.name)
-        with with_gradients():
-            keeps = KEEPS | OF_EDGES if self.edges else KEEPS
-            traced = [_traced(run, self.rules, keeps) for run in runs]
-            target = bound_to_run(runs[0], traced[0], target, number, of)
-            ends = [read_target(run, of_run, target) for run, of_run in zip(runs, traced, strict=True)]
-            sums = EdgeSums(runs[0], *traced, by_position=self.edges == "positions") if self.edges else None
-            derivatives = _mean_derivatives(runs[0], traced, target, self.steps, sums)
-            change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
-            shares = {key: (change[key] * derivatives[key]) for key in derivatives}
-        estimates = dataclasses.replace(_estimates(runs, self.rules.name, ends, shares), steps=self.steps)
-        if sums is not None:
-            edges = sums.labelled(estimates.labels, estimates.target)
-            estimates = dataclasses.replace(estimates, edge_estimates=edges)
-        if not self.maps:
-            return estimates
-        by_stream = {layer: by[0].detach() for (name, layer), by in derivatives.items() if name == "residual"}
-        return dataclasses.replace(estimates, cells=estimated_cells(runs[0], runs[1], by_stream))
+def _estimates(
+    rules: Rules,
+    steps: int,
+    maps: bool,
+    edges: AskedEdges,
+    runs: list[Run],
+    target: Target,
+    number: int = 0,
+    of: int = 1,
+) -> PatchingEstimates:
+    """Those of one pair, the clean prompt first, which is number `number` of so many that the target has answers for."""
+    _refuse_other_inputs(runs)
+    difference_of_logits(runs[0].model, rules.name)
+    with with_gradients():
+        keeps = KEEPS | OF_EDGES if edges else KEEPS
+        traced = [_traced(run, rules, keeps) for run in runs]
+        metric = bound_to_run(runs[0], traced[0], target, number, of)
+        ends = [values_of(run, of_run, metric) for run, of_run in zip(runs, traced, strict=True)]
+        sums = EdgeSums(runs[0], *traced, by_position=edges == "positions") if edges else None
+        derivatives = _mean_derivatives(runs[0], traced, metric, steps, sums)
+        change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
+        products = {key: change[key] * derivatives[key] for key in derivatives}
+    labels = tuple(joined(pair, "→") for pair in zip(*(run.sequences[0].labels for run in runs), strict=True))
+    words, model = ends[0][1][0], runs[0].model
+    by_stream = {layer: by[0].detach() for (name, layer), by in derivatives.items() if name == "residual"}
+    return PatchingEstimates(
+        labels=labels,
+        target=words,
+        quantity=metric.place_in(model)[1] if isinstance(metric, Direction) else metric.name,
+        rules=rules.name,
+        clean=float(ends[0][0][0]),
+        corrupted=float(ends[1][0][0]),
+        **_summed(runs[0], products),
+        model=model.name,
+        fingerprint=model.fingerprint,
+        steps=steps,
+        edge_estimates=None if sums is None else sums.labelled(labels, GraphTarget(words, float(ends[0][0][0]))),
+        cells=estimated_cells(runs[0], runs[1], by_stream) if maps else {},
+    )
 
 
-def _pairs(given: Sequence[Any], single: Sequence[bool]) -> list[tuple[Any, Any]]:
-    """A clean and a corrupted prompt each.
+def _pairs(*sides: Any) -> tuple[bool, list[tuple[Any, ...]]]:
+    """Whether there is one pair, and of each pair the clean prompt and the corrupted one.
 
     Raises:
         InputError: if one is a prompt and the other a list, or they are of different lengths, or empty.
     """
-    rows = [[prompts] if alone else list(prompts) for prompts, alone in zip(given, single, strict=True)]
-    counts = [len(of_side) for of_side in rows]
-    if any(single) or counts[0] != counts[1] or not counts[0]:
-        raise InputError(
-            f"clean holds {_prompts(counts[0], single[0])}, corrupted {_prompts(counts[1], single[1])}: expected two prompts, or two lists of "
-            "equally many, each clean prompt with its corrupted one."
+    single = [is_single(side) or (isinstance(side, Tensor) and side.ndim == 2 and len(side) == 1) for side in sides]
+    rows = [[side] if is_single(side) else list(side) for side in sides]
+    if len(set(single)) > 1 or len(rows[0]) != len(rows[1]) or not rows[0]:
+        first, second = (
+            "one prompt" if alone else f"a list of {len(of)}" for of, alone in zip(rows, single, strict=True)
         )
-    return list(zip(*rows, strict=True))
+        raise InputError(
+            f"clean holds {first}, corrupted {second}: expected two prompts, or two lists of equally many, each clean prompt with "
+            "its corrupted one."
+        )
+    return all(single), list(zip(*rows, strict=True))
 
 
-def _prompts(count: int, single: bool) -> str:
-    return "one prompt" if single else f"a list of {count}"
-
-
-def _refuse_other_inputs(runs: Sequence[Run]) -> None:
+def _refuse_other_inputs(runs: list[Run]) -> None:
     """Two prompts of equally many tokens, without padding."""
     for name, run in zip(("clean", "corrupted"), runs, strict=True):
         if run.batches[0].mask is not None:
@@ -216,39 +330,35 @@ def _refuse_other_inputs(runs: Sequence[Run]) -> None:
         )
 
 
-def _one(prompt: Any) -> Any:
-    return prompt[0] if isinstance(prompt, Tensor) and prompt.ndim == 2 and len(prompt) == 1 else prompt
-
-
 def _traced(run: Run, rules: Rules, keeps: frozenset[str]) -> Traced:
-    """A run of one prompt, whose local forms are the model's own tensors."""
+    """A forward pass of one prompt, whose linearised modules give the model's own tensors."""
     traced = trace(run, run.batches[0], rules, keeps)
     refuse_forms(traced.tape.gaps_of(0), run.settings.rtol, run.model.name, rules.name)
     return traced
 
 
 def _mean_derivatives(
-    run: Run, traced: list[Traced], target: Target, steps: int, sums: EdgeSums | None
+    run: Run, traced: list[Traced], target: Metric | Direction, steps: int, sums: EdgeSums | None
 ) -> dict[tuple[str, int], Float[Tensor, "..."]]:
-    """The target's derivatives by every kept tensor, their mean on the way from the clean run to the corrupted one."""
+    """The target's derivatives by every kept tensor, their mean over integration steps from the clean prompt to the corrupted one."""
     total: dict[tuple[str, int], Tensor] = {}
-    for of_run, weight in _on_the_way(run, traced, steps):
-        begin = seeds(run, of_run, target)
-        derivatives = of_run.backward(begin.tensor, begin.gradient).kept
+    for of_step, weight in _integration_steps(run, traced, steps):
+        begin = cotangents(run, of_step, target)
+        derivatives = of_step.backward(begin.tensor, begin.gradient).kept
         if sums is not None:
-            sums.add(of_run, derivatives, begin.layer, weight)
+            sums.add(of_step, derivatives, begin.layer, weight)
         for key, derivative in derivatives.items():
             total[key] = total.get(key, torch.zeros_like(derivative)) + weight * derivative
     return total
 
 
-def _on_the_way(run: Run, traced: list[Traced], steps: int) -> Iterator[tuple[Traced, float]]:
-    """Runs from the clean one to the corrupted one, with weights; the clean one alone where there is one step."""
+def _integration_steps(run: Run, traced: list[Traced], steps: int) -> Iterator[tuple[Traced, float]]:
+    """Forward passes between the two prompts' embeddings, with weights (EAP-IG, Hanna et al. 2024); the clean one alone of one step."""
     if steps == 1:
         yield traced[0], 1.0
         return
     clean, corrupted = (of_run.tape.embedded for of_run in traced)
-    assert clean is not None and corrupted is not None, "every run embeds its tokens"
+    assert clean is not None and corrupted is not None, "every forward pass embeds its tokens"
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
         between = torch.lerp(clean, corrupted, float(node))
@@ -257,36 +367,18 @@ def _on_the_way(run: Run, traced: list[Traced], steps: int) -> Iterator[tuple[Tr
         yield _traced(there, traced[0].rules, traced[0].tape.keeps), float(weight)
 
 
-def _estimates(
-    runs: list[Run],
-    rules: RuleName,
-    ends: list[ReadTarget],
-    shares: Mapping[tuple[str, int], Tensor],
-) -> PatchingEstimates:
-    n_layers, wide = runs[0].model.n_layers, runs[0].settings.dtype
-    n_positions = len(runs[0].sequences[0].tokens)
+def _summed(run: Run, products: Mapping[tuple[str, int], Tensor]) -> dict[str, Any]:
+    """Changes times derivatives, of components at positions."""
+    n_layers, wide, n_positions = run.model.n_layers, run.settings.dtype, len(run.sequences[0].tokens)
 
-    def summed(name: str, layer: int) -> Tensor:
-        if (name, layer) not in shares:
-            return torch.zeros(n_positions, dtype=wide)
-        return shares[name, layer].to(wide).reshape(n_positions, -1).sum(dim=-1).cpu()
+    def rows(name: str, layer: int) -> Float[Tensor, "pos d"]:
+        product = products.get((name, layer), torch.zeros(n_positions, 1))
+        return product.to(wide).reshape(n_positions, -1)
 
-    pairs = zip(*(run.sequences[0].labels for run in runs), strict=True)
-    return PatchingEstimates(
-        labels=tuple(joined(pair, "→") for pair in pairs),
-        target=ends[0].in_words,
-        quantity=ends[0].quantity,
-        rules=rules,
-        clean=ends[0].value,
-        corrupted=ends[1].value,
-        residual=torch.stack([summed("residual", layer) for layer in range(n_layers + 1)]),
-        heads=torch.stack([shares["z", layer][0].to(wide).sum(dim=-1).T.cpu() for layer in range(n_layers)]),
-        mlps=torch.stack([summed("mlp_out", layer) for layer in range(n_layers)]),
-        neuron_shares={
-            layer: shares["post", layer].to(wide).reshape(n_positions, -1).cpu()
-            for layer in range(n_layers)
-            if ("post", layer) in shares
-        },
-        model=runs[0].model.name,
-        fingerprint=runs[0].model.fingerprint,
-    )
+    with_neurons = [layer for layer in range(n_layers) if ("post", layer) in products]
+    return {
+        "residual": torch.stack([rows("residual", layer).sum(dim=-1).cpu() for layer in range(n_layers + 1)]),
+        "heads": torch.stack([products["z", layer][0].to(wide).sum(dim=-1).T.cpu() for layer in range(n_layers)]),
+        "mlps": torch.stack([rows("mlp_out", layer).sum(dim=-1).cpu() for layer in range(n_layers)]),
+        "neuron_shares": {layer: rows("post", layer).cpu() for layer in with_neurons},
+    }

@@ -1,21 +1,22 @@
 """What is attributed: a function of the logits, or a direction in the residual stream, of every sequence of a batch."""
 
+import warnings
 from dataclasses import dataclass
-from typing import NamedTuple, SupportsIndex, TypeAlias
+from typing import SupportsIndex, TypeAlias, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.spaces import warn_of_missing_spaces
-from tl_ffblock.bridge.inputs import quoted
+from tl_ffblock.bridge.inputs import quoted, single_token
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, MissingSpaceWarning
 from tl_ffblock.layer.positions import layer_number, one_position, whole_number
-from tl_ffblock.metrics import CleanRun, KLDivergence, LogitFunction, Metric, as_metric
-from tl_ffblock.signatures import strict
+from tl_ffblock.metrics import AnswerMetric, CleanRun, KLDivergence, LogitFunction, Metric, as_metric, logit
+from tl_ffblock.numerals import significant
+from tl_ffblock.signatures import strict, whole
 
 
 @strict
@@ -28,12 +29,27 @@ class Direction:
     """The layer whose input is read; the number of layers means the last one's output, as does -1."""
     at: int = -1
 
+    def place_in(self, model: Model) -> tuple[int, str]:
+        """The layer at whose input it is read, as a number from 0, and what it is called.
+
+        Raises:
+            LayerError: if there is no such layer.
+        """
+        layer = layer_number(self.layer, model.n_layers + 1, f"in {model.name}, whose last one's output is the last")
+        return (
+            layer,
+            f"direction {'behind the last layer' if layer == model.n_layers else f'at the input of layer {layer}'}",
+        )
+
 
 _NO_DIVERGENCE = 1e-9
 """Divergences below this are rounding, in nats: that of two runs whose logits differ by 1e-4 is 1e-9 to 1e-8."""
+_EXPECTED = 10
+"""A token is expected where its logit is one of so many largest."""
 
-Target: TypeAlias = Metric | LogitFunction | Direction
-"""A metric, any differentiable function of logits to one number a run, or a direction in the residual stream."""
+Target: TypeAlias = Metric | LogitFunction | Direction | str | SupportsIndex
+"""A metric, any differentiable function of logits to one number a prompt, a direction in the residual stream, or a token, as
+text or id, whose logit at the last position is read."""
 
 
 @strict
@@ -58,104 +74,120 @@ def direction(vector: Float[Tensor, " d_model"], *, layer: SupportsIndex, at: Su
 
 
 @dataclass(frozen=True)
-class Seeds:
-    """Where the backward pass of a batch begins."""
+class Cotangents:
+    """The targets of a batch and their derivatives, from which a backward pass begins (`grad_outputs` of autograd).
+
+    `name` is what kind of number they are, `words` by prompt the same with the tokens that it reads. They are read at the input of
+    `layer`, whose number is that of the layers for the last one's output and for logits, off `tensor`; `gradient` are their
+    derivatives by it. `first_order` is `<tensor, gradient>`, which is attributed: the value, where it is linear in the logits.
+    """
 
     name: str
-    """What kind of number the targets are."""
-    answers: tuple[str, ...]
-    """By prompt, the tokens that its target reads, in words; empty where none in particular."""
+    words: tuple[str, ...]
     layer: int
-    """The layer at whose input it is read; the number of layers is the last one's output, and so are the logits."""
     tensor: Tensor
-    """A tensor of the run on which the targets depend, and all else through it."""
     gradient: Tensor
-    """The targets' derivatives by it."""
     values: Float[Tensor, " batch"]
-    """The targets."""
     first_order: Float[Tensor, " batch"]
-    """`<tensor, gradient>`: what there is to share out. A target that is linear in the logits is this."""
-
-    def in_words(self, index: int) -> str:
-        """One prompt's target: `logit difference ' Mary' − ' John'`."""
-        return in_words(self.name, self.answers[index])
 
 
-def answers_of(model: Model, metric: Metric) -> str:
-    """The tokens that the metric of one prompt reads, in words; empty where none in particular."""
-    return metric.answers_in_words(lambda ids: quoted(model, torch.tensor(ids)))
-
-
-def in_words(name: str, answers: str) -> str:
-    """A target's kind with the tokens that it reads: `logit difference ' Mary' − ' John'`."""
-    return f"{name} {answers}".rstrip()
-
-
-def name_of_direction(layer: int, n_layers: int) -> str:
-    """What a direction is called, by the layer at whose input it is read."""
-    return f"direction at the input of layer {layer}" if layer < n_layers else "direction behind the last layer"
-
-
-def for_prompts(target: Target, number: int) -> Target:
+def for_prompts(target: Target, number: int) -> Metric | Direction:
     """A target of so many prompts.
 
     Raises:
         InputError: if it is none, or has answers for another number of prompts.
     """
-    return target if isinstance(target, Direction) else as_metric(target, "target").for_prompts(number)
-
-
-def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: int = 1) -> Target:
-    """The target of a run of one prompt, to be read in other runs, too: what is compared is compared with this run.
-
-    Args:
-        run: The clean run.
-        traced: The same with local rules.
-        target: For all prompts.
-        number: Which of them this is.
-        of: How many there are.
-
-    Raises:
-        InputError: if it has answers for another number of prompts, or its words are no tokens.
-        UntrainedHeadError: for logits of an encoder whose head was never trained.
-    """
     if isinstance(target, Direction):
         return target
+    token = isinstance(target, str) or whole(target) is not None
+    return (logit(cast("str", target)) if token else as_metric(cast("Metric", target), "target")).for_prompts(number)
+
+
+def words_of(model: Model, metric: Metric) -> str:
+    """The metric of one prompt with the tokens that it reads: `logit difference ' Mary' − ' John'`."""
+    return f"{metric.name} {metric.answers_in_words(lambda ids: quoted(model, torch.tensor(ids)))}".rstrip()
+
+
+def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: int = 1) -> Metric | Direction:
+    """The target of a forward pass of one prompt, to be read in others, too, which are compared with this one.
+
+    Args:
+        run: Of the prompt.
+        traced: Its forward pass.
+        target: As a caller gave it.
+        number: The prompt's number in the caller's list.
+        of: Prompts in that list.
+
+    Raises:
+        InputError: if it is no target, or has answers for another number of prompts.
+        UntrainedHeadError: for logits of an encoder whose head was never trained.
+    """
+    metric = for_prompts(target, of)
+    if isinstance(metric, Direction):
+        return metric
     run.model.refuse_untrained_head()
     clean = CleanRun(number, traced.batch.sequence(0), traced.logits[0].detach())
-    metric = as_metric(target, "target").for_prompts(of)
     bound = metric.bound_to(run.model).of_prompt(clean)
-    warn_of_missing_spaces(run.model, traced, metric.of_prompt(clean))
+    _warn_of_missing_spaces(run.model, traced, metric.of_prompt(clean))
     return bound
 
 
-class ReadTarget(NamedTuple):
-    """What a target is in one run."""
+def values_of(
+    run: Run, traced: Traced, target: Metric | Direction, logits: Float[Tensor, "batch pos d_vocab"] | None = None
+) -> tuple[Float[Tensor, " batch"], tuple[str, ...]]:
+    """The targets of a batch, each read off its own sequence without padding, and what each is in words.
 
-    quantity: str
-    """What kind of number it is: "logit difference"."""
-    in_words: str
-    """The same with the tokens that it reads: "logit difference ' Mary' − ' John'"."""
-    value: float
-
-
-def read_target(run: Run, traced: Traced, target: Target) -> ReadTarget:
-    """A run's target: of the batch's first prompt.
+    Args:
+        run: The model and its prompts.
+        traced: The forward pass of the batch.
+        target: What is read.
+        logits: In place of the forward pass's own.
 
     Raises:
         InputError: for a target that cannot be read, or is not finite.
         LayerError: for a direction in a layer that does not exist.
     """
     if isinstance(target, Direction):
-        begin = _of_direction(run, traced, target)
-        return ReadTarget(begin.name, begin.in_words(0), float(begin.values[0]))
-    metric = as_metric(target, "target").bound_to(run.model)
-    values, answers = _read(run, traced, metric, traced.logits.detach())
-    return ReadTarget(metric.name, in_words(metric.name, answers[0]), float(values[0]))
+        known = _of_direction(run, traced, target)
+        return known.values, known.words
+    metric, values, words = target.bound_to(run.model), [], []
+    for index, number in enumerate(traced.batch.numbers):
+        own = _without_padding(traced, index, traced.logits.detach() if logits is None else logits)
+        with torch.enable_grad():
+            of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
+            values.append(of_prompt(own[None]).reshape(()))
+        if not bool(values[-1].isfinite()):
+            raise InputError(f"target {metric.name} is {float(values[-1].detach())}: expected a finite number.")
+        words.append(words_of(run.model, of_prompt))
+    return torch.stack(values), tuple(words)
 
 
-def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
-    """Evaluate a batch's targets, each on its own sequence without padding.
+def gradient_of(
+    values: Float[Tensor, " batch"], logits: Float[Tensor, "batch pos d_vocab"], name: str
+) -> tuple[Float[Tensor, "batch pos d_vocab"], Float[Tensor, "batch pos"]]:
+    """The derivatives of metrics by logits, and the sums of their sizes at each position.
+
+    Raises:
+        InputError: if there is none, or one is zero or not finite.
+    """
+    gradient = torch.autograd.grad(values.sum(), logits, allow_unused=True)[0] if values.requires_grad else None
+    if gradient is None:
+        raise InputError(
+            f"target {name}: its number has no derivative by the logits (a rank, an argmax, a value taken out with .item() or "
+            ".detach(), or read under no_grad). Expected a differentiable function of them, such as ffb.logit(...)."
+        )
+    wide = torch.promote_types(gradient.dtype, torch.float32)
+    sizes = torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # with no copy of all logits
+    if not bool(sizes.isfinite().all()) or not bool(sizes.any(dim=1).all()):
+        raise InputError(
+            f"target {name}: its derivative by the logits of a prompt is zero or not finite, so there is nothing to attribute. "
+            "Expected a number that changes with the logits, such as ffb.logit(...); a rank or an argmax does not."
+        )
+    return gradient, sizes
+
+
+def cotangents(run: Run, traced: Traced, target: Metric | Direction) -> Cotangents:
+    """Evaluate a batch's targets and their derivatives.
 
     Raises:
         InputError: for a target that cannot be read, has no derivative or is not finite.
@@ -168,68 +200,27 @@ def seeds(run: Run, traced: Traced, target: Target) -> Seeds:
     if isinstance(target, Direction):
         return _of_direction(run, traced, target)
     run.model.refuse_untrained_head()
-    metric = as_metric(target, "target")
-    begin = _of_logits(run, traced, metric.bound_to(run.model))
-    warn_of_missing_spaces(run.model, traced, metric)
-    return begin
-
-
-def _of_logits(run: Run, traced: Traced, metric: Metric) -> Seeds:
     logits = traced.logits.detach().requires_grad_()
-    total, answers = _read(run, traced, metric, logits)
-    if isinstance(metric, KLDivergence) and bool((total.detach() < _NO_DIVERGENCE).any()):
+    values, words = values_of(run, traced, target, logits)
+    if isinstance(target, KLDivergence) and bool((values.detach() < _NO_DIVERGENCE).any()):
         raise InputError(
             "target KL divergence: a run is compared with itself here, where the divergence is 0, its minimum, and its derivative "
             "is rounding. Give the logits of another run, ffb.kl_divergence(logits); in attribution_patching take steps=2 or more."
         )
-    gradient = torch.autograd.grad(total.sum(), logits, allow_unused=True)[0] if total.requires_grad else None
-    if gradient is None:
-        raise InputError(
-            f"target {metric.name}: its number has no derivative by the logits (a rank, an argmax, a value taken out with "
-            ".item() or .detach(), or read under no_grad). Expected a differentiable function of them, such as ffb.logit(...)."
-        )
-    wide = torch.promote_types(gradient.dtype, torch.float32)
-    sizes = torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # with no copy of all logits
-    if not bool(sizes.isfinite().all()) or not bool(sizes.any(dim=1).all()):
-        raise InputError(
-            f"target {metric.name}: its derivative by the logits of a prompt is zero or not finite, so there is nothing to "
-            "attribute. Expected a number that changes with the logits, such as ffb.logit(...); a rank or an argmax does not."
-        )
+    gradient, sizes = gradient_of(values, logits, target.name)
     read = sizes.any(dim=0)
     first_order = (gradient[:, read] * logits.detach()[:, read]).flatten(1).sum(dim=1)
-    return Seeds(metric.name, answers, run.model.n_layers, traced.logits, gradient, total.detach(), first_order)
+    _warn_of_missing_spaces(run.model, traced, target)
+    return Cotangents(target.name, words, run.model.n_layers, traced.logits, gradient, values.detach(), first_order)
 
 
-def _read(
-    run: Run, traced: Traced, metric: Metric, logits: Float[Tensor, "batch pos d_vocab"]
-) -> tuple[Float[Tensor, " batch"], tuple[str, ...]]:
-    """Each sequence's number, read without padding, and its answers in words."""
-    values, answers = [], []
-    for index, number in enumerate(traced.batch.numbers):
-        real = traced.batch.real(index)
-        own = logits[index] if real is None else logits[index][real.to(logits.device)]
-        with torch.enable_grad():
-            of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
-            values.append(_checked(of_prompt(own[None]), metric.name).reshape(()))
-        answers.append(answers_of(run.model, of_prompt))
-    return torch.stack(values), tuple(answers)
+def _without_padding(traced: Traced, index: int, tensor: Float[Tensor, "batch pos d"]) -> Float[Tensor, "real d"]:
+    real = traced.batch.real(index)
+    return tensor[index] if real is None else tensor[index][real.to(tensor.device)]
 
 
-def _checked(value: object, name: str) -> Tensor:
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-        raise InputError(
-            f"target {name} gave {shape} for the logits [1 pos d_vocab] of one prompt; expected one number."
-        )
-    if not bool(value.isfinite()):
-        raise InputError(f"target {name} is {float(value.detach())}: expected a finite number.")
-    return value
-
-
-def _of_direction(run: Run, traced: Traced, target: Direction) -> Seeds:
-    layer = layer_number(
-        target.layer, run.model.n_layers + 1, f"in {run.model.name}, whose last one's output is the last"
-    )
+def _of_direction(run: Run, traced: Traced, target: Direction) -> Cotangents:
+    layer, name = target.place_in(run.model)
     stream = traced.tape.kept["residual", layer]
     if len(target.vector) != stream.shape[-1]:
         raise InputError(
@@ -237,10 +228,46 @@ def _of_direction(run: Run, traced: Traced, target: Direction) -> Seeds:
         )
     gradient = torch.zeros_like(stream)
     for index in range(len(stream)):
-        real = traced.batch.real(index)
-        length = stream.shape[1] if real is None else len(real)
-        position = one_position(target.at, length, "at")
-        gradient[index, position if real is None else real[position]] = target.vector.to(stream)
+        places = _without_padding(traced, index, torch.arange(stream.shape[1]).expand(stream.shape[:2])[..., None])
+        gradient[index, places[one_position(target.at, len(places), "at"), 0]] = target.vector.to(stream)
     values = (gradient * stream.detach()).flatten(1).sum(dim=1)
-    name = name_of_direction(layer, run.model.n_layers)
-    return Seeds(name, ("",) * len(stream), layer, stream, gradient, values, values)
+    return Cotangents(name, (name,) * len(stream), layer, stream, gradient, values, values)
+
+
+def _warn_of_missing_spaces(model: Model, traced: Traced, target: Metric) -> None:
+    """Warn, once a batch, of a word that is not expected where it is read, while it is with a space before it.
+
+    Nothing is said of token ids, of words that begin with white space, and where one of an answer's several tokens is expected.
+    """
+    if not isinstance(target, AnswerMetric):
+        return
+    for index, number in enumerate(traced.batch.numbers):
+        own = _without_padding(traced, index, traced.logits.detach())
+        row = own[one_position(target.at, len(own), "at")]
+        for answers in (
+            side.of_prompt(number).prompts[0] for side in (target.answers, target.minus) if side is not None
+        ):
+            if said := _missing_space(model, row, answers[0]) if len(answers) == 1 else "":
+                warnings.warn(said, MissingSpaceWarning, stacklevel=5)
+                return
+
+
+def _missing_space(model: Model, row: Float[Tensor, " d_vocab"], word: str | int) -> str:
+    """What to say of a word; nothing where nothing seems amiss."""
+    if not isinstance(word, str) or word[:1].isspace():
+        return ""
+    try:
+        given, spaced = single_token(model, word), single_token(model, f" {word}")
+    except InputError:
+        return ""
+    ranks = [1 + int((row > row[token]).sum()) for token in (given, spaced)]
+    if given == spaced or ranks[1] > _EXPECTED or ranks[0] <= _EXPECTED:
+        return ""
+    seen = [
+        f"(logit {significant(float(row[token]))}, rank {rank})"
+        for token, rank in zip((given, spaced), ranks, strict=True)
+    ]
+    return (
+        f"target {word!r}: the model does not expect this token here {seen[0]}, but the one with a space before it, "
+        f"{f' {word}'!r} {seen[1]}. They are two tokens: was a space forgotten?"
+    )

@@ -1,1 +1,1 @@
-"""The command line: `tl-ffblock map`, `models`, `check` and `run`."""
+"""The command line: each command is one file; `main.py` finds them."""

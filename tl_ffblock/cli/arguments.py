@@ -1,37 +1,100 @@
-"""Arguments as a user types them: read, and refused in a sentence, with the standard library alone."""
+"""What commands share: how they register, the arguments they take, what a user typed, and what they write.
+
+Arguments are read, and refused in a sentence, with the standard library alone.
+"""
 
 import argparse
-import importlib.util
+import ast
+import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from tl_ffblock.bridge.loading import Outline
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from tl_ffblock.errors import InputError
 from tl_ffblock.files import check_replaceable
-from tl_ffblock.layer.scopes import STEPS, select_scopes
+
+Argument: TypeAlias = Mapping[str, Any]
+"""What argparse is told of an argument."""
+LARGEST_TOKEN = 2**63 - 1
+"""The largest token id that a tensor can hold."""
+WIDTH_OF_FILES = 120
+"""Columns of a table that goes to a file or a pipe."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command."""
+
+    run: Callable[[argparse.Namespace], int | None]
+    """Does it; returns the exit status, None for success."""
+    help: str
+    """A line for the list of commands."""
+    description: str
+    arguments: Mapping[str, Argument]
+    """By name or flag."""
+    groups: Mapping[str, Mapping[str, Argument]] = field(default_factory=dict)
+    """Further arguments, under titles."""
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Teach a parser the arguments."""
+        titled = {parser.add_argument_group(title): arguments for title, arguments in self.groups.items()}
+        for place, arguments in ((parser, self.arguments), *titled.items()):
+            for name, argument in arguments.items():
+                place.add_argument(name, **argument)
+        parser.set_defaults(command=self.run)
+
+
+def choices_of(package: str, alias: str) -> tuple[str, ...]:
+    """The words of a `Literal` of a package of the library, read from its source, since importing it takes seconds."""
+    sources = (file.read_text(encoding="utf-8") for file in (Path(__file__).parents[1] / package).glob("*.py"))
+    written = re.compile(rf"^{alias}: TypeAlias = Literal(\[.*?\])", re.MULTILINE | re.DOTALL)
+    (found,) = (match[1] for match in map(written.search, sources) if match)
+    return tuple(ast.literal_eval(found))
+
 
 MODEL_HELP = "minilm (default), smollm2, a folder in Hugging Face format, or a TransformerLens name"
 CAUSAL_MODEL = "smollm2"
 """The default where a next token is asked for."""
-LARGEST_TOKEN = 2**63 - 1
-"""The largest token id that a tensor can hold."""
-CAUSAL_MODEL_HELP = "smollm2 (default), a folder in Hugging Face format, or a TransformerLens name"
+SHARED: Mapping[str, Argument] = {
+    "text": dict(nargs="?", metavar="TEXT", help="the prompt; - reads it from standard input"),
+    "--tokens": dict(metavar="5,6,7", help="token ids instead of TEXT, taken as they are"),
+    "--target": dict(metavar="TOKEN", help='a token, with its space: " Mary"; or an id, #7'),
+    "--minus": dict(metavar="TOKEN", help="a token whose logit is subtracted"),
+    "--at": dict(type=int, default=-1, metavar="POS", help="position to read, -1 is the last (default)"),
+    "--model": dict(
+        default=CAUSAL_MODEL,
+        metavar="NAME_OR_PATH",
+        help=f"{CAUSAL_MODEL} (default), a folder in Hugging Face format, or a TransformerLens name",
+    ),
+    "--device": dict(default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps"),
+    "--html": dict(type=Path, metavar="FILE.html", help="write a page"),
+    "--json": dict(type=Path, metavar="FILE.json", help="write the numbers as JSON"),
+    "--save": dict(type=Path, metavar="FILE.safetensors", help="write all numbers, for the result's load"),
+    "--csv": dict(type=Path, metavar="FILE.csv", help="write a table"),
+}
+"""Arguments of several commands."""
 
 
-def add_device_to(add: argparse.ArgumentParser) -> None:
-    """The argument that says where a model runs."""
-    add.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps")
+def arguments(own: Mapping[str, Argument]) -> dict[str, Argument]:
+    """The arguments of a command, in order: shared ones with what differs in this command, and its own."""
+    return {name: {**SHARED.get(name, {}), **argument} for name, argument in own.items()}
 
 
 def read_text(given: str) -> str:
     """The text of the argument, or of standard input for `-`.
 
     Raises:
-        InputError: if it is empty, or no UTF-8.
+        InputError: if it is empty, or not UTF-8.
     """
     if given == "-":
         try:
@@ -56,7 +119,7 @@ def read_numbers(option: str, given: str | None, hint: str) -> list[int] | None:
 
     Args:
         option: The option's name, for the message.
-        given: What stands behind it.
+        given: Its value.
         hint: What the option expects, in words and an example.
 
     Raises:
@@ -74,7 +137,7 @@ def read_numbers(option: str, given: str | None, hint: str) -> list[int] | None:
     return numbers
 
 
-def read_prompt(options: argparse.Namespace) -> tuple[str | None, list[int] | None]:
+def read_prompt(options: argparse.Namespace) -> str | list[int]:
     """The text or the token ids of a command that takes either.
 
     Raises:
@@ -82,18 +145,19 @@ def read_prompt(options: argparse.Namespace) -> tuple[str | None, list[int] | No
     """
     if (options.text is None) == (options.tokens is None):
         raise InputError("give either a TEXT or token ids (--tokens 5,6,7).")
-    text = None if options.text is None else read_text(options.text)
     tokens = read_numbers("--tokens", options.tokens, "token ids such as 5,6,7")
-    if tokens is not None and max(map(abs, tokens)) > LARGEST_TOKEN:
+    if tokens is None:
+        return read_text(options.text)
+    if max(map(abs, tokens)) > LARGEST_TOKEN:
         raise InputError(f"--tokens {options.tokens}: expected ids of a vocabulary, such as 5,6,7.")
-    return text, tokens
+    return tokens
 
 
 def read_token(option: str, given: str) -> str | int:
     """A token as text, or an id written as `#7`.
 
     Raises:
-        InputError: for a `#` before anything but digits, and what is no UTF-8.
+        InputError: for a `#` before anything but digits, and what is not UTF-8.
     """
     _check_utf8(option, given)
     if not given.startswith("#"):
@@ -103,8 +167,12 @@ def read_token(option: str, given: str) -> str | int:
     return int(given[1:])
 
 
-def read_target(options: argparse.Namespace) -> tuple[str | int | None, str | int | None]:
-    """The tokens of `--target` and `--minus`; None for one that was not given.
+def read_target(options: argparse.Namespace, at: int | None = -1) -> Callable[[], Any] | None:
+    """What makes the metric of `--target` and `--minus` once it is needed; None without a target.
+
+    Args:
+        options: What was given.
+        at: The position to read.
 
     Raises:
         InputError: as `read_token`.
@@ -113,52 +181,14 @@ def read_target(options: argparse.Namespace) -> tuple[str | int | None, str | in
         None if given is None else read_token(option, given)
         for option, given in (("--target", options.target), ("--minus", options.minus))
     )
-    return target, minus
 
+    def metric() -> Any:
+        from tl_ffblock.metrics import logit
 
-def read_scopes(given: str | None) -> list[str] | None:
-    """The scopes asked for, None for all.
+        assert target is not None
+        return logit(target, minus=minus, at=-1 if at is None else at)
 
-    Raises:
-        InputError: for a name that no order has.
-    """
-    if given is None:
-        return None
-    scopes = [scope.strip() for scope in given.split(",")]
-    known = list(dict.fromkeys(step.scope for steps in STEPS.values() for step in steps))
-    for scope in scopes:
-        if scope not in known:
-            raise InputError(
-                f"--scopes {given}: unknown scope {scope!r}. {suggestion(scope, known)}There are {', '.join(known)}."
-            )
-    return scopes
-
-
-def check_against(outline: Outline, layers: list[int] | None, scopes: list[str] | None) -> None:
-    """Refuse what a model that is not loaded yet is known not to have.
-
-    Raises:
-        InputError: for a layer or a scope that it lacks.
-    """
-    n_layers = outline.n_layers
-    if layers is not None and n_layers is not None:
-        for layer in layers:
-            if not -n_layers <= layer < n_layers:
-                raise InputError(
-                    f"--layers: no layer {layer} in {outline.name}; there are layers 0-{n_layers - 1} (-1 is the last)."
-                )
-    if outline.order is not None:
-        select_scopes(outline.order, scopes)
-
-
-def check_tables(file: Path | None) -> None:
-    """Say before the work that a table could not be made.
-
-    Raises:
-        InputError: if one is asked for and pandas is not installed.
-    """
-    if file is not None and importlib.util.find_spec("pandas") is None:
-        raise InputError("--csv needs pandas, which is not installed; run: pip install pandas")
+    return None if target is None else metric
 
 
 def check_needs(options: argparse.Namespace, needs: Iterable[tuple[str, tuple[str, ...]]]) -> None:
@@ -171,42 +201,118 @@ def check_needs(options: argparse.Namespace, needs: Iterable[tuple[str, tuple[st
     Raises:
         InputError: naming the option and what it needs.
     """
+    given = {name for name, value in vars(options).items() if value is not None and value is not False}
     for name, others in needs:
-        if _is_given(options, name) and not any(_is_given(options, other) for other in others):
-            raise InputError(f"{_flag(name)} needs {' or '.join(map(_flag, others))}; without it nothing would change.")
+        if name in given and not given & set(others):
+            raise InputError(f"{flag(name)} needs {' or '.join(map(flag, others))}; without it nothing would change.")
 
 
-def _is_given(options: argparse.Namespace, name: str) -> bool:
-    return getattr(options, name) not in (None, False)
-
-
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
+    """An option as it is typed."""
     return f"--{name.replace('_', '-')}"
 
 
-def check_writable(files: Iterable[Path]) -> None:
-    """Say before the work that its results could not be written.
+def read_files(options: argparse.Namespace, *names: str) -> dict[str, Path]:
+    """The files to write, by option; says before the work that one could not be written.
 
     Raises:
         InputError: for a folder, a device or a pipe, a file in a folder that is missing or takes no files, or one name for
             two files.
     """
-    seen: set[Path] = set()
-    for file in files:
-        if file.absolute() in seen:
+    files: dict[str, Path] = {name: file for name in names if (file := getattr(options, name)) is not None}
+    for name, file in files.items():
+        if any(file.absolute() == other.absolute() for kind, other in files.items() if kind != name):
             raise InputError(f"cannot write {file}: it was given for two files; choose two names.")
         check_replaceable(file)
         try:
             with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
-                seen.add(file.absolute())
+                pass
         except OSError as error:
             raise InputError(
                 f"cannot write {file}: the folder {file.parent} takes no files ({error.strerror})."
             ) from error
+    return files
 
 
-def suggestion(given: str, known: Iterable[str]) -> str:
-    """`Did you mean X? `, or nothing where no known name is close."""
-    by_lower = {name.lower(): name for name in known}
-    close = get_close_matches(given.lower(), by_lower, n=1)
-    return f"Did you mean {by_lower[close[0]]}? " if close else ""
+def write_files(
+    files: Mapping[str, Path],
+    result: Any,
+    *,
+    called: Mapping[str, str] | None = None,
+    **writers: Callable[[Path], object],
+) -> None:
+    """Write a result, and say which files there are and how large they are.
+
+    Args:
+        files: By option.
+        result: What is written: by its own `to_html`, `save`, `to_dict` and `to_dataframe`, unless a writer is given.
+        called: What a file is called, where it is not the option's name.
+        **writers: How else an option's file is written.
+    """
+    from tl_ffblock.files import write_atomically
+
+    usual: dict[str, Callable[[Path], object]] = {
+        "html": lambda file: result.to_html(file),
+        "save": lambda file: result.save(file),
+        "json": lambda file: write_atomically(
+            file, json.dumps(result.to_dict(), ensure_ascii=True, indent=1).encode() + b"\n"
+        ),
+        "csv": lambda file: write_atomically(
+            file, result.to_dataframe().to_csv(index=False, lineterminator="\n").encode()
+        ),
+    }
+    for kind, file in files.items():
+        (usual | writers)[kind](file)
+        n_bytes = file.stat().st_size
+        size = f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e6 else f"{max(1, round(n_bytes / 1e3))} kB"
+        say(f"{(called or {}).get(kind, kind):5} {file} ({size})")
+
+
+def load(options: argparse.Namespace) -> Any:
+    """The model of `--model` on `--device`; says on a terminal what is being waited for."""
+    with working(f"loading {options.model}"):
+        from tl_ffblock.bridge.loading import load_model
+
+        return load_model(options.model, device=options.device)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Standard output or standard error, as wide as the terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDTH_OF_FILES)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say on a terminal what is being waited for."""
+    err = console(stderr=True)
+    if err.is_terminal:
+        with err.status(f"{what} ..."):
+            yield
+    else:
+        yield
+
+
+def say(line: str, style: str = "") -> None:
+    """Print a line as it is, however long."""
+    console().print(Text(line, style=style), soft_wrap=True)
+
+
+def table(title: str | None, columns: Mapping[str, bool] | Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A table in the looks of all of them.
+
+    Args:
+        title: Above it; None for none.
+        columns: Titles, with whether a column is of numbers and stands on the right.
+        rows: Of texts, which are not markup, and of what the library of tables draws; an empty one ends a section.
+    """
+    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="", pad_edge=False)
+    numeric = columns if isinstance(columns, Mapping) else dict.fromkeys(columns, False)
+    for name, on_the_right in numeric.items():
+        drawn.add_column(name, justify="right" if on_the_right else "left")
+    for row in rows:
+        if row:
+            drawn.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        else:
+            drawn.add_section()
+    return drawn

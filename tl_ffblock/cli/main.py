@@ -1,4 +1,4 @@
-"""The command line: `tl-ffblock map TEXT`, `attribute TEXT`, `flow TEXT`, `memory LAYER:NEURON`, `models`, `check --model NAME` and `run EXPERIMENT`, one file each.
+"""The command line: one file per command, which registers itself by its `COMMAND`.
 
 1. Arguments are read and checked with the standard library alone; torch and the models are imported
    only by the command that needs them.
@@ -12,16 +12,23 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from tl_ffblock._version import __version__
-from tl_ffblock.cli import attribute, check, flow, map, memory, models, run
-from tl_ffblock.cli.arguments import suggestion
-from tl_ffblock.errors import FFBlockError, InputError
+from tl_ffblock.cli.arguments import Command
+from tl_ffblock.errors import FFBlockError, InputError, did_you_mean
 
 PROGRAM = "tl-ffblock"
 DESCRIPTION = "Token-to-token maps of Transformer layers, feed-forward block included, as one HTML page."
-COMMANDS = ("map", "attribute", "flow", "memory", "models", "check", "run")
+COMMANDS: dict[str, Command] = {
+    name: module.COMMAND
+    for name in sorted(each.name for each in iter_modules([str(Path(__file__).parent)]))
+    if hasattr(module := import_module(f"tl_ffblock.cli.{name}"), "COMMAND")
+}
+"""By name, of every file here that has one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,15 +63,17 @@ def parser() -> argparse.ArgumentParser:
     program = argparse.ArgumentParser(prog=PROGRAM, description=DESCRIPTION)
     program.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = program.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (map, attribute, flow, memory, models, check, run):
-        command.add_to(commands)
+    for name, command in COMMANDS.items():
+        command.add_to(commands.add_parser(name, help=command.help, description=command.description))
     return program
 
 
 def _refuse_unknown_command(arguments: Sequence[str]) -> None:
     name = arguments[0] if arguments else ""
     if name and not name.startswith("-") and name not in COMMANDS:
-        raise InputError(f"there is no command {name!r}. {suggestion(name, COMMANDS)}There are {', '.join(COMMANDS)}.")
+        raise InputError(
+            f"there is no command {name!r}. {did_you_mean(name, COMMANDS)} There are {', '.join(COMMANDS)}."
+        )
 
 
 @contextmanager

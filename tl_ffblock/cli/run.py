@@ -2,50 +2,29 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
-from tl_ffblock.corpus.fields import REQUIRED, DeclaredField, declared_fields
-from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.texts.readers import data_format
+from tl_ffblock.cli.arguments import Argument, Command, flag
+from tl_ffblock.corpus.settings import REQUIRED, Config, DeclaredField, declared_fields
+from tl_ffblock.corpus.texts import data_format
 from tl_ffblock.errors import InputError
-from tl_ffblock.experiments.studies import STUDIES, run_studies, study, study_names
+from tl_ffblock.experiments import STUDIES, option_fields, run_studies, study, study_names
 from tl_ffblock.numerals import scientific
 
-DESCRIPTION = (
-    "Run studies of Kobayashi et al. 2024 and Clark et al. 2019 on a model and a corpus. A run can be killed at any time and "
-    "started again with the same command: it continues. Exit status: 0 complete; 3 complete, but lines or "
-    "sequences were left out (the table `problems` names them); 1 unfinished or failed; 2 wrong arguments."
-)
 DEFAULT_MODEL = "minilm"
+_TABLES = ("jsonl", "csv", "tsv", "dataset")
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to a parser's subcommands."""
-    add = commands.add_parser(
-        "run", help="the paper's studies on a corpus: tables, figures and a report", description=DESCRIPTION
-    )
-    add.add_argument(
-        "studies",
-        metavar="STUDY",
-        help=f"which study; several with commas between them share one pass over the data. There are {', '.join(STUDIES)}.",
-    )
-    for field in declared_fields(Config.__module__, "Config"):
-        _add_option(add, field, DEFAULT_MODEL if field.name == "model" else field.default)
-    for name, entry in STUDIES.items():
-        if entry.fields:
-            group = add.add_argument_group(f"options of {name}")
-            for field in entry.fields:
-                _add_option(group, field, argparse.SUPPRESS)
-    add.set_defaults(command=command)
-
-
-def command(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run, and say what came of it; returns the exit status."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # where a study or a tagger of the user may be
     config, chosen = config_and_options(options)
     _refuse_idle(config, data_format(config))
     config.check_out()
     try:
-        finished = run_studies([study(name, **values) for name, values in chosen.items()], config)
+        finished = run_studies([study(name, **values) for name, values in chosen], config)
     except KeyboardInterrupt:
         print("what was computed is kept; run the same command again to continue", file=sys.stderr)
         raise
@@ -71,25 +50,22 @@ def command(options: argparse.Namespace) -> int:
     return finished.status
 
 
-def config_and_options(options: argparse.Namespace) -> tuple[Config, dict[str, dict[str, Any]]]:
-    """Give the config, and for each study asked for the options that were given.
+def config_and_options(options: argparse.Namespace) -> tuple[Config, list[tuple[str, dict[str, Any]]]]:
+    """Give the config, and each study asked for with the options that were given.
 
     Raises:
         InputError: if the arguments mean no run, or an option is given of a study that is not run.
     """
     names = study_names(options.studies)
-    given = {
-        name: {field.name: getattr(options, field.name) for field in entry.fields if hasattr(options, field.name)}
-        for name, entry in STUDIES.items()
-    }
-    for name, values in given.items():
-        if values and name not in names:
-            raise InputError(f"{_flag(next(iter(values)))} is an option of {name}, which is not among the studies.")
-    fields = [field.name for field in declared_fields(Config.__module__, "Config")]
-    return Config(**{name: getattr(options, name) for name in fields}), {name: given[name] for name in names}
-
-
-_TABLES = ("jsonl", "csv", "tsv", "dataset")
+    given: dict[str, dict[str, Any]] = {}
+    for name in STUDIES:
+        given[name] = {
+            each.name: getattr(options, each.name) for each in option_fields(name) if hasattr(options, each.name)
+        }
+        if given[name] and name not in names:
+            raise InputError(f"{flag(next(iter(given[name])))} is an option of {name}, which is not among the studies.")
+    fields = {each.name: getattr(options, each.name) for each in declared_fields(Config.__module__, "Config")}
+    return Config(**fields), [(name, given.get(name, {})) for name in names]
 
 
 def _refuse_idle(config: Config, data: str) -> None:
@@ -110,10 +86,17 @@ def _refuse_idle(config: Config, data: str) -> None:
         ("split", data == "dataset", of.format("datasets")),
     ):
         if getattr(config, name) != getattr(Config, name) and not has_effect:
-            raise InputError(f"{_flag(name)} {needs}; here it would change nothing.")
+            raise InputError(f"{flag(name)} {needs}; here it would change nothing.")
 
 
-def _add_option(parser: Any, field: DeclaredField, default: Any) -> None:
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected whole numbers with commas between them, not {text!r}") from error
+
+
+def _argument(field: DeclaredField, default: Any) -> Argument:
     shown = field.default if default is argparse.SUPPRESS else default
     kind: dict[str, Any] = {"type": field.kind, "metavar": {int: "N", float: "X"}.get(field.kind, "TEXT")}
     if field.choices:
@@ -122,21 +105,34 @@ def _add_option(parser: Any, field: DeclaredField, default: Any) -> None:
         kind = {"type": _numbers, "metavar": "N,N"}
         shown = ",".join(map(str, shown))
     text = field.text.replace("%", "%%")
-    parser.add_argument(
-        _flag(field.name),
-        default=None if default is REQUIRED else default,
-        required=default is REQUIRED,
-        help=text if shown is None or shown is REQUIRED else f"{text} (default: {shown})",
+    return {
+        "default": None if default is REQUIRED else default,
+        "required": default is REQUIRED,
+        "help": text if shown is None or shown is REQUIRED else f"{text} (default: {shown})",
         **kind,
-    )
+    }
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(number) for number in text.split(","))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected whole numbers with commas between them, not {text!r}") from error
+COMMAND = Command(
+    run,
+    help="the paper's studies on a corpus: tables, figures and a report",
+    description="Run studies of Kobayashi et al. 2024, Clark et al. 2019 and Geva et al. 2021, or your own, on a model and a "
+    "corpus. A run can be killed at any time and started again with the same command: it continues. Exit status: 0 complete; 3 "
+    "complete, but lines or sequences were left out (the table `problems` names them); 1 unfinished or failed; 2 wrong arguments.",
+    arguments={
+        "studies": {
+            "metavar": "STUDY",
+            "help": "which study; several with commas between them share one pass over the data. There are "
+            f"{', '.join(STUDIES)}; one of your own is module:Class, found in this folder or on the path of Python.",
+        },
+        **{
+            flag(each.name): _argument(each, DEFAULT_MODEL if each.name == "model" else each.default)
+            for each in declared_fields(Config.__module__, "Config")
+        },
+    },
+    groups={
+        f"options of {name}": {flag(each.name): _argument(each, argparse.SUPPRESS) for each in option_fields(name)}
+        for name in STUDIES
+        if option_fields(name)
+    },
+)

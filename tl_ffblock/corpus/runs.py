@@ -1,22 +1,30 @@
 """Studies and a config -> a finished folder: cut, guard, compute what is missing, write the outputs."""
 
+import os
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tl_ffblock.bridge.loading import load_model
-from tl_ffblock.corpus.extras import require, require_for
-from tl_ffblock.corpus.outputs.tables import Outputs, write_outputs
-from tl_ffblock.corpus.running.fingerprint import fingerprint
-from tl_ffblock.corpus.running.local_engine import run_local
-from tl_ffblock.corpus.running.ray_engine import run_ray
-from tl_ffblock.corpus.running.shards import cut_into_shards
-from tl_ffblock.corpus.running.store import Store
-from tl_ffblock.corpus.running.worker import Worker
-from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.outputs import Outputs, write_outputs
+from tl_ffblock.corpus.settings import EVERY_RUN, Config, require
+from tl_ffblock.corpus.shards import Shards, cut_into_shards
+from tl_ffblock.corpus.store import Store, fingerprint
 from tl_ffblock.corpus.study import StudySpec, Tables
+from tl_ffblock.corpus.texts import CorpusText
+from tl_ffblock.corpus.worker import MACHINE_ERRORS, Worker
+from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError
 from tl_ffblock.progress import Progress
+
+SECONDS_BETWEEN_LOOKS = 0.5
+"""How long to wait for shards that another process holds."""
+MAX_RESTARTS = 20
+"""How often a worker may die and a shard be tried again before the run gives up."""
+SHARDS_A_WORKER_HOLDS = 2
+"""Shards a worker holds at a time: one in work, one waiting."""
 
 
 @dataclass(frozen=True)
@@ -58,27 +66,184 @@ def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None)
         model: The model if it is loaded already (local engine); else `config.model` is loaded.
 
     Raises:
-        InputError: if config, data or model cannot be used, or the folder holds another run.
+        InputError: if config, data, studies or model cannot be used, or the folder holds another run.
         ModelLoadError: if the model is not there.
         OSError: if the folder cannot be written.
     """
-    require_for(config)
-    require([package for spec in specs for package in spec.study_class.packages])
+    classes = [spec.study_class for spec in specs]
+    by_ray = config.engine == "ray"
+    require([*EVERY_RUN, *(["ray"] if by_ray else []), *(package for each in classes for package in each.packages)])
+    names = [each.name for each in classes]
+    if len(set(names)) < len(names):
+        raise InputError(f"{','.join(names)!r} names a study twice.")
+    config.check_out()
     shards = cut_into_shards(config)
     if model is None:  # with Ray this process only guards the folder, and leaves the GPUs to the workers
-        model = load_model(config.model, device="cpu" if config.engine == "ray" else config.device)
+        model = load_model(config.model, device="cpu" if by_ray else config.device)
     worker = Worker(config, specs, model)
     mark = fingerprint(config, specs, worker.weights, shards)
     store = Store(config.folder, mark, shards.whole_shards_of)
     done = sum(shards.size(shard) for shard in store.verify())
-    name = ",".join(study.name for study in worker.studies)
-    with Progress(name, len(shards.chosen), "sequences", done=done, kind="lasting") as progress:
+    with Progress(",".join(names), len(shards.chosen), "sequences", done=done, kind="lasting") as progress:
         if worker.tokenise.mask_fraction:
             progress.say(
                 f"{worker.tokenise.mask_fraction:.0%} of the tokens of text become {worker.tokenise.special.mask_text} "
                 "(mask_fraction; 0 turns that off)"
             )
-        compute = run_ray if config.engine == "ray" else run_local
-        failed = compute(worker, shards, store, progress)
+        failed = (run_ray if by_ray else run_local)(worker, shards, store, progress)
     outputs = None if failed else write_outputs(worker, shards, store)
     return CorpusRun(config.folder, failed, tuple(store.damaged), outputs)
+
+
+def run_local(worker: Worker, shards: Shards, store: Store, progress: Progress) -> dict[int, str]:
+    """Compute in this process every shard that no other process on the folder is at; returns the failed ones, with the reason.
+
+    Args:
+        worker: The model and the studies.
+        shards: The corpus.
+        store: Where finished shards go.
+        progress: Told of every sequence measured.
+    """
+    failed: dict[int, str] = {}
+    computed: set[int] = set()
+    missing = set(shards.numbers) - store.done()
+    while missing:
+        held_by_others = 0
+        for shard, texts in shards.texts(missing):
+            with store.claim(shard) as mine:
+                if not mine:
+                    held_by_others += 1
+                    continue
+                try:
+                    store.write(shard, *worker.compute(texts, progress.step))
+                    computed.add(shard)
+                except MACHINE_ERRORS as error:
+                    failed[shard] = f"{type(error).__name__}: {error}"
+        done = store.done()
+        progress.step(sum(shards.size(shard) for shard in missing & done - computed))  # by other processes
+        missing -= done | set(failed)
+        if held_by_others and missing:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    return failed
+
+
+class RemoteWorker:
+    """A worker on some node of the cluster."""
+
+    def __init__(self, config: Config, specs: Sequence[StudySpec], digest: str) -> None:
+        self._worker = Worker(config, specs, load_model(config.model, device=config.device))
+        if self._worker.weights != digest:
+            raise ModelLoadError(
+                f"the model {config.model} has other weights on this node: {self._worker.weights[:12]}…, not {digest[:12]}…."
+            )
+
+    def compute(self, texts: list[CorpusText]) -> tuple[Any, Any, str | None]:
+        """Give arrays and metadata of a shard, or why there are none."""
+        try:
+            return (*self._worker.compute(texts), None)
+        except MACHINE_ERRORS as error:
+            return None, None, f"{type(error).__name__}: {error}"
+
+
+def run_ray(worker: Worker, shards: Shards, store: Store, progress: Progress) -> dict[int, str]:
+    """Map shards over Ray actors that each hold the model; this process alone writes. Returns the failed ones, with the reason.
+
+    An actor that dies is started again, here or on another node, and its shard is computed again: a shard's
+    numbers depend on its sequences only, so the result does not change.
+
+    Args:
+        worker: This process's own, whose config, studies and weights the others must have.
+        shards: The corpus.
+        store: Where finished shards go.
+        progress: Told of every sequence measured.
+
+    Raises:
+        EngineError: if workers cannot be started, or keep dying.
+    """
+    import ray
+
+    config = worker.config
+    with ExitStack() as stack:
+        if not ray.is_initialized():
+            cluster = config.ray_address or os.environ.get("RAY_ADDRESS")
+            own_cluster: dict[str, Any] = dict(num_cpus=config.workers * config.threads, include_dashboard=False)
+            ray.init(
+                address=cluster or "local",  # None would join whatever cluster runs on this machine
+                log_to_driver=False,
+                logging_level="ERROR",
+                **({} if cluster else own_cluster),
+            )
+            stack.callback(ray.shutdown)
+        options = dict(num_cpus=config.threads, num_gpus=int(config.device.startswith("cuda")))
+        actor = ray.remote(**options, max_restarts=MAX_RESTARTS, max_task_retries=MAX_RESTARTS)(RemoteWorker)
+        actors = [actor.remote(config, worker.specs, worker.weights) for _ in range(config.workers)]
+        for handle in actors:
+            stack.callback(ray.kill, handle)
+        try:
+            return _Dispatcher(ray, actors, store, progress).compute(shards)
+        except ray.exceptions.RayError as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = lines[-1] if lines else type(error).__name__  # what happened on the worker
+            raise EngineError(f"a Ray worker could not do its work: {reason}") from error
+
+
+class EngineError(FFBlockError, RuntimeError):
+    """Workers cannot be started, or keep dying."""
+
+
+class _Dispatcher:
+    """Gives shards to actors and knows which is where."""
+
+    def __init__(self, ray: Any, actors: list[Any], store: Store, progress: Progress) -> None:
+        self.ray = ray
+        self.actors = actors
+        self.store = store
+        self.progress = progress
+        self.load = [0] * len(actors)
+        self.running: dict[Any, tuple[int, int, int, ExitStack]] = {}
+        """Future -> shard, actor, sequences, and what ends the claim."""
+        self.written: set[int] = set()
+        self.failed: dict[int, str] = {}
+
+    def compute(self, shards: Shards) -> dict[int, str]:
+        missing = set(shards.numbers) - self.store.done()
+        try:
+            while missing:
+                for shard, texts in shards.texts(missing):
+                    while min(self.load) >= SHARDS_A_WORKER_HOLDS:
+                        self._collect()
+                    self._submit(shard, texts)
+                if not self.running:
+                    time.sleep(SECONDS_BETWEEN_LOOKS)  # others hold what is missing
+                while self.running:
+                    self._collect()
+                done = self.store.done()
+                self.progress.step(sum(shards.size(shard) for shard in missing & done - self.written))
+                missing -= done | set(self.failed)
+        finally:
+            for *_, claim in self.running.values():
+                claim.close()
+        return self.failed
+
+    def _submit(self, shard: int, texts: list[CorpusText]) -> None:
+        with ExitStack() as claim:
+            if claim.enter_context(self.store.claim(shard)):
+                actor = self.load.index(min(self.load))
+                self.load[actor] += 1
+                self.running[self.actors[actor].compute.remote(texts)] = (shard, actor, len(texts), claim.pop_all())
+
+    def _collect(self) -> None:
+        (future, *_), _ = self.ray.wait(list(self.running), num_returns=1)
+        shard, actor, sequences, claim = self.running.pop(future)
+        self.load[actor] -= 1
+        with claim:
+            try:
+                arrays, meta, why = self.ray.get(future)
+                if why is None:
+                    self.store.write(shard, arrays, meta)
+                    self.written.add(shard)
+                    self.progress.step(sequences)
+                else:
+                    self.failed[shard] = why
+            except OSError as error:
+                self.failed[shard] = f"{type(error).__name__}: {error}"

@@ -1,20 +1,145 @@
-"""What a corpus run is, whichever studies it makes: one frozen dataclass. The text below a field is its help."""
+"""What can be set of a corpus run and of its studies: frozen dataclasses. The text below a field is its help.
 
+A command's help reads the fields from the source of their class, which takes as long as reading a file: the file of a
+study imports torch and pandas. A field that a command line can take is `int`, `float`, `str`, one of them `| None`,
+`Literal` of strings, or `tuple[int, ...]`.
+"""
+
+import ast
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from tl_ffblock.corpus.fields import check_at_least, declared_fields
 from tl_ffblock.errors import InputError
 from tl_ffblock.signatures import strict
+
+EVERY_RUN = ("filelock", "jinja2", "matplotlib", "pyarrow")
+"""Packages that every run needs beyond those of the library."""
+REQUIRED = object()
+"""The default of a field that has none."""
+_KINDS: dict[str, type] = {"int": int, "float": float, "str": str}
+
+
+def require(packages: Iterable[str] = EVERY_RUN) -> None:
+    """Refuse a run for which packages are missing, before the work and not after it.
+
+    Raises:
+        InputError: with the command that installs them.
+    """
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        extra = "experiments,ray" if "ray" in missing else "experiments"
+        raise InputError(
+            f"this run needs {', '.join(missing)}; in the folder of the repository run: "
+            f'pip install -c constraints.txt ".[{extra}]"'
+        )
+
+
+def imported(option: str, given: str, kind: str) -> Any:
+    """What `module:name` names.
+
+    Raises:
+        InputError: if it cannot be imported, naming the option.
+    """
+    module, _, name = given.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"{option}={given!r}: expected module:{kind} of a module that can be imported ({error})."
+        ) from error
+
+
+@dataclass(frozen=True)
+class DeclaredField:
+    """One field of a dataclass of options, as its source declares it."""
+
+    name: str
+    kind: type
+    """Of the value, or of each value where there are several."""
+    default: Any
+    text: str
+    """Its help."""
+    choices: tuple[str, ...] = ()
+    several: bool = False
+
+
+def class_body(module: str, class_name: str) -> list[ast.stmt]:
+    """The body of a class in the source of its module, which is not imported; empty where no source can be read, as in a notebook."""
+    try:
+        loader: Any = getattr(find_spec(module), "loader", None)
+        source = loader.get_source(module) or ""
+    except (ValueError, AttributeError, ImportError):
+        return []
+    bodies = {node.name: node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+    return bodies.get(class_name, [])
+
+
+@cache
+def declared_fields(module: str, class_name: str) -> tuple[DeclaredField, ...]:
+    """The fields of a class that have a text below them, read from the source of its module."""
+    return tuple(_declared(class_body(module, class_name)))
+
+
+def _declared(body: list[ast.stmt]) -> Iterator[DeclaredField]:
+    for node, below in pairwise(body):
+        if isinstance(node, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            name, text, kind = ast.unparse(node.target), str(below.value.value), node.annotation
+            default = REQUIRED if node.value is None else ast.literal_eval(node.value)
+            if isinstance(kind, ast.BinOp):  # `int | None`
+                kind = kind.left
+            written = ast.unparse(kind)
+            if isinstance(kind, ast.Subscript) and written.startswith("Literal"):
+                yield DeclaredField(name, str, default, text, choices=ast.literal_eval(kind.slice))
+            elif written in _KINDS or written == "tuple[int, ...]":
+                yield DeclaredField(name, _KINDS.get(written, int), default, text, several=written not in _KINDS)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Base of the settings of a run and of the options of a study; refuses values that no run can mean.
+
+    Raises:
+        InputError: naming the field, its value and what was expected.
+    """
+
+    least: ClassVar[Mapping[str, int]] = {}
+    """The smallest value of fields that are whole numbers, where one is given."""
+    shares: ClassVar[tuple[str, ...]] = ()
+    """Fields that are shares, from 0 to below 1."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, choices = getattr(self, field.name), get_args(field.type)
+            if get_origin(field.type) is Literal and value not in choices:
+                raise InputError(f"{field.name}={value!r}: expected one of {', '.join(choices)}.")
+            if value == field.default:
+                continue
+            least = self.least.get(field.name)
+            if least is not None and not (isinstance(value, int) and value >= least):
+                raise InputError(f"{field.name}={value!r}: expected a whole number of at least {least}.")
+            if field.name in self.shares and not 0 <= value < 1:
+                raise InputError(f"{field.name}={value}: expected a share from 0 to below 1.")
 
 
 @strict
 @dataclass(frozen=True)
-class Config:
+class Config(Options):
     """One run on one model and one corpus."""
+
+    least: ClassVar[Mapping[str, int]] = {
+        **dict.fromkeys(("batch_size", "shard_size", "threads", "workers", "limit"), 1),
+        **dict.fromkeys(("min_words", "examples", "seed"), 0),
+        "max_tokens": 2,
+    }
+    shares: ClassVar[tuple[str, ...]] = ("mask_fraction",)
 
     model: str
     """A model as `tl-ffblock map` takes it: minilm, smollm2, a local folder, a TransformerLens name."""
@@ -66,28 +191,13 @@ class Config:
     """First sequences that become pages linked from the report."""
 
     def __post_init__(self) -> None:
-        for field in declared_fields(__name__, "Config"):
-            if field.choices and getattr(self, field.name) not in field.choices:
-                raise InputError(
-                    f"{field.name}={getattr(self, field.name)!r}: expected one of {', '.join(field.choices)}."
-                )
-        for name in ("batch_size", "shard_size", "threads", "workers"):
-            check_at_least(self, name, 1)
-        for name in ("min_words", "examples", "seed"):
-            check_at_least(self, name, 0)
-        if self.limit is not None:
-            check_at_least(self, "limit", 1)
-        if self.max_tokens is not None:
-            check_at_least(self, "max_tokens", 2)
-        if self.document_pattern is not None:
-            try:
-                re.compile(self.document_pattern)
-            except re.error as error:
-                raise InputError(
-                    f"document_pattern={self.document_pattern!r}: expected a regular expression ({error})."
-                ) from error
-        if self.mask_fraction is not None and not 0 <= self.mask_fraction < 1:
-            raise InputError(f"mask_fraction={self.mask_fraction}: expected a share from 0 to below 1.")
+        super().__post_init__()
+        try:
+            re.compile(self.document_pattern or "")
+        except re.error as error:
+            raise InputError(
+                f"document_pattern={self.document_pattern!r}: expected a regular expression ({error})."
+            ) from error
 
     def check_out(self) -> None:
         """See whether the run's folder can be made, before anything is loaded.
@@ -107,7 +217,3 @@ class Config:
     def folder(self) -> Path:
         """The run's folder."""
         return Path(self.out).expanduser()
-
-
-NOT_IN_FINGERPRINT = ("out", "engine", "workers", "ray_address", "device", "data", "model", "examples")
-"""Fields that may differ when a run is continued: where it is computed, and names of what has a digest of its own."""

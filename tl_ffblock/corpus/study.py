@@ -1,32 +1,56 @@
 """What every study does: measure one sequence, sum up a shard, merge shards into tables and figures.
 
-A study is a class and, beside it in the same file, a frozen dataclass of its options. A run is handed `StudySpec`s:
-where the class is, and options. Such a spec travels to other machines, where the study is built once more.
+A study is a class and, beside it in the same file, a frozen dataclass of its options. A run is given `StudySpec`s: where the
+class is, and options. Such a spec travels to other machines, where the study is built once more. The model runs when a
+study first asks for maps or vectors, once for a batch; what it gave serves every study of the run.
 """
 
+import hashlib
+import inspect
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_type_hints
 
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from tl_ffblock.bridge.inputs import label, padding_token
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.contributions import contribution_maps
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.statistics.moments import Moments, merged
-from tl_ffblock.corpus.texts.tokenised import PAPER_MASKED, TokenisedText
-from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.bridge.runs import kept_records, open_run
+from tl_ffblock.contributions import MapTables, contribution_maps
+from tl_ffblock.corpus.settings import Config, Options, imported
+from tl_ffblock.corpus.statistics import Moments, ShardArrays, merged
+from tl_ffblock.corpus.tokenised import PAPER_MASKED, TokenisedText
+from tl_ffblock.errors import CallError, InputError, UnsupportedModelError, did_you_mean
+from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import STEPS, Order, Step
+from tl_ffblock.results.maps import ContributionMaps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+__all__ = [
+    "Arrays",
+    "Config",
+    "Figures",
+    "ModelFacts",
+    "Moments",
+    "MomentsStudy",
+    "Observation",
+    "Options",
+    "ShardArrays",
+    "Study",
+    "StudySpec",
+    "Tables",
+]
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 Tables: TypeAlias = dict[str, pd.DataFrame]
@@ -49,6 +73,17 @@ class ModelFacts:
     label: Callable[[int], str]
     """A token id as text."""
 
+    @classmethod
+    def of(cls, model: Model) -> "ModelFacts":
+        """Read them from a model."""
+        return cls(
+            name=model.name,
+            order=model.family.order,
+            causal=model.family.causal,
+            n_layers=model.n_layers,
+            label=lambda token: label(model, torch.tensor([token]))[0],
+        )
+
     @property
     def steps(self) -> tuple[Step, ...]:
         """The steps of a layer that change a map."""
@@ -61,6 +96,63 @@ class ModelFacts:
             if step.component == "FF":
                 return step
         raise UnsupportedModelError(f"a {self.order} model has no feed-forward block, which this study is about.")
+
+
+class ObservedBatch:
+    """Sequences that run through the model together, when their maps or records are first asked for."""
+
+    def __init__(self, model: Model, texts: Sequence[TokenisedText], scopes: tuple[str, ...]) -> None:
+        self._scopes = scopes
+        ids = [torch.as_tensor(tokenised.ids).long() for tokenised in texts]
+        tokens = pad_sequence(ids, batch_first=True, padding_value=padding_token(model))
+        mask = pad_sequence([torch.ones_like(row) for row in ids], batch_first=True)
+        self._run = open_run(model, tokens, attention_mask=None if bool(mask.all()) else mask)
+
+    @cached_property
+    def records(self) -> list[tuple[LayerRecord, ...]]:
+        """Every layer of each sequence, without padding."""
+        return [tuple(records[layer] for layer in self._run.layers) for records in kept_records(self._run)]
+
+    @cached_property
+    def maps(self) -> list[ContributionMaps]:
+        """Of each sequence, at the scopes that the run's studies ask for."""
+        tables = MapTables(self._run, self._scopes)
+        with torch.no_grad():
+            for layer in zip(*self.records, strict=True):
+                tables(dict(enumerate(layer)))
+        return tables.results()
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One sequence of a run, as a study sees it: tokens, maps, and the model's own vectors."""
+
+    model: Model
+    tokenised: TokenisedText
+    batch: ObservedBatch
+    index: int
+    """Place in the batch."""
+
+    @property
+    def tokens(self) -> Int[Tensor, " pos"]:
+        """What the model reads."""
+        return torch.as_tensor(self.tokenised.ids)
+
+    @property
+    def maps(self) -> ContributionMaps:
+        """Of the scopes that the run's studies ask for."""
+        return self.batch.maps[self.index]
+
+    @property
+    def records(self) -> tuple[LayerRecord, ...]:
+        """Every layer, this sequence alone."""
+        return self.batch.records[self.index]
+
+
+def observe(model: Model, texts: Sequence[TokenisedText], scopes: tuple[str, ...]) -> Iterator[Observation]:
+    """Observe a batch, sequence by sequence; `scopes` are those of the maps that may be asked for."""
+    batch = ObservedBatch(model, texts, scopes)
+    return (Observation(model, tokenised, batch, index) for index, tokenised in enumerate(texts))
 
 
 def write_maps(model: Model, tokenised: TokenisedText, file: Path) -> None:
@@ -79,15 +171,15 @@ class Study(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     """Packages it needs beyond those that every run needs; asked for before the work."""
     reads_head: ClassVar[bool] = False
-    """Whether its numbers depend on modules behind the last layer, such as the unembedding."""
+    """Whether its numbers depend on modules after the last layer, such as the unembedding."""
     masked: ClassVar[float] = PAPER_MASKED
     """Share of the tokens that a masked language model reads as mask tokens, where the config does not say."""
     captions: ClassVar[Mapping[str, str]] = {}
     """What a figure shows, by its name."""
     pages: ClassVar[Mapping[str, PageWriter]] = {"maps": write_maps}
     """Pages made of the first sequences, by the folder they go to; studies that share a kind of page share its files."""
-    options: object
-    """An instance of its dataclass of options; None for a study without any."""
+    options: Any
+    """An instance of its dataclass of options, which a study annotates here; None for a study without any."""
 
     def __init__(self, config: Config, facts: ModelFacts, options: object = None) -> None:
         self.config = config
@@ -104,27 +196,31 @@ class Study(ABC):
 
     @abstractmethod
     def summarise(self, measured: Sequence[Any]) -> Arrays:
-        """Give what a shard keeps of its sequences (at least one)."""
+        """Give what a shard keeps of its sequences (at least one), named by `array`."""
 
     @abstractmethod
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         """Merge all shards, in order; their arrays are named `study/array`."""
 
-    @abstractmethod
-    def figures(self, tables: Tables) -> "Figures":
+    def figures(self, tables: Tables) -> Figures:
         """Draw the tables."""
+        return {}
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:
         """Say the result in a sentence or two, with figures from the tables."""
         return ()
 
     def overview(self, tables: Tables) -> Tables:
-        """Give small tables, a row a layer, for a reader of the report; the tables themselves hold everything."""
+        """Give small tables, one row per layer, for a reader of the report; the tables themselves hold everything."""
         return {}
 
     def array(self, name: str) -> str:
         """Give an array's name in a shard."""
         return f"{self.name}/{name}"
+
+    def moments(self, shards: Sequence[ShardArrays], name: str) -> Moments:
+        """Merge one name's moments over all shards."""
+        return merged(Moments.read(shard, self.array(f"{name}.")) for shard in shards)
 
 
 class MomentsStudy(Study):
@@ -137,12 +233,8 @@ class MomentsStudy(Study):
         """Merge the moments of all sequences."""
         arrays: Arrays = {}
         for name in measured[0]:
-            arrays |= merged(moments[name] for moments in measured).arrays(self.array(name))
+            arrays |= merged(moments[name] for moments in measured).arrays(self.array(f"{name}."))
         return arrays
-
-    def moments(self, shards: Sequence[ShardArrays], name: str) -> Moments:
-        """Merge one name's moments over all shards."""
-        return merged(Moments.read(shard, self.array(name)) for shard in shards)
 
 
 @dataclass(frozen=True)
@@ -151,23 +243,52 @@ class StudySpec:
 
     home: str
     """Its class, as `module:Class`."""
-    options: object = None
+    options: Any = None
+
+    @classmethod
+    def of(cls, home: str, **options: Any) -> "StudySpec":
+        """Import a study's class and set its options.
+
+        Raises:
+            InputError: if there is no such study or option, or a value that the option does not take.
+        """
+        study_class = cls(home).study_class
+        made_of = get_type_hints(study_class)["options"]
+        known = [] if made_of is Any else list(inspect.signature(made_of).parameters)
+        unknown = [option for option in options if option not in known]
+        if unknown:
+            raise CallError(
+                f"{study_class.name} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}. "
+                f"{did_you_mean(unknown[0], known)}".rstrip()
+            )
+        return cls(home, None if made_of is Any else made_of(**options))
 
     @property
     def study_class(self) -> type[Study]:
-        """The class, imported from its home."""
-        module, _, name = self.home.partition(":")
-        return getattr(import_module(module), name)
+        """The class, imported from its home.
 
-    def build(self, config: Config, facts: ModelFacts) -> Study:
-        """Make the study for a run on a model."""
-        return self.study_class(config, facts, self.options)
+        Raises:
+            InputError: if it cannot be imported, or is not a study.
+        """
+        found = imported("study", self.home, "Class")
+        if not (isinstance(found, type) and issubclass(found, Study)):
+            raise InputError(
+                f"study={self.home!r} is not a study: expected a subclass of tl_ffblock.corpus.study.Study."
+            )
+        return found
 
     def fingerprint(self) -> dict[str, Any]:
-        """Give what its numbers depend on, by name."""
+        """Give what its numbers depend on, by name; of a study outside this package the source of its file, too."""
         name = self.study_class.name
-        return {f"{name}": self.home} | {f"{name}.{field}": value for field, value in self.settings().items()}
+        mark = {name: self.home} | {f"{name}.{option}": value for option, value in self.settings().items()}
+        if not self.home.startswith("tl_ffblock."):
+            try:
+                source = inspect.getsource(sys.modules[self.study_class.__module__])
+            except (OSError, TypeError):  # of a notebook
+                return mark
+            mark[f"{name}.source"] = hashlib.sha256(source.encode()).hexdigest()
+        return mark
 
     def settings(self) -> dict[str, Any]:
         """Give the options by name."""
-        return asdict(self.options) if is_dataclass(self.options) and not isinstance(self.options, type) else {}
+        return {} if self.options is None else asdict(self.options)

@@ -572,7 +572,6 @@ class Contributions:
 
 
 def _kept(run: Run) -> Iterator[_Prompt]:
-    """What is kept of every prompt of a run, in their order."""
     records = kept_records(run)
     logits = [of_prompt for batch in run.logits for of_prompt in batch]
     rows = [(batch.tokens, row) for batch in run.batches for row in range(len(batch.numbers))]

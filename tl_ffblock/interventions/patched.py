@@ -95,7 +95,6 @@ class PatchedMaps(Result):
         return {"clean": self.clean, "corrupted": self.corrupted, "patched": self.patched}
 
     def _difference(self, first: str, second: str) -> ContributionMaps:
-        """A difference whose two sides are named by the runs, whatever their texts."""
         maps = difference(self._runs[first], self._runs[second])
         sides = dict(zip(SIDES, (f"the {first} run", f"the {second} run"), strict=True))
         return dataclasses.replace(maps, provenance={**maps.provenance, **sides})

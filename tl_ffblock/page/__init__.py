@@ -15,6 +15,7 @@ from tl_ffblock.page.data import (
     PageText,
     SharesData,
     View,
+    maps_labels,
     shares_map,
 )
 from tl_ffblock.page.document import component_page, page
@@ -38,6 +39,7 @@ __all__ = [
     "View",
     "component_page",
     "iframe",
+    "maps_labels",
     "page",
     "shares_map",
 ]

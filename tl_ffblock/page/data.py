@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.page.numbers import finite, pack, pack_reachable, rounded, worst_precision
+from tl_ffblock.page.numbers import pack, pack_reachable, rounded
 
 View: TypeAlias = Literal["maps", "heads", "all", "scores", "memories", "logit"]
 """Ways to look at a page's data: maps, lines of heads, every layer and head, attention scores term by term, cards of memories, a
@@ -31,6 +31,8 @@ SHOWN_DIGITS = 4
 MAP_DIGITS = 6
 # Of shares of which there are few: whatever a float32 holds, so that nothing is rounded twice.
 FULL_DIGITS = 9
+# Of overviews: all that a double holds.
+EXACT_DIGITS = 17
 
 
 @dataclass(frozen=True)
@@ -71,35 +73,55 @@ class DataBlock:
     precision: float
 
 
+def maps_labels(
+    *,
+    title: str,
+    short: str,
+    unit: str,
+    meaning: str,
+    axis: Literal["scope", "head"] = "scope",
+    of: str = "",
+    signed: bool = False,
+    sides: tuple[str, ...] = (),
+    cells: Literal["others", "none"] = "others",
+    shares: Literal["others", ""] = "",
+    whole: bool = True,
+    exact: bool = False,
+) -> dict[str, Any]:
+    """What a page says of maps.
+
+    Args:
+        title: What the maps are: "contributions".
+        short: One of their numbers, in a word: "norm".
+        unit: The same with its unit.
+        meaning: What a cell says, as the end of the sentence "Each cell: ...".
+        axis: What the channels are.
+        of: Of heads: the scope whose maps they add up to.
+        signed: Whether values can be negative; then there are no shares.
+        sides: Of a difference: what it is of.
+        cells: What cells are shown as when the page opens: shares of what a row takes from the others, or the values.
+        shares: What the values themselves are shares of; then the page makes none.
+        whole: Whether all that a row takes from is on the page; else the page makes no shares of rows or columns.
+        exact: Whether they are contributions of the layers, of which the page's certificate speaks.
+    """
+    return {"kind": "maps", **locals()}
+
+
 @dataclass(frozen=True)
 class MapsBlock:
     """Maps of tokens by channel and layer: contributions by scope or by head, attention patterns, signed attributions.
 
-    `short` is one of their numbers in a word ("norm"), `unit` the same with its unit, `meaning` what a cell says. Each of
-    `channels` has a name, a label in words, the channel before it, which it is compared with, and the component between the two.
-    `columns` are further numbers of each row, by name and channel. Each of `tracks`, the overview of layers, has a title, a note,
-    columns (channel, ref, label, words), values by channel, and whether colours are stretched and columns cumulative. `axis` is
-    what channels are, of heads `of` the scope that they add up to; `sides` is what a difference is of. `cells` says whether the
-    page opens with shares of the others, `shares` whether the values are such shares already, `whole` whether all that a row
-    takes from is on the page, `exact` whether its certificate speaks of them, and `coarse` whether two digits are enough.
+    `labels` are as `maps_labels` makes them. Each of `channels` has a name, a label in words, the channel before it, which it is
+    compared with, and the component between the two. `columns` are further numbers of each row, by name and channel. Each of
+    `tracks`, the overview of layers, has a title, a note, columns (channel, ref, label, words), values by channel, and whether
+    colours are stretched and columns cumulative. `coarse` says whether two digits are enough, in half the space.
     """
 
-    title: str
-    short: str
-    unit: str
-    meaning: str
-    channels: tuple[Mapping[str, str | None], ...]
+    labels: Mapping[str, Any]
+    channels: Sequence[Mapping[str, str | None]]
     values: Mapping[str, Float[Tensor, "layer query key"]]
     columns: Mapping[str, Mapping[str, Float[Tensor, "layer query"]]] = field(default_factory=dict)
-    tracks: tuple[dict[str, Any], ...] = ()
-    axis: Literal["scope", "head"] = "scope"
-    of: str = ""
-    signed: bool = False
-    sides: tuple[str, ...] = ()
-    cells: Literal["others", "none"] = "others"
-    shares: Literal["others", ""] = ""
-    whole: bool = True
-    exact: bool = False
+    tracks: Sequence[dict[str, Any]] = ()
     coarse: bool = False
 
     def payload(self, text: PageText) -> DataBlock:
@@ -119,28 +141,13 @@ class MapsBlock:
         opening = next((c["before"] for c in self.channels if c["component"] == "FF" and c["before"] in by_name), None)
         values = pack_reachable(by_name, cells, coarse=self.coarse, root=opening)
         columns = {name: {c: pack(rows) for c, rows in table.items()} for name, table in self.columns.items()}
-        labels = (
-            "title",
-            "short",
-            "unit",
-            "meaning",
-            "axis",
-            "of",
-            "signed",
-            "sides",
-            "cells",
-            "shares",
-            "whole",
-            "exact",
-        )
-        json = {"kind": "maps"} | {label: getattr(self, label) for label in labels}
-        json |= {
+        json = dict(self.labels) | {
             "channels": self.channels,
-            "tracks": [track | {"values": {c: finite(n) for c, n in track["values"].items()}} for track in self.tracks],
+            "tracks": [track | {"values": rounded(track["values"], EXACT_DIGITS)} for track in self.tracks],
             "values": {name: table.payload for name, table in values.items()},
             "columns": {n: {c: rows.payload for c, rows in table.items()} for n, table in columns.items()},
         }
-        return DataBlock(json, worst_precision([*values.values(), *(r for t in columns.values() for r in t.values())]))
+        return DataBlock(json, max(t.precision for held in (values, *columns.values()) for t in held.values()))
 
 
 PageBlock: TypeAlias = MapsBlock | DataBlock
@@ -204,7 +211,7 @@ class PageData:
                 )
         (kind, lacking), view = _NEEDED[self.start.view], self.start.view
         kinds = [
-            ("maps" if view == "maps" or block.axis == "head" else "")
+            ("maps" if view == "maps" or block.labels["axis"] == "head" else "")
             if isinstance(block, MapsBlock)
             else block.json["kind"]
             for block in first.values()

@@ -11,7 +11,7 @@
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,10 +54,8 @@ def pack(
     signed = bool((numbers < 0).any())
     last = 255 if coarse else 65535
     levels = (last - 1) // 2 if signed else last - 1
-    low, high = _range(numbers, COARSE_FLOOR if coarse else FLOOR)
     finest = LONG_STEP if numbers.shape[1] > LONG else STEP
-    steps = np.maximum((high - low) / (levels - 1), finest)
-    codes = _codes(numbers, low, steps, levels, last)
+    codes, low, steps = _codes(numbers, levels, last, COARSE_FLOOR if coarse else FLOOR, finest)
     sent = codes if reference is None else _folded(codes - reference[1].codes)
     planes = [sent] if coarse else [sent >> 8, sent & 255]
     raw = b"".join(plane.astype(np.uint8).tobytes() for plane in planes)
@@ -85,13 +83,12 @@ def pack_reachable(
     and its neighbours, which a page opens with, need few others to be unpacked.
     """
     names = list(maps)
-    at = names.index(root) if root is not None else 0
-    after = [(names[i], names[i - 1]) for i in range(at + 1, len(names))]
-    before = [(names[i], names[i + 1]) for i in reversed(range(at))]
-    packed = {names[at]: pack(maps[names[at]].cpu()[:, cells], coarse=coarse)}
-    for name, neighbour in after + before:
-        reference = None if coarse else (neighbour, packed[neighbour])
-        packed[name] = pack(maps[name].cpu()[:, cells], coarse=coarse, reference=reference)
+    at = names.index(root or names[0])
+    neighbours = {name: names[i - 1] if i > at else names[i + 1] for i, name in enumerate(names) if i != at}
+    packed: dict[str, Packed] = {}
+    for name in [*names[at:], *reversed(names[:at])]:  # from the root on, so that each one's neighbour is there
+        known = None if coarse or name not in neighbours else (neighbours[name], packed[neighbours[name]])
+        packed[name] = pack(maps[name].cpu()[:, cells], coarse=coarse, reference=known)
     return {name: packed[name] for name in names}
 
 
@@ -114,40 +111,17 @@ def rounded(value: Any, digits: int) -> Any:
     return float(f"{value:.{digits}g}") if np.isfinite(value) else None
 
 
-def finite(values: Float[Tensor, " entry"]) -> list[float | None]:
-    """Plain numbers for JSON; what is not finite becomes None."""
-    numbers: list[float] = values.detach().cpu().double().reshape(-1).tolist()
-    return [number if np.isfinite(number) else None for number in numbers]
-
-
-def worst_precision(tables: Sequence[Packed]) -> float:
-    """The largest relative error of all tables."""
-    return max((table.precision for table in tables), default=0.0)
-
-
-def _range(
-    numbers: Float64[np.ndarray, "layer cell"], floor: float
-) -> tuple[Float64[np.ndarray, " layer"], Float64[np.ndarray, " layer"]]:
-    """Logarithms of the smallest and the largest size of each layer that are told apart from zero; 0 for a layer of zeros."""
+def _codes(
+    numbers: Float64[np.ndarray, "layer cell"], levels: int, last: int, floor: float, finest: float
+) -> tuple[Int64[np.ndarray, "layer cell"], Float64[np.ndarray, " layer"], Float64[np.ndarray, " layer"]]:
+    """Codes, the logarithm of the smallest size of each layer that is told apart from zero, and steps; 0 for a layer of zeros."""
     sizes = np.where(np.isfinite(numbers), np.abs(numbers), 0.0)
     largest = sizes.max(axis=1, initial=0.0)
     kept = np.where((sizes >= floor * largest[:, None]) & (sizes > 0), sizes, np.inf)
-    smallest = kept.min(axis=1, initial=np.inf)
-    there = largest > 0
-    return np.log(np.where(there, smallest, 1.0)), np.log(np.where(there, largest, 1.0))
-
-
-def _codes(
-    numbers: Float64[np.ndarray, "layer cell"],
-    low: Float64[np.ndarray, " layer"],
-    steps: Float64[np.ndarray, " layer"],
-    levels: int,
-    last: int,
-) -> Int64[np.ndarray, "layer cell"]:
-    """Codes of all numbers."""
-    sizes = np.abs(np.where(np.isfinite(numbers), numbers, 0.0))
+    low, high = (np.log(np.where(largest > 0, end, 1.0)) for end in (kept.min(axis=1, initial=np.inf), largest))
+    steps = np.maximum((high - low) / (levels - 1), finest)
     with np.errstate(divide="ignore"):
         place = (np.log(sizes) - low[:, None]) / steps[:, None]
     place = np.where(place > -1e-6, np.rint(np.clip(place, 0, levels - 1)) + 1, 0)
     codes = place.astype(np.int64) + np.where((numbers < 0) & (place > 0), levels, 0)
-    return np.where(np.isfinite(numbers), codes, last)
+    return np.where(np.isfinite(numbers), codes, last), low, steps

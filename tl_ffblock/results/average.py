@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypeAlias
 
 import pandas as pd
 import torch
@@ -19,11 +19,11 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.files import write_atomically
 from tl_ffblock.layer.positions import NamedPositions, aligned, spans, whole_number
-from tl_ffblock.result import Result
-from tl_ffblock.results.arithmetic import Arithmetic, combined, pairwise
+from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
 from tl_ffblock.results.ranks import others_of, shares_of_others
-from tl_ffblock.results.token_maps import ATTENTION, BETWEEN_TOKENS, SHARES, TokenMaps, table_of, without_queries
+from tl_ffblock.results.tables import Arithmetic, combined, pairwise, refuse_different
+from tl_ffblock.results.token_maps import ATTENTION, BETWEEN_TOKENS, SHARES, TokenMaps, without_queries
 from tl_ffblock.results.tokens import BETWEEN_SIDES, joined, shortened, sides_of
 from tl_ffblock.signatures import strict
 
@@ -188,10 +188,10 @@ class AverageMaps(Result):
         """
         axes: dict[str, Sequence[Any]] = {"prompt": range(len(self.values))} if by_prompt else {}
         axes |= {"layer": self.layers, "channel": self.channels, "query": self.queries, "key": self.keys}
-        numbers = {"value": self.values if by_prompt else self.mean}
+        frame = long_form(self.values if by_prompt else self.mean, axes)
         if not by_prompt:
-            numbers |= {"low": self.interval.low, "high": self.interval.high, "n": self.interval.counts}
-        frame = table_of(axes, numbers)
+            ends = {"low": self.interval.low, "high": self.interval.high, "n": self.interval.counts}
+            frame = frame.assign(**{name: numbers.flatten().numpy() for name, numbers in ends.items()})
         for at, end in enumerate(("query", "key")):
             frame.insert(len(axes) + at, f"{end}_token", frame[end].map(dict(zip(self.keys, self.labels, strict=True))))
         frame = frame.dropna(subset="value", ignore_index=True)
@@ -218,14 +218,8 @@ class AverageMaps(Result):
         return f"{self.kind} of {self.model} · {len(self.values)} prompts · layers {spans(self.layers)}", lines
 
 
-@runtime_checkable
-class AsTokenMaps(Protocol):
-    """A result that is token maps in a form of its own: `ContributionMaps`, `Attribution`."""
-
-    def token_maps(self) -> TokenMaps: ...
-
-
-AnyMaps = AsTokenMaps | TokenMaps
+# `TokenMaps`, or a result that has a method `token_maps`: `ContributionMaps`, `Attribution`.
+AnyMaps: TypeAlias = Any
 _EXPECTED = "average: expected one result or more, as contribution_maps gives them for a list of texts."
 
 
@@ -286,29 +280,22 @@ def average(
 
 
 def _several(maps: Any) -> list[TokenMaps]:
-    """One result or more, as token maps."""
-    one = isinstance(maps, AnyMaps | AverageMaps) or not isinstance(maps, Iterable)
-    several = [] if one else [_as_maps(result) for result in maps]
-    if not several:
+    one = hasattr(maps, "token_maps") or isinstance(maps, TokenMaps) or not isinstance(maps, Iterable)
+    given = [] if one else list(maps)
+    if not given:
         raise InputError(
             f"{_EXPECTED} Given is {f'a {type(maps).__name__}' if one else 'none'}; of one give average([maps])."
         )
-    return several
-
-
-def _as_maps(result: AnyMaps) -> TokenMaps:
-    if isinstance(result, TokenMaps):
-        return result
-    if isinstance(result, AsTokenMaps) and not isinstance(result, AverageMaps):
-        return result.token_maps()
-    raise InputError(
-        f"{_EXPECTED} One of them is a {type(result).__name__}; shares of attributions and estimates of patching are averaged by "
-        "ffb.average_shares."
-    )
+    for result in given:
+        if isinstance(result, AverageMaps) or not (isinstance(result, TokenMaps) or hasattr(result, "token_maps")):
+            raise InputError(
+                f"{_EXPECTED} One of them is a {type(result).__name__}; shares of attributions and estimates of patching are "
+                "averaged by ffb.average_shares."
+            )
+    return [result if isinstance(result, TokenMaps) else result.token_maps() for result in given]
 
 
 def _refuse_unlike(several: Sequence[TokenMaps], *, named: bool) -> None:
-    """Maps whose layers or channels are not the same, and without names whose positions are not."""
     lengths = sorted({len(result.tokens) for result in several})
     if not named and len(lengths) > 1:
         raise InputError(
@@ -317,12 +304,7 @@ def _refuse_unlike(several: Sequence[TokenMaps], *, named: bool) -> None:
             "positions by ffb.average_shares."
         )
     same = ("layers", "layered", "channels", "column", "causal", "whole")
-    for name in same if named or several[0].by_position else (*same, "queries"):
-        first, *others = (getattr(result, name) for result in several)
-        if different := [theirs for theirs in others if theirs != first]:
-            raise InputError(
-                f"cannot average maps with different {name}: {brief(first)} against {brief(different[0])}."
-            )
+    refuse_different(several, same if named or several[0].by_position else (*same, "queries"), "average")
 
 
 def _rows(several: Sequence[TokenMaps], keys: dict[str, list[int]]) -> dict[str, list[int]]:

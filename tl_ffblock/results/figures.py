@@ -187,7 +187,6 @@ def layer_lines(
 
 
 def _spread(lines: Mapping[str, Shaped[np.ndarray, " point"]]) -> float:
-    """Largest value over smallest."""
     values = np.concatenate([np.asarray(line, dtype=float) for line in lines.values()])
     values = values[np.isfinite(values)]
     return float(values.max() / values.min()) if len(values) and values.min() > 0 else 0.0

@@ -6,7 +6,7 @@ are paired; it is the percentile interval, as `scipy.stats.bootstrap(..., method
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,14 +36,6 @@ class MeanInterval:
     """How many prompts have the cell."""
 
 
-@runtime_checkable
-class Identified(Protocol):
-    """A result that says of which quantity, model and rules it is."""
-
-    @property
-    def identity(self) -> Mapping[str, str]: ...
-
-
 # Entries of a result's provenance that are part of its identity.
 MADE_HOW = ("fingerprint", "rules", "method", "value_bias", "precision")
 # What a result says that does not know its fingerprint, or whose model was not named.
@@ -55,7 +47,7 @@ def identity_of(quantity: str, model: str, made: Mapping[str, str]) -> dict[str,
     return {"quantity": quantity, "model": model} | {name: made.get(name, "") for name in MADE_HOW}
 
 
-def refuse_mixed(results: Sequence[Identified], verb: str) -> None:
+def refuse_mixed(results: Sequence[Any], verb: str) -> None:
     """Refuse a mean of unlike results: it is of one quantity, one model and one kind of rules.
 
     What a result does not know of itself, such as the fingerprint of weights in an older file, is not compared.
@@ -70,16 +62,13 @@ def refuse_mixed(results: Sequence[Identified], verb: str) -> None:
     known: dict[str, tuple[int, str]] = {}
     for number, result in enumerate(results):
         for name, value in result.identity.items():
-            if value in UNKNOWN:
-                continue
-            first, expected = known.setdefault(name, (number, value))
-            if value == expected:
-                continue
-            what = "weights, by their fingerprints" if name == "fingerprint" else name
-            raise InputError(
-                f"cannot {verb} results {first} and {number}, which differ in {what}: {brief(expected)} against {brief(value)}. "
-                "A mean is of one quantity, one model and one kind of rules; subtract results to compare them."
-            )
+            first, expected = (number, value) if value in UNKNOWN else known.setdefault(name, (number, value))
+            if value != expected:
+                what = "weights, by their fingerprints" if name == "fingerprint" else name
+                raise InputError(
+                    f"cannot {verb} results {first} and {number}, which differ in {what}: {brief(expected)} against {brief(value)}. "
+                    "A mean is of one quantity, one model and one kind of rules; subtract results to compare them."
+                )
 
 
 def bootstrap_weights(n_prompts: int, n_draws: int, seed: int) -> Float[np.ndarray, "draw prompt"]:
@@ -111,15 +100,12 @@ def mean_interval(values: Float[Tensor, "prompt ..."], *, n_draws: int = N_DRAWS
         ends = _ends(_ratio(weights @ filled[:, cells], weights @ present[:, cells]))
         low[cells], high[cells] = np.where(counts[cells] > 1, ends, np.nan)
     mean = _ratio(filled.sum(axis=0), counts)
-    shape = values.shape[1:]
-    first, second, third, fourth = (torch.from_numpy(numbers).reshape(shape) for numbers in (mean, low, high, counts))
-    return MeanInterval(first, second, third, fourth)
+    return MeanInterval(*(torch.from_numpy(numbers).reshape(values.shape[1:]) for numbers in (mean, low, high, counts)))
 
 
 def _ratio(sums: Float[np.ndarray, "*cell"], counts: Num[np.ndarray, "*cell"]) -> Float[np.ndarray, "*cell"]:
     """A mean; NaN of nothing."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(counts > 0, sums / counts, np.nan)
+    return np.divide(sums, counts, out=np.full(np.shape(sums), np.nan), where=counts > 0)
 
 
 def _ends(means: Float[np.ndarray, "draw cell"]) -> Float[np.ndarray, "end cell"]:
@@ -196,8 +182,7 @@ def _pearson(moments: Float[np.ndarray, "*lead 6"]) -> Float[np.ndarray, "*lead"
 def _mean(rho: Float[np.ndarray, "row layer"]) -> Float[np.ndarray, " row"]:
     """Mean over layers, those without a correlation left out."""
     known = ~np.isnan(rho)
-    total = np.where(known, rho, 0).sum(axis=1)
-    return np.where(known.any(axis=1), total / np.maximum(known.sum(axis=1), 1), np.nan)
+    return _ratio(np.where(known, rho, 0).sum(axis=1), known.sum(axis=1))
 
 
 def _summary(value: float, draws: Float[np.ndarray, " draw"]) -> tuple[float, float, float]:

@@ -8,6 +8,7 @@ completeness error, so nothing of the layer's vector is out of sight.
 """
 
 import dataclasses
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
@@ -25,9 +26,8 @@ from tl_ffblock.layer.positions import several, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
 from tl_ffblock.result import Result, views
-from tl_ffblock.results.arithmetic import Arithmetic, alike, combined, pairwise
 from tl_ffblock.results.intervals import identity_of
-from tl_ffblock.results.scope_table import TABLES, HeadTable, ScopeTable
+from tl_ffblock.results.tables import TABLES, Arithmetic, HeadTable, ScopeTable, alike, combined, pairwise
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
 from tl_ffblock.results.tokens import BETWEEN_SIDES, shortened, sides_of, visible
 from tl_ffblock.signatures import real, strict
@@ -180,11 +180,7 @@ class ContributionMaps(Result):
 
     def __mul__(self, number: int | float) -> "ContributionMaps":
         """Every norm times a number; completeness errors are relative and stay."""
-        if not isinstance(number, Real):
-            return NotImplemented
-        if real(number) is None:
-            raise InputError(f"contribution maps times {number}: expected a finite number.")
-        return self._scaled(lambda rows: rows * float(number), negative=number < 0)
+        return self._scaled(operator.mul, number)
 
     __rmul__ = __mul__
 
@@ -194,13 +190,9 @@ class ContributionMaps(Result):
         Raises:
             ZeroDivisionError: for 0.
         """
-        if not isinstance(number, Real):
-            return NotImplemented
-        if real(number) is None:
-            raise InputError(f"contribution maps divided by {number}: expected a finite number.")
-        if number == 0:
+        if isinstance(number, Real) and number == 0:
             raise ZeroDivisionError("contribution maps divided by zero")
-        return self._scaled(lambda rows: rows / float(number), negative=number < 0)
+        return self._scaled(operator.truediv, number)
 
     @staticmethod
     def mean(results: "Iterable[ContributionMaps]") -> "ContributionMaps":
@@ -214,13 +206,17 @@ class ContributionMaps(Result):
         given = alike(results, ContributionMaps, "contribution_maps")
         return combined(given, pairwise(torch.add), "|", "average", _COMBINED) / len(given)
 
-    def _scaled(self, scale: Callable[[Tensor], Tensor], *, negative: bool) -> "ContributionMaps":
-        turned = dict(zip(SIDES, reversed(self.sides), strict=False)) if negative else {}
+    def _scaled(self, operation: Callable[[Tensor, float], Tensor], number: Any) -> "ContributionMaps":
+        if not isinstance(number, Real):
+            return NotImplemented
+        if real(number) is None:
+            raise InputError(f"contribution maps times or divided by {number}: expected a finite number.")
+        turned = dict(zip(SIDES, reversed(self.sides), strict=False)) if number < 0 else {}
+        scaled = {
+            name: getattr(self, name).each(lambda rows: operation(rows, float(number))) for name in _COMBINED.numbers
+        }
         return dataclasses.replace(
-            self,
-            provenance={**self.provenance, **turned},
-            signed=self.signed or negative,
-            **{name: getattr(self, name).each(scale) for name in _COMBINED.numbers},
+            self, provenance={**self.provenance, **turned}, signed=self.signed or number < 0, **scaled
         )
 
     def to_dataframe(self, *, heads: bool = False) -> pd.DataFrame:

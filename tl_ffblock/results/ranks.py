@@ -1,4 +1,4 @@
-"""Arrays in, numbers out: rank correlation of two maps, and shares of columns or rows.
+"""Arrays in, numbers out: the largest numbers, rank correlation of two maps, and shares of columns or rows.
 
 A map is [query, key]; nothing here knows its labels, so that every statistic of maps can use it.
 """
@@ -7,13 +7,26 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.layer.positions import whole_number
 
 Normalise: TypeAlias = Literal["column", "row"]
 """What sums to 1: all that one source token gives, or all that one position receives."""
+
+
+def largest(values: Float[Tensor, "..."], k: int | None = None) -> Int[Tensor, " place"]:
+    """Numbers of the places of a flattened tensor, the largest by size first; k of them, which need no sorting, None all.
+
+    Raises:
+        InputError: for a `k` below 1.
+    """
+    sizes = values.detach().cpu().abs().flatten()
+    if k is None:
+        return sizes.argsort(descending=True, stable=True)
+    return sizes.topk(min(whole_number(k, "k", at_least=1), len(sizes))).indices
 
 
 def spearman(
@@ -35,23 +48,21 @@ def rank_change(
     return 1 - spearman(before, after, cells)
 
 
-def centred_ranks(values: Shaped[np.ndarray, " cell"]) -> Float[np.ndarray, " cell"]:
-    """Ranks minus their mean; equal values share the mean of their ranks."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(values)
-    return ranks - ranks.mean()
-
-
-def unit_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray, "*lead cell"]:
-    """Centred ranks along the last axis, divided by their length: sums of their products are Spearman's rho.
-
-    NaN where all values are equal. Ranks that are compared more than once are so made once.
-    """
+def centred_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray, "*lead cell"]:
+    """Ranks along the last axis minus their mean; equal values share the mean of their ranks."""
     from scipy.stats import rankdata
 
     ranks = rankdata(values, axis=-1)
     ranks -= ranks.mean(axis=-1, keepdims=True)
+    return ranks
+
+
+def unit_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray, "*lead cell"]:
+    """Centred ranks divided by their length: sums of their products are Spearman's rho.
+
+    NaN where all values are equal. Ranks that are compared more than once are so made once.
+    """
+    ranks = centred_ranks(values)
     lengths = np.linalg.norm(ranks, axis=-1, keepdims=True)
     return ranks / np.where(lengths > 0, lengths, np.nan)
 

@@ -45,11 +45,6 @@ def shortened(tokens: Sequence[str], most: int = 100) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def joined_provenance(several: Sequence[Mapping[str, str]], between: str) -> dict[str, str]:
-    """How results were made as one, entry by entry of the first."""
-    return {name: joined([made.get(name, "?") for made in several], between) for name in several[0]}
-
-
 def sides_of(first: Sequence[str], second: Sequence[str], models: tuple[str, str]) -> tuple[str, str]:
     """Names of the two sides of a difference, in quotation marks: their texts from where they differ, else their models.
 
@@ -94,10 +89,11 @@ def text_segments(tokens: Sequence[str], given: Mapping[str, int] | None) -> tup
             are more than `MOST_SEGMENTS`.
     """
     if given is None:
+        separates = [token in SEPARATORS for token in tokens]
         inner = [
-            end
-            for start, end in _separators(tokens)
-            if any(token not in SEPARATORS for token in tokens[1:start]) and end < len(tokens)
+            at + 1
+            for at in range(1, len(tokens) - 1)
+            if separates[at] and not separates[at + 1] and not all(separates[1:at])
         ]
         return (("A", 0), ("B", inner[0])) if len(inner) == 1 else ()
     if not isinstance(given, Mapping):
@@ -115,19 +111,6 @@ def text_segments(tokens: Sequence[str], given: Mapping[str, int] | None) -> tup
     if len(segments) > MOST_SEGMENTS:
         raise InputError(f"segments names {len(segments)} segments: expected at most {MOST_SEGMENTS}.")
     return segments
-
-
-def _separators(tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """Runs of separators, as [start, end)."""
-    runs: list[tuple[int, int]] = []
-    for position, token in enumerate(tokens):
-        if token not in SEPARATORS:
-            continue
-        if runs and runs[-1][1] == position:
-            runs[-1] = (runs[-1][0], position + 1)
-        else:
-            runs.append((position, position + 1))
-    return runs
 
 
 def word_numbers(tokens: Sequence[str]) -> tuple[int, ...]:

@@ -3,13 +3,13 @@
 from typing import Any
 
 from tl_ffblock.page import AnyPage, PageView, iframe, page
+from tl_ffblock.views import graphs as graphs
 from tl_ffblock.views.figures import still_of
-from tl_ffblock.views.graphs import flow_page
 from tl_ffblock.views.maps import circuitsvis_view
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
 from tl_ffblock.views.shares import attribution_page
 
-__all__ = ["attribution_page", "circuitsvis_view", "figure_of", "flow_page", "html_of", "page_of", "panel_of", "shown"]
+__all__ = ["attribution_page", "circuitsvis_view", "figure_of", "html_of", "page_of", "panel_of", "shown"]
 
 
 def html_of(result: Any, **options: Any) -> str:

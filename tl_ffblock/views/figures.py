@@ -4,7 +4,7 @@ import importlib.util
 import io
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +25,6 @@ from tl_ffblock.results.figures import COLOURS, COLUMN, axes
 from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.signatures import strict
 from tl_ffblock.views.registry import figure_of, page_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 INK, GAIN, LOSS = "#003f5c", "#b35806", "#6a5fc0"
 # Colours end at this percentile of the cells of other tokens, so that they do not hang on one cell.
@@ -61,14 +58,14 @@ def still_of(data: AnyPage) -> bytes | None:
 
 
 @figure_of.register(Result)
-def result_figure(result: Result, **options: Any) -> "Figure":
+def result_figure(result: Result, **options: Any) -> Any:
     """What the result's page opens with; options are those of the page."""
     return page_figure(page_of(result, **options))
 
 
 @figure_of.register(CausalValidation)
 @strict
-def validation_figure(result: CausalValidation, *, cells: CellChoice = "off-diagonal") -> "Figure":
+def validation_figure(result: CausalValidation, *, cells: CellChoice = "off-diagonal") -> Any:
     """Mean rho over layers of every predictor, one panel per effect, with 95 % intervals.
 
     Args:
@@ -108,7 +105,7 @@ def validation_figure(result: CausalValidation, *, cells: CellChoice = "off-diag
     return figure
 
 
-def page_figure(data: AnyPage) -> "Figure":
+def page_figure(data: AnyPage) -> Any:
     """What a page opens with."""
     if isinstance(data, PageData):
         block = next(block for block in data.runs[0].blocks.values() if isinstance(block, MapsBlock))
@@ -116,7 +113,7 @@ def page_figure(data: AnyPage) -> "Figure":
     return _graph_figure(data) if isinstance(data, GraphPage) else _shares_figure(data)
 
 
-def maps_figure(data: PageData, against: str | None = None, width: float | None = None) -> "Figure":
+def maps_figure(data: PageData, against: str | None = None, width: float | None = None) -> Any:
     """The map that a page opens with, or before, after and difference; cells as shares of the others where the page's are.
 
     Args:
@@ -127,7 +124,7 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
     run, start = data.runs[data.start.run], data.start
     block = next(block for block in run.blocks.values() if isinstance(block, MapsBlock))
     there, row = data.text.reachable(), data.text.layers.index(start.layer)
-    shared = block.cells == "others" and len(run.tokens) > 1
+    shared = block.labels["cells"] == "others" and len(run.tokens) > 1
     if shared:
         there = others_of(there, data.text.queries)
 
@@ -136,11 +133,11 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
         return (shares_of_others(numbers, there) if shared else numbers).where(there, torch.nan).numpy()
 
     after = cells(start.scope)
-    panels = [(start.scope, after, block.signed, _limit(after))]
+    panels = [(start.scope, after, block.labels["signed"], _limit(after))]
     if against is not None:
         before = cells(against)
         change, limit = after - before, max(_limit(before), _limit(after))
-        panels = [(against, before, block.signed, limit), (start.scope, after, block.signed, limit)]
+        panels = [(against, before, block.labels["signed"], limit), (start.scope, after, block.labels["signed"], limit)]
         panels.append((f"{start.scope} − {against}", change, True, _limit(change)))
     figure, grid = axes(columns=len(panels), width=width or COLUMN * min(2, len(panels)), height=2.9, squeeze=False)
     rows = [run.tokens[query] for query in data.text.queries]
@@ -151,13 +148,17 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
         _label(place.set_xticks, run.tokens, MOST_COLUMNS, rotation=90)
         _label(place.set_yticks, rows if place is grid[0][0] else [""] * len(rows), MOST_ROWS)
     grid[0][0].set_ylabel("to")
-    unit = "share of what each row takes from the other tokens" if shared or block.shares else block.unit
+    unit = (
+        "share of what each row takes from the other tokens"
+        if shared or block.labels["shares"]
+        else block.labels["unit"]
+    )
     layer = f", layer {start.layer}" if data.layered else ""
     figure.suptitle(_title(f"{data.model}{layer}: {unit}"), fontsize=8)
     return figure
 
 
-def _shares_figure(data: SharesData) -> "Figure":
+def _shares_figure(data: SharesData) -> Any:
     """The first map of a page of shares; of a continuation its matrix, of a target without maps its tokens' shares, else a table's bars."""
     figure, place = axes(width=1.5 * COLUMN, height=3.6)
     figure.suptitle(_title(f"{data.heading}\n{data.maps[0]['title']}" if data.maps else data.heading), fontsize=8)
@@ -185,7 +186,7 @@ def _shares_figure(data: SharesData) -> "Figure":
     return figure
 
 
-def _graph_figure(data: GraphPage) -> "Figure":
+def _graph_figure(data: GraphPage) -> Any:
     """Nodes by column and lane, the largest edges between them in the colours of their shares."""
     from matplotlib.collections import LineCollection
 
@@ -210,7 +211,6 @@ def _graph_figure(data: GraphPage) -> "Figure":
 
 
 def _kind(predictor: str, effect: str) -> str:
-    """A kind of predictors, of those in `COLOUR_OF`."""
     if predictor in (ATTENTION, VALUES, change_of(ATTENTION)):
         return ATTENTION
     if predictor == PLACEBO:
@@ -218,7 +218,7 @@ def _kind(predictor: str, effect: str) -> str:
     return "map of what is edited" if predictor in (effect, change_of(effect)) else "other maps"
 
 
-def _heat(figure: "Figure", place: Any, cells: Cells, signed: bool, limit: float) -> None:
+def _heat(figure: Any, place: Any, cells: Cells, signed: bool, limit: float) -> None:
     """Cells in the page's colours, grey where there is no number, with their scale below."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -232,7 +232,6 @@ def _heat(figure: "Figure", place: Any, cells: Cells, signed: bool, limit: float
 
 
 def _limit(cells: Cells) -> float:
-    """Where colours end."""
     sizes = np.abs(cells[np.isfinite(cells)])
     if len(sizes) == 0 or sizes.max() == 0:
         return 1.0
@@ -240,7 +239,6 @@ def _limit(cells: Cells) -> float:
 
 
 def _label(set_ticks: Any, labels: Sequence[str], most: int, **options: Any) -> None:
-    """Every label of few, else every so many, each as long as there is room for."""
     every = max(1, -(-len(labels) // most))
     size = min(6.5, 300 / min(most, max(1, len(labels))))
     cut = (label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…" for label in labels[::every])

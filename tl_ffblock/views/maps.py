@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -31,22 +31,19 @@ from tl_ffblock.page import (
     View,
     component_page,
     iframe,
+    maps_labels,
     shares_map,
 )
-from tl_ffblock.page.numbers import pack, rounded, worst_precision
-from tl_ffblock.results.attention_scores import AttentionScores
+from tl_ffblock.page.numbers import pack, rounded
 from tl_ffblock.results.average import AverageMaps
 from tl_ffblock.results.intervals import UNKNOWN
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.ranks import others_of, shares, shares_of_others, unit_ranks
-from tl_ffblock.results.token_maps import ATTENTION, SHARES, TokenMaps
+from tl_ffblock.results.token_maps import ATTENTION, SHARES, AttentionScores, TokenMaps
 from tl_ffblock.results.tokens import shortened, special_positions, text_segments, told_apart, visible, word_numbers
 from tl_ffblock.signatures import strict
 from tl_ffblock.views.figures import maps_figure, still_of
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Tokens beyond which heads are sent with two digits.
 FINE_TOKENS = 64
@@ -84,7 +81,7 @@ def contribution_page(
 @figure_of.register(ContributionMaps)
 def contribution_figure(
     maps: ContributionMaps, *, layer: int, scope: str, against: str | None, width: float | None
-) -> "Figure":
+) -> Any:
     """One map, or two and their difference; `ContributionMaps.figure` says what the arguments are."""
     for name in (scope, against):
         if name is not None and name not in maps.values:
@@ -354,20 +351,22 @@ def contribution_block(
     signed, sides = maps.signed, maps.sides if maps.signed else ()
     title = " minus ".join(sides) or "first result minus second"
     return MapsBlock(
-        title=title if signed else "contributions",
-        short="difference" if signed else "norm",
-        unit=f"difference of norms: {title}" if signed else NORM,
-        meaning=_more(sides) if signed else CONTRIBUTES,
+        labels=maps_labels(
+            title=title if signed else "contributions",
+            short="difference" if signed else "norm",
+            unit=f"difference of norms: {title}" if signed else NORM,
+            meaning=_more(sides) if signed else CONTRIBUTES,
+            signed=signed,
+            sides=sides,
+            exact=True,
+        ),
         channels=tuple(
             channel(scope, _NAMED.get(scope) or f"after {step.shows}", before, step.component)
             for scope, (step, before) in steps.items()
         ),
         values=maps.values,
         columns=columns or {},
-        tracks=tuple(tracks),
-        signed=signed,
-        sides=sides,
-        exact=True,
+        tracks=tracks,
     )
 
 
@@ -391,10 +390,18 @@ def token_maps_block(
     brings = _more(maps.sides) if maps.sides else f"what the column's token brings to the row's ({maps.kind})"
     sized = maps.signed or not maps.whole
     return MapsBlock(
-        title=maps.kind,
-        short="weight" if weights else "share" if shared else "value",
-        unit="attention weight" if weights else maps.kind,
-        meaning=meanings.get(maps.kind, brings),
+        labels=maps_labels(
+            title=maps.kind,
+            short="weight" if weights else "share" if shared else "value",
+            unit="attention weight" if weights else maps.kind,
+            meaning=meanings.get(maps.kind, brings),
+            axis="head" if any(name.startswith("head ") for name in maps.channels) else "scope",
+            signed=maps.signed,
+            sides=maps.sides,
+            cells="none" if weights or sized else "others",
+            shares="others" if shared else "",
+            whole=maps.whole,
+        ),
         channels=tuple(channel(name) for name in maps.channels),
         values=values,
         tracks=(
@@ -402,12 +409,6 @@ def token_maps_block(
             if sized
             else others_track(values, [maps.queries[row] for row in rows]),
         ),
-        axis="head" if any(name.startswith("head ") for name in maps.channels) else "scope",
-        signed=maps.signed,
-        sides=maps.sides,
-        cells="none" if weights or sized else "others",
-        shares="others" if shared else "",
-        whole=maps.whole,
         coarse=len(maps.tokens) > FINE_TOKENS and len(maps.channels) > 1,
     )
 
@@ -448,8 +449,6 @@ def circuitsvis_view(
     maps: ContributionMaps, scope: str, layer: int, kind: Literal["pattern", "heads"], height: int
 ) -> PageView:
     """One map by CircuitsVis, or all heads of it; `ContributionMaps.to_circuitsvis` says what the arguments are."""
-    if kind not in ("pattern", "heads"):
-        raise InputError(f'kind={kind!r}: expected "pattern" or "heads".')
     if len(maps.queries) != len(maps.tokens):
         raise InputError(
             f"CircuitsVis draws square maps; these hold {len(maps.queries)} queries of {len(maps.tokens)} tokens. "
@@ -496,7 +495,6 @@ def _maps_panel(further: TokenMaps, maps: Any, text: PageText, name: Callable[[s
 def _scores_panel(
     scores: AttentionScores, maps: Any, text: PageText, name: Callable[[str], str], first: Sequence[str]
 ) -> Any:
-    """Vectors, scores and weights by head."""
     mine = (scores.queries, len(scores.tokens))
     if mine != (text.queries, len(text.words)) or not set(scores.layers) <= set(text.layers):
         raise InputError(
@@ -514,13 +512,12 @@ def _scores_panel(
     packed = {n: {head: pack(t[:, at]) for at, head in enumerate(names)} for n, t in tables.items()}
     json = {"kind": "scores", "layers": scores.layers, "heads": names, "scale": scores.scale, "error": scores.error}
     sent = {n: {head: table.payload for head, table in heads.items()} for n, heads in packed.items()}
-    precision = worst_precision([table for heads in packed.values() for table in heads.values()])
+    precision = max(table.precision for heads in packed.values() for table in heads.values())
     return {name("scores"): DataBlock(json | sent, precision)}
 
 
 @panel_of.register
 def _card_panel(card: MemoryCard, maps: Any, text: PageText, name: Callable[[str], str], first: Sequence[str]) -> Any:
-    """The card, white space in its tokens made visible."""
     if card.text is not None and len(card.text.tokens) != len(text.words):
         raise InputError(
             f"the card of memory {card.memory} is of a text of {len(card.text.tokens)} tokens, the page of {len(text.words)}."
@@ -557,7 +554,6 @@ def refuse_other_run(what: str, tokens: Sequence[str], identity: Mapping[str, st
 
 
 def _with_panels(run: PageRun, maps: Any, beside: Any, text: PageText, first: Sequence[str]) -> PageRun:
-    """A run with further blocks, each under a name of its own."""
     blocks = dict(run.blocks)
 
     def free(kind: str) -> str:
@@ -580,7 +576,6 @@ def _track(
 
 
 def _more(sides: tuple[str, ...]) -> str:
-    """What a cell of a difference says."""
     first, second = sides or ("the first result", "the second")
     return f"how much more the column's token contributes to the row's vector in {first} than in {second}"
 
@@ -626,7 +621,6 @@ def _step_tracks(steps: Steps, by_step: Changes, since_block: Changes) -> list[d
 def _run(
     name: str, maps: ContributionMaps, steps: Steps, changes: tuple[Changes, Changes], preferred: Sequence[str]
 ) -> PageRun:
-    """The blocks of one run: contributions by scope and by head."""
     cells = maps.reachable()
     tables = {"bias": maps.bias, "remainder": maps.remainder}
     columns = {n: t for n, t in tables.items() if any(bool(torch.count_nonzero(rows)) for rows in t.values())}
@@ -652,17 +646,14 @@ def _head_blocks(maps: ContributionMaps, first: Sequence[str], n_sent: int) -> d
     blocks: dict[str, MapsBlock] = {}
     for scope in order[:room]:
         values = {name: heads[scope][:, number] for number, name in enumerate(heads.channels)}
+        meaning = f"{CONTRIBUTES} through this head"
         blocks[f"{scope} by head"] = MapsBlock(
-            title=f"{scope} by head",
-            short="norm",
-            unit=NORM,
-            meaning=f"{CONTRIBUTES} through this head",
+            labels=maps_labels(
+                title=f"{scope} by head", short="norm", unit=NORM, meaning=meaning, axis="head", of=scope, exact=True
+            ),
             channels=tuple(channel(name) for name in heads.channels),
             values=values,
             tracks=(others_track(values, maps.queries),),
-            axis="head",
-            of=scope,
-            exact=True,
             coarse=coarse,
         )
     return blocks
@@ -684,14 +675,12 @@ def _others(numbers: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _refuse_choices(**choices: object) -> None:
-    """Refuse to open at a layer or a channel where all are shown at once."""
     for name, choice in choices.items():
         if choice is not None:
             raise InputError(f"{name}={brief(choice)}: the page of numbers by position has all layers; leave it out.")
 
 
 def _page_text(maps: ContributionMaps | TokenMaps, segments: Mapping[str, int] | None) -> PageText:
-    """The positions of maps, with what their tokens' forms say of them."""
     words, special = word_numbers(maps.tokens), special_positions(maps.tokens)
     return PageText(maps.queries, maps.layers, maps.causal, words, special, text_segments(maps.tokens, segments))
 

@@ -10,13 +10,10 @@ A view of a class of one's own is one registration:
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.page import AnyPage, PageBlock, PageText
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @singledispatch
@@ -34,7 +31,7 @@ def page_of(result: Any, **options: Any) -> AnyPage:
 
 
 @singledispatch
-def figure_of(result: Any, **options: Any) -> "Figure":
+def figure_of(result: Any, **options: Any) -> Any:
     """A Matplotlib figure of a result.
 
     Args:

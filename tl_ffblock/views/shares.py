@@ -1,6 +1,6 @@
 """Pages of signed shares and of tables: attributions, continuations, numbers by position, and any other result by its table."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -8,19 +8,26 @@ import torch
 from torch import Tensor
 
 from tl_ffblock.attribution.attribution import Attribution
+from tl_ffblock.attribution.certificate import VANISHED
 from tl_ffblock.attribution.continuation import ContinuationAttribution
-from tl_ffblock.attribution.tables import OVERLAP, VANISHED, embeddings_in_words, largest, largest_first, sums_in_words
 from tl_ffblock.errors import InputError
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.page import DataBlock, MapsBlock, PageBlock, PageText, SharesData, shares_map
+from tl_ffblock.page import DataBlock, MapsBlock, PageBlock, PageText, SharesData, maps_labels, shares_map
 from tl_ffblock.page.data import MAP_DIGITS
 from tl_ffblock.page.numbers import rounded
 from tl_ffblock.result import Result
+from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tokens import told_apart, visible
 from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, size_track
 from tl_ffblock.views.registry import page_of, panel_of
 
 # Of a table.
+OVERLAP = (
+    "Heads and neurons are no further summands: in one layer its heads and what goes past them, with the biases that enter "
+    "later, are the whole target again, and so are its neurons and what goes past those. Later layers read earlier ones and "
+    "neurons read heads, so shares of different layers, and of heads and neurons, overlap."
+)
+"""What sums to what."""
 MOST_ENTRIES = 20
 # Of a result's table.
 MOST_ROWS = 100
@@ -42,7 +49,7 @@ def attribution_page(result: Attribution) -> SharesData:
     """The page of one target: its tokens, the residual stream by layer and position, heads, biases, neurons."""
     tokens = told_apart(result.labels)
     facts = f"{result.model} · rules “{result.rules}” · {len(result.labels)} tokens · {result.n_layers} layers"
-    row = _row(result.target, result.value, result.entering, sums_in_words(result))
+    row = _row(result.target, result.value, result.entering, result.sums())
     return SharesData(
         heading=f"{result.target} = {significant(result.value, 4, '-')}",
         facts=f"{facts} · {VANISHED}" if result.vanishes else facts,
@@ -105,7 +112,7 @@ def logit_panel(
     edits = ((f"edit at {name}", result.edit_layers[name], share) for name, share in result.edits.items())
     numbers = {
         "value": result.value,
-        "sums": [*sums_in_words(result).items()],
+        "sums": [*result.sums().items()],
         "entering": result.entering,
         "residual": result.residual,
         "biases": [*((bias, layer, share) for (bias, share), layer in biases), *edits],
@@ -123,6 +130,14 @@ def logit_panel(
         "maps": next(iter(signed), ""),
     }
     return {own: DataBlock(json | rounded(numbers, MAP_DIGITS), 0.5 * 10.0 ** (1 - MAP_DIGITS)), **signed}
+
+
+def largest_first(entries: Iterable[tuple[str, float]], most: int) -> Iterator[tuple[str, float]]:
+    """So many names with their shares, largest first, then the sum of all smaller ones, where there are any."""
+    ordered = sorted(entries, key=lambda entry: -abs(entry[1]))
+    yield from ordered[:most]
+    if smaller := ordered[most:]:
+        yield f"{len(smaller)} smaller ones", sum(share for _, share in smaller)
 
 
 def largest_edges(result: Attribution) -> dict[str, list[tuple[int, int, float]]]:
@@ -143,7 +158,7 @@ def _certificate(result: Attribution) -> str:
         return "A difference or a mean of results, which has no certificate of its own."
     if not held.complete:
         return f"Rules {result.rules}: {held.attributed_in_words()}."
-    error, of = float(held.boundaries.max()), "'s first-order form" if held.has_nonlinear_part else ""
+    error, of = float(held.layer_inputs.max()), "'s first-order form" if held.has_nonlinear_part else ""
     sums = f"✓ At every layer what flows and the biases that enter later sum to the target{of}, to {scientific(error)} of their sizes"
     return f"{sums}; {held.attributed_in_words()}." if of else f"{sums}."
 
@@ -160,15 +175,17 @@ def _signed(result: Attribution, text: PageText, first: Sequence[str]) -> MapsBl
         if scope in ordered
     }
     return MapsBlock(
-        title=f"shares of the {result.target}",
-        short="share",
-        unit=f"signed share of the {result.target}",
-        meaning=f"what the contribution of the column's token to the row's vector carries to the {result.target}",
+        labels=maps_labels(
+            title=f"shares of the {result.target}",
+            short="share",
+            unit=f"signed share of the {result.target}",
+            meaning=f"what the contribution of the column's token to the row's vector carries to the {result.target}",
+            signed=True,
+            cells="none",
+        ),
         channels=tuple(channel(scope) for scope in values),
         values=values,
         tracks=(size_track(values, cells),),
-        signed=True,
-        cells="none",
         coarse=coarse,
     )
 
@@ -190,7 +207,6 @@ def _maps(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, An
 
 
 def _details(result: Attribution, tokens: tuple[str, ...]) -> dict[str, Any]:
-    """By layer and head: its largest edges, or positions where edges are not known."""
     if "edges" in result.parts:
         return {
             place: [(f"{tokens[query]} ← {tokens[key]}", share) for query, key, share in edges]
@@ -207,7 +223,7 @@ def _details(result: Attribution, tokens: tuple[str, ...]) -> dict[str, Any]:
 
 def _tables(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     named = {
-        "What the tokens' shares are of": [*embeddings_in_words(result).items()],
+        "What the tokens' shares are of": [*result.embedding_sums().items()],
         "Biases": [*largest_first(result.biases.items(), MOST_ENTRIES)],
         "Edits of your hooks": [*largest_first(result.edits.items(), MOST_ENTRIES)],
     }
@@ -227,9 +243,8 @@ def _tables(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, 
 
 
 def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, Any]:
-    """A map of a table with one number per row and column."""
     cells = frame.pivot(index=labels[0], columns=labels[1], values=value)
-    values = torch.from_numpy(cells.to_numpy(dtype=float))
+    values = torch.tensor(cells.to_numpy(dtype=float))
     down, across = (
         (name, [str(label) for label in held]) for name, held in zip(labels, (cells.index, cells.columns), strict=True)
     )
@@ -237,7 +252,6 @@ def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, A
 
 
 def _listed(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, Any]:
-    """The largest numbers of a table, each with its labels."""
     known = frame.dropna(subset=value).sort_values(value, key=abs, ascending=False, kind="stable")[:MOST_ROWS]
     name: Callable[[Any], str] = lambda row: ", ".join(  # noqa: E731
         visible(row[label]) if isinstance(row[label], str) else f"{label} {row[label]}" for label in labels

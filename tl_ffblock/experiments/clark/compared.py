@@ -1,4 +1,4 @@
-"""The maps of a sequence that the studies of heads put side by side, and what each is called.
+"""The maps of a sequence that the studies of heads compare, what each is called, and what they are on words.
 
     attention        the pattern of every head
     value-weighted   alpha ||v W_O|| of every head (Kobayashi et al. 2020)
@@ -10,18 +10,24 @@ A channel is called by both, as "attention: head 3" or "Atb: layer".
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.attention import value_weighted
 from tl_ffblock.bridge.runs import settings_of
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.study import ModelFacts
+from tl_ffblock.corpus.study import ModelFacts, Observation
+from tl_ffblock.corpus.tokenised import TokenisedText
+from tl_ffblock.heads import word_maps
+from tl_ffblock.heads.probes import ROOT, UNKNOWN
+from tl_ffblock.heads.relations import PUNCTUATION
 from tl_ffblock.layer.fast.buffers import Stack
 from tl_ffblock.layer.heads import head_names, head_norms
 from tl_ffblock.layer.scopes import STEPS, Feed, output_step
+from tl_ffblock.results.ranks import shares
 from tl_ffblock.results.token_maps import TokenMaps
 
 ATTENTION = "attention"
@@ -52,18 +58,22 @@ def compared_scopes(facts: ModelFacts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("Atb", *fed, output_step(facts.order).scope)))
 
 
-def channels_of(facts: ModelFacts, n_heads: int, *, by_head: bool) -> tuple[Channel, ...]:
-    """What `compared_maps` calls its channels, in order."""
-    heads, scopes = head_names(range(n_heads)), compared_scopes(facts)
+def channels_of(facts: ModelFacts, n_channels: int, *, by_head: bool) -> tuple[Channel, ...]:
+    """What `compared_maps` calls its channels, in order, for a model whose maps have so many."""
+    scopes = compared_scopes(facts)
     kinds = [ATTENTION, VALUE_WEIGHTED, *(f"{scope} by head" for scope in scopes if by_head)]
-    whole = tuple(Channel(scope, LAYER) for scope in scopes)
-    return whole + tuple(Channel(kind, head) for kind in kinds for head in heads)
+    heads = head_names(range((n_channels - len(scopes)) // len(kinds)))
+    return tuple(Channel(scope, LAYER) for scope in scopes) + tuple(
+        Channel(kind, head) for kind in kinds for head in heads
+    )
 
 
-def n_heads_of(facts: ModelFacts, n_channels: int, *, by_head: bool) -> int:
-    """How many heads a model has whose maps have so many channels."""
-    n_scopes = len(compared_scopes(facts))
-    return (n_channels - n_scopes) // (2 + (n_scopes if by_head else 0))
+def places_by_kind(channels: Sequence[Channel]) -> dict[str, list[int]]:
+    """The places of the channels of each kind; attention first, which the others are compared with."""
+    places: dict[str, list[int]] = {ATTENTION: []}
+    for place, channel in enumerate(channels):
+        places.setdefault(channel.kind, []).append(place)
+    return places
 
 
 def compared_maps(observed: Observation, facts: ModelFacts, *, by_head: bool) -> TokenMaps:
@@ -82,21 +92,35 @@ def compared_maps(observed: Observation, facts: ModelFacts, *, by_head: bool) ->
         norms = [head_norms(Stack((0,), record), settings, scopes, range(n_heads)) for record in records]
         tables += [torch.stack([layer[scope][0, :n_heads] for layer in norms]) for scope in scopes]
     values = torch.cat([table.detach().float().cpu() for table in tables], dim=1)
-    names = tuple(map(str, channels_of(facts, n_heads, by_head=by_head)))
+    names = tuple(map(str, channels_of(facts, values.shape[1], by_head=by_head)))
     return replace(whole, values=values, channels=names, kind="compared maps")
 
 
-def kinds_of(channels: Sequence[Channel]) -> tuple[str, ...]:
-    """The kinds of some channels, attention first, which the others are compared with."""
-    return tuple(dict.fromkeys((ATTENTION, *(channel.kind for channel in channels))))
+def words_of(tokenised: TokenisedText) -> tuple[int, ...]:
+    """The words that have a token, in the order of the rows of maps of words."""
+    return tuple(dict.fromkeys(tokenised.word[tokenised.word >= 0].tolist()))
 
 
-def of_kind(channels: Sequence[Channel], kind: str) -> list[int]:
-    """The places of the channels of a kind."""
-    return [place for place, channel in enumerate(channels) if channel.kind == kind]
+def heads_of(tokenised: TokenisedText) -> tuple[Int[np.ndarray, " word"], Bool[np.ndarray, " word"]]:
+    """The head of every word that has a token, as probes take it, and which words are not punctuation.
+
+    Of a word with two heads, as "wasn't" may have, the first in the data counts.
+    """
+    rows = {word: row for row, word in enumerate(words_of(tokenised))}
+    head, counted = np.full(len(rows), UNKNOWN), np.ones(len(rows), dtype=bool)
+    for arc in tokenised.source.relations:
+        if arc.dependent in rows and head[rows[arc.dependent]] == UNKNOWN and (arc.head in rows or arc.head < 0):
+            head[rows[arc.dependent]] = ROOT if arc.head < 0 else rows[arc.head]
+            counted[rows[arc.dependent]] = arc.name != PUNCTUATION
+    return head, counted
 
 
-def channels_by_kind(maps: TokenMaps, channels: Sequence[Channel], kind: str) -> TokenMaps:
-    """The maps of one kind alone."""
-    places = of_kind(channels, kind)
-    return replace(maps, values=maps.values[:, places], channels=tuple(maps.channels[place] for place in places))
+def maps_of_words(maps: TokenMaps, tokenised: TokenisedText) -> TokenMaps:
+    """Rows as shares of their sum, pieces pooled to words, special tokens gone with their weight."""
+    return word_maps(replace(maps, values=shares(maps.values.double(), "row")), tokenised.word, special="drop")
+
+
+def document_number(tokenised: TokenisedText) -> int:
+    """A number for the article that a text belongs to: the same in every shard."""
+    digest = blake2b(tokenised.source.document.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)

@@ -16,13 +16,16 @@ import numpy as np
 import pandas as pd
 
 from tl_ffblock.bridge.model import Model, identify
-from tl_ffblock.corpus.observation import observe
-from tl_ffblock.corpus.running.worker import facts_of
-from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.texts.texts import CorpusText
-from tl_ffblock.corpus.texts.tokenised import Tokeniser
-from tl_ffblock.experiments.clark.compared import channels_of, compared_maps, compared_scopes, kinds_of, of_kind
-from tl_ffblock.experiments.clark.syntax import maps_of_words
+from tl_ffblock.corpus.study import Config, ModelFacts, observe
+from tl_ffblock.corpus.texts import CorpusText
+from tl_ffblock.corpus.tokenised import Tokeniser
+from tl_ffblock.experiments.clark.compared import (
+    channels_of,
+    compared_maps,
+    compared_scopes,
+    maps_of_words,
+    places_by_kind,
+)
 from tl_ffblock.heads import Share, antecedent_hits, nearest_hits, share_of_chosen, share_of_hits
 
 SENTENCES = (
@@ -81,16 +84,14 @@ def antecedents(model: Any) -> pd.DataFrame:
         UnsupportedModelError: if it is not decomposed.
     """
     known = identify(model)
-    facts = facts_of(known)
+    facts = ModelFacts.of(known)
     found = [_hits(known, sentence, number) for number, sentence in enumerate(SENTENCES)]
     hits = np.concatenate([np.moveaxis(hit, -1, 0) for hit, _ in found])
     nearest = np.concatenate([near for _, near in found])
     sentence = np.repeat(np.arange(len(found)), [len(near) for _, near in found])
-    channels = channels_of(facts, known.n_heads, by_head=False)
     shares: dict[str, Share] = {}
-    for kind in kinds_of(channels):
-        of_channels = hits[..., of_kind(channels, kind)].reshape(len(hits), -1)
-        shares[kind] = share_of_chosen(of_channels, sentence)
+    for kind, places in places_by_kind(channels_of(facts, hits.shape[-1], by_head=False)).items():
+        shares[kind] = share_of_chosen(hits[..., places].reshape(len(hits), -1), sentence)
     shares["nearest mention"] = share_of_hits(nearest, sentence)
     return pd.DataFrame(
         [
@@ -105,7 +106,7 @@ def antecedents(model: Any) -> pd.DataFrame:
 def _hits(model: Model, sentence: str, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Which anaphors of a sentence every map resolves, [layer channel anaphor], and which the nearest mention does."""
     text, mentions = marked(sentence, number)
-    facts = facts_of(model)
+    facts = ModelFacts.of(model)
     tokenised = Tokeniser(model, Config("", "", "", mask_fraction=0.0))(text)
     (observed,) = observe(model, [tokenised], compared_scopes(facts))
     words = maps_of_words(compared_maps(observed, facts, by_head=False), tokenised)

@@ -18,67 +18,84 @@
 Maps are attention, value-weighted attention and contributions at three scopes, of the whole layer or also by head.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from tl_ffblock.corpus.fields import check_at_least
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.statistics.moments import Moments, merged
-from tl_ffblock.corpus.study import Arrays, Figures, ModelFacts, Study, Tables
-from tl_ffblock.errors import InputError
-from tl_ffblock.experiments.clark import surface, syntax
+from tl_ffblock.corpus.statistics import merged
+from tl_ffblock.corpus.study import (
+    Arrays,
+    Config,
+    Figures,
+    ModelFacts,
+    Moments,
+    Observation,
+    Options,
+    ShardArrays,
+    Study,
+    Tables,
+)
+from tl_ffblock.corpus.tokenised import TokenisedText
 from tl_ffblock.experiments.clark.compared import (
     ATTENTION,
+    VALUE_WEIGHTED,
     Channel,
-    channels_by_kind,
     channels_of,
     compared_maps,
     compared_scopes,
-    n_heads_of,
+    document_number,
+    maps_of_words,
+    places_by_kind,
+    words_of,
 )
-from tl_ffblock.heads import RelationHits, divergence_sums
-from tl_ffblock.heads.relations import ALL
+from tl_ffblock.heads import (
+    Arcs,
+    RelationHits,
+    Share,
+    behaviours,
+    clusters,
+    divergence_sums,
+    mean_share,
+    plane,
+    query_statistics,
+    relation_hits,
+    share_of_chosen,
+    token_groups,
+)
+from tl_ffblock.heads.relations import ALL, DIRECTIONS, OFFSETS, Direction
 from tl_ffblock.results import figures as draw
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tl_ffblock.results.token_maps import TokenMaps
 
 DRAWN = ("previous", "next", "first", "separator", "punctuation")
 """Shares of the figure over layers."""
+STATISTICS = ("previous", "own", "next", "first", "special", "separator", "punctuation", "entropy", "evenness")
+NO_OP = "no-op"
+"""Share on special tokens and the first: where a head points that has nothing to do."""
+QUERY_KINDS = ("special", "punctuation", "first piece", "later piece")
+N_CLUSTERS = 8
+OFFSET = "offset"
+"""The best fixed distance, which is compared with the kinds of maps."""
+_NAME_BYTES = 24
+"""Bytes that a relation's name is kept in; the longest of Universal Dependencies have 17."""
+Measured: TypeAlias = tuple[
+    dict[str, Moments], Float[np.ndarray, "map map"], Int[np.ndarray, "map map"], RelationHits | None
+]
+"""What one sequence adds: statistics, the sum of divergences over queries between the heads of attention, their number, hits."""
 
 
 @dataclass(frozen=True)
-class HeadsOptions:
+class HeadsOptions(Options):
     """Which maps, and which relations."""
 
+    least: ClassVar[Mapping[str, int]] = {"least_arcs": 1}
     contributions: Literal["layer", "head"] = "layer"
     """Contributions of the whole layer, or also through each head, which takes four to ten times as long."""
     least_arcs: int = 100
     """Arcs within reach that a relation needs to stand in the tables."""
-
-    def __post_init__(self) -> None:
-        check_at_least(self, "least_arcs", 1)
-        if self.contributions not in ("layer", "head"):
-            raise InputError(f'contributions={self.contributions!r}: expected "layer" or "head".')
-
-
-@dataclass(frozen=True)
-class MeasuredHeads:
-    """What one sequence adds."""
-
-    statistics: dict[str, Moments]
-    divergence: Float[np.ndarray, "map map"]
-    """Sum over queries, between the heads of attention."""
-    queries: Int[np.ndarray, "map map"]
-    """Queries in that sum."""
-    hits: RelationHits | None
 
 
 class Heads(Study):
@@ -103,46 +120,48 @@ class Heads(Study):
     def scopes(self) -> tuple[str, ...]:
         return compared_scopes(self.facts)
 
-    def measure(self, observed: Observation) -> MeasuredHeads:
+    def measure(self, observed: Observation) -> Measured:
+        tokenised = observed.tokenised
         maps = compared_maps(observed, self.facts, by_head=self.by_head)
-        attention = channels_by_kind(maps, self._channels(len(maps.channels)), ATTENTION)
-        return MeasuredHeads(
-            surface.sequence_statistics(maps, observed.tokenised),
-            *divergence_sums(attention),
-            syntax.sequence_hits(maps, observed.tokenised),
-        )
+        places = places_by_kind(channels_of(self.facts, len(maps.channels), by_head=self.by_head))[ATTENTION]
+        names = tuple(maps.channels[place] for place in places)
+        attention = replace(maps, values=maps.values[:, places], channels=names)
+        arcs = arcs_of(tokenised)
+        document = document_number(tokenised)
+        hits = relation_hits([(maps_of_words(maps, tokenised), arcs)], [document]) if arcs.name else None
+        return sequence_statistics(maps, tokenised), *divergence_sums(attention), hits
 
-    def summarise(self, measured: Sequence[MeasuredHeads]) -> Arrays:
-        arrays: Arrays = {}
-        for name in measured[0].statistics:
-            arrays |= merged(each.statistics[name] for each in measured).arrays(name)
-        arrays["divergence.sum"] = np.sum([each.divergence for each in measured], axis=0)
-        arrays["divergence.queries"] = np.sum([each.queries for each in measured], axis=0)
-        arrays |= syntax.hits_as_arrays([each.hits for each in measured if each.hits is not None])
+    def summarise(self, measured: Sequence[Measured]) -> Arrays:
+        statistics, sums, queries, hits = zip(*measured, strict=True)
+        arrays = {"divergence.sum": np.sum(sums, axis=0), "divergence.queries": np.sum(queries, axis=0)}
+        for name in statistics[0]:
+            arrays |= merged(of_sequence[name] for of_sequence in statistics).arrays(f"{name}.")
+        arrays |= hits_as_arrays([found for found in hits if found is not None])
         return {self.array(name): array for name, array in arrays.items()}
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
-        names = (*surface.STATISTICS, *(f"{surface.NO_OP}.{kind}" for kind in surface.QUERY_KINDS))
-        moments = {name: merged(Moments.read(shard, self.array(name)) for shard in shards) for name in names}
+        names = (*STATISTICS, *(f"{NO_OP}.{kind}" for kind in QUERY_KINDS))
+        moments = {name: self.moments(shards, name) for name in names}
         shape = moments["own"].mean.shape
-        channels = self._channels(shape[1])
-        statistics = surface.statistics_table(moments, channels)
-        of_attention = statistics[statistics["map"] == ATTENTION]
+        channels = channels_of(self.facts, shape[1], by_head=self.by_head)
+        statistics = _statistics_table(moments, channels)
+        attention = statistics[statistics["map"] == ATTENTION]
         sums, queries = (
             np.sum([shard[self.array(f"divergence.{name}")] for shard in shards], axis=0) for name in ("sum", "queries")
         )
+        divergences = sums / np.maximum(queries, 1)
         tables = {
             "statistics": statistics,
-            "no_op": surface.no_op_table(moments, channels),
-            "divergences": _pairs(sums, queries, of_attention),
-            "plane": surface.plane_table(sums, queries, of_attention, self.config.seed),
+            "no_op": _no_op_table(moments, channels),
+            "divergences": _pairs(divergences, queries, attention),
+            "plane": _plane_table(divergences, attention, self.config.seed),
         }
-        hits = syntax.merged_hits(shards, self.array(""), (shape[0], shape[1]), causal=self.facts.causal)
+        hits = merged_hits(shards, self.array("arcs."), (shape[0], shape[1]), causal=self.facts.causal)
         if hits is not None:
             least = self.options.least_arcs
-            tables["relations"] = syntax.relations_table(hits, channels, least)
-            tables["offsets"] = syntax.offsets_table(hits, least)
-            tables["best"], tables["differences"] = syntax.best_tables(hits, channels, least, self.config.seed)
+            tables["relations"] = _relations_table(hits, channels, least)
+            tables["offsets"] = _offsets_table(hits, least)
+            tables["best"], tables["differences"] = _best_tables(hits, channels, least, self.config.seed)
         return tables
 
     def figures(self, tables: Tables) -> Figures:
@@ -170,16 +189,114 @@ class Heads(Study):
                 sentences.append(f"All relations, read {read}, best map chosen on other documents: {accuracies}.")
         return tuple(sentences)
 
-    def _channels(self, n_channels: int) -> tuple[Channel, ...]:
-        n_heads = n_heads_of(self.facts, n_channels, by_head=self.by_head)
-        return channels_of(self.facts, n_heads, by_head=self.by_head)
+
+def sequence_statistics(maps: TokenMaps, tokenised: TokenisedText) -> dict[str, Moments]:
+    """Moments over a sequence's queries, by name: of every statistic, and of the no-op share by kind of query."""
+    groups = token_groups(maps.tokens, special=np.flatnonzero(tokenised.special).tolist())
+    numbers = query_statistics(maps, groups | {NO_OP: groups["special"] | groups["first"]})
+    samples = {name: numbers[name] for name in STATISTICS}
+    for kind, queries in query_kinds(tokenised, groups).items():
+        samples[f"{NO_OP}.{kind}"] = np.where(queries, numbers[NO_OP], np.nan)
+    return {name: Moments.of(np.moveaxis(rows, -1, 0)) for name, rows in samples.items()}
+
+
+def query_kinds(
+    tokenised: TokenisedText, groups: Mapping[str, Bool[np.ndarray, " token"]]
+) -> dict[str, Bool[np.ndarray, " token"]]:
+    """Kinds of queries: special tokens, punctuation, first pieces of words and later ones; each token is of one at most."""
+    word = tokenised.word
+    first_piece = np.zeros(len(word), dtype=bool)
+    first_piece[np.unique(word, return_index=True)[1]] = True
+    text = (word >= 0) & ~groups["special"] & ~groups["punctuation"]
+    return {
+        "special": groups["special"],
+        "punctuation": groups["punctuation"],
+        "first piece": text & first_piece,
+        "later piece": text & ~first_piece,
+    }
+
+
+def arcs_of(tokenised: TokenisedText) -> Arcs:
+    """The text's relations between words that have a token, by the rows of the maps of words; the root has none."""
+    rows = {word: row for row, word in enumerate(words_of(tokenised))}
+    return Arcs.of(
+        (rows[arc.dependent], rows[arc.head], arc.name)
+        for arc in tokenised.source.relations
+        if arc.dependent in rows and arc.head in rows
+    )
+
+
+def hits_as_arrays(measured: Sequence[RelationHits]) -> Arrays:
+    """What a shard keeps of its sequences' arcs, one bit an arc, map and direction; nothing where there are none."""
+    if not measured:
+        return {}
+    hits = np.concatenate([each.hits for each in measured], axis=1)
+    names = np.array([name.encode() for each in measured for name in each.name], dtype=f"S{_NAME_BYTES}")
+    return {
+        "arcs.hits": np.packbits(hits.reshape(*hits.shape[:2], -1), axis=-1),
+        "arcs.name": names.view(np.uint8).reshape(-1, _NAME_BYTES),
+        "arcs.offset": np.concatenate([each.offset for each in measured]).astype(np.int32),
+        "arcs.document": np.concatenate([each.document for each in measured]),
+    }
+
+
+def merged_hits(
+    shards: Sequence[ShardArrays], prefix: str, shape: tuple[int, int], *, causal: bool
+) -> RelationHits | None:
+    """All shards' arcs, in order; `shape` is (layers, channels). None where no shard has any."""
+    kept = [shard for shard in shards if f"{prefix}hits" in shard]
+    if not kept:
+        return None
+
+    def joined(name: str, axis: int = 0) -> np.ndarray:
+        return np.concatenate([shard[f"{prefix}{name}"] for shard in kept], axis=axis)
+
+    bits = np.unpackbits(joined("hits", 1), axis=-1, count=shape[0] * shape[1]).astype(bool)
+    return RelationHits(
+        hits=bits.reshape(*bits.shape[:2], *shape),
+        name=tuple(bytes(row).rstrip(b"\0").decode() for row in joined("name")),
+        offset=joined("offset").astype(np.int64),
+        document=joined("document"),
+        causal=causal,
+    )
+
+
+def _statistics_table(moments: Mapping[str, Moments], channels: Sequence[Channel]) -> pd.DataFrame:
+    """One row per layer and channel: every mean, and what the channel mostly does."""
+    means = {name: moments[name].value for name in STATISTICS}
+    reached = behaviours(means)
+    rows = []
+    for layer, place in np.ndindex(means["own"].shape):
+        row = channels[place].columns(layer) | {name: means[name][layer, place] for name in STATISTICS}
+        does = ", ".join(name for name in reached if reached[name][layer, place])
+        rows.append(row | {"queries": int(moments["entropy"].count[layer, place]), "behaviour": does})
+    return pd.DataFrame(rows)
+
+
+def _no_op_table(moments: Mapping[str, Moments], channels: Sequence[Channel]) -> pd.DataFrame:
+    """The no-op share of every layer and channel by kind of query."""
+    rows = []
+    for kind in QUERY_KINDS:
+        of_kind = moments[f"{NO_OP}.{kind}"]
+        for layer, place in np.ndindex(of_kind.mean.shape):
+            share, queries = of_kind.value[layer, place], int(of_kind.count[layer, place])
+            rows.append(channels[place].columns(layer) | {"query": kind, "share": share, "queries": queries})
+    return pd.DataFrame(rows)
+
+
+def _plane_table(divergences: Float[np.ndarray, "map map"], heads: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Attention's heads in a plane, with their cluster and behaviour; `heads` are their statistics, in order."""
+    table = heads[["map", "layer", "channel", "behaviour"]].reset_index(drop=True)
+    if len(table) < 2:
+        return table.assign(x=0.0, y=0.0, cluster=0)
+    points = plane(divergences, seed=seed)
+    return table.assign(x=points[:, 0], y=points[:, 1], cluster=clusters(divergences, min(N_CLUSTERS, len(table))))
 
 
 def _pairs(
-    sums: Float[np.ndarray, "map map"], queries: Int[np.ndarray, "map map"], heads: pd.DataFrame
+    divergences: Float[np.ndarray, "map map"], queries: Int[np.ndarray, "map map"], heads: pd.DataFrame
 ) -> pd.DataFrame:
-    """Every two heads once."""
-    first, second = np.triu_indices(len(sums), 1)
+    first, second = np.triu_indices(len(divergences), 1)
     layer, channel = (heads[name].to_numpy() for name in ("layer", "channel"))
     return pd.DataFrame(
         {
@@ -187,13 +304,101 @@ def _pairs(
             "channel": channel[first],
             "other_layer": layer[second],
             "other_channel": channel[second],
-            "divergence": sums[first, second] / np.maximum(queries[first, second], 1),
+            "divergence": divergences[first, second],
             "queries": queries[first, second],
         }
     )
 
 
-def _plane_figure(tables: Tables) -> "Figure":
+def _relations_table(hits: RelationHits, channels: Sequence[Channel], least: int) -> pd.DataFrame:
+    """Accuracy of every map for every relation, from both ends."""
+    rows = []
+    for relation, direction, arcs in _questions(hits, least):
+        found = hits.hits[DIRECTIONS.index(direction)][arcs].mean(axis=0)
+        for layer, place in np.ndindex(found.shape):
+            question: dict[str, object] = {"relation": relation, "read": direction}
+            rows.append(question | channels[place].columns(layer) | {"accuracy": found[layer, place]})
+    return pd.DataFrame(rows)
+
+
+def _offsets_table(hits: RelationHits, least: int) -> pd.DataFrame:
+    """How many arcs of every relation have their head k words behind the dependent, for each k."""
+    rows = [
+        {"relation": relation, "read": direction, "offset": k, "accuracy": float((hits.offset[arcs] == k).mean())}
+        | {"arcs": int(arcs.sum())}
+        for relation, direction, arcs in _questions(hits, least)
+        for k in OFFSETS
+    ]
+    return pd.DataFrame(rows)
+
+
+def _best_tables(
+    hits: RelationHits, channels: Sequence[Channel], least: int, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """For every relation the best map of each kind, chosen on other documents, compared with others; and means over relations."""
+    rows, questions = [], []
+    places = places_by_kind(channels)
+    documents = np.unique(hits.document)
+    for relation, direction, arcs in _questions(hits, least):
+        document = hits.document[arcs]
+        if len(np.unique(document)) < 2:
+            continue
+        found = hits.hits[DIRECTIONS.index(direction)][arcs]
+        candidates = {kind: found[..., of_kind] for kind, of_kind in places.items()}
+        candidates[OFFSET] = hits.offset[arcs][:, None] == np.array(OFFSETS)
+        best = {
+            kind: share_of_chosen(each.reshape(len(each), -1), document, drawn_from=documents, seed=seed)
+            for kind, each in candidates.items()
+        }
+        differences = {
+            (kind, other): best[kind].minus(best[of_other])
+            for kind in places
+            for other, of_other in _compared_with(kind).items()
+        }
+        questions.append(differences)
+        for kind, share in best.items():
+            row: dict[str, object] = {"relation": relation, "read": direction, "arcs": int(arcs.sum()), "map": kind}
+            row |= share.columns("accuracy")
+            for (of, other), difference in differences.items():
+                row |= difference.columns(f"minus_{other}") if of == kind else {}
+            if kind != OFFSET:  # the map that is best on all documents, which by the choice is better than it is
+                accuracy = candidates[kind].mean(axis=0)
+                layer, place = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
+                name = channels[places[kind][place]].name
+                row |= {"top_layer": int(layer), "top_channel": name, "top_accuracy": float(accuracy[layer, place])}
+            rows.append(row)
+    return pd.DataFrame(rows), _differences_table(questions)
+
+
+def _compared_with(kind: str) -> dict[str, str]:
+    """By the name in the tables the kind of map that another kind is compared with."""
+    before = "Atb by head" if kind.endswith(" by head") else "Atb"
+    others = {"attention": ATTENTION, "offset": OFFSET}
+    return others if kind in (ATTENTION, VALUE_WEIGHTED, before) else others | {"atb": before}
+
+
+def _differences_table(questions: Sequence[Mapping[tuple[str, str], Share]]) -> pd.DataFrame:
+    """Over all questions: in how many the interval of a difference excludes zero, and the mean difference."""
+    rows = []
+    for kind, other in questions[0] if questions else ():
+        shares = [differences[kind, other] for differences in questions]
+        ends = np.array([share.interval() for share in shares])
+        counts = {"better": int((ends[:, 0] > 0).sum()), "worse": int((ends[:, 1] < 0).sum())}
+        row: dict[str, object] = {"map": kind, "minus": other, "questions": len(shares)}
+        rows.append(row | counts | mean_share(shares).columns("mean"))
+    return pd.DataFrame(rows)
+
+
+def _questions(hits: RelationHits, least: int) -> Iterator[tuple[str, Direction, Bool[np.ndarray, " arc"]]]:
+    """Every relation from both ends, with the arcs within reach, where there are enough of them."""
+    for relation, of_relation in hits.relations.items():
+        for direction in DIRECTIONS:
+            arcs = of_relation & hits.reachable(direction)
+            if arcs.sum() >= least:
+                yield relation, direction, arcs
+
+
+def _plane_figure(tables: Tables) -> Any:
     points = tables["plane"]
     figure, ax = draw.axes(height=3.0)
     named = points["behaviour"].where(points["behaviour"] != "", "none of these")

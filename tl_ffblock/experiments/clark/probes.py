@@ -12,8 +12,7 @@ random. Baselines: the next word ("right-branching") and the best fixed offset, 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -21,26 +20,31 @@ import torch
 from jaxtyping import Float
 
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.corpus.fields import check_at_least
-from tl_ffblock.corpus.observation import Observation, observe
-from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.study import Arrays, Figures, ModelFacts, Study, Tables
-from tl_ffblock.corpus.texts.tokenised import TokenisedText
+from tl_ffblock.corpus.study import (
+    Arrays,
+    Figures,
+    ModelFacts,
+    Observation,
+    Options,
+    ShardArrays,
+    Study,
+    Tables,
+    observe,
+)
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments.clark.compared import (
     ATTENTION,
     channels_of,
     compared_maps,
     compared_scopes,
-    kinds_of,
-    n_heads_of,
-    of_kind,
+    document_number,
+    heads_of,
+    maps_of_words,
+    places_by_kind,
+    words_of,
 )
-from tl_ffblock.experiments.clark.syntax import document_number, heads_of, maps_of_words, words_of
 from tl_ffblock.heads import (
     Attachments,
-    ProbeKind,
     ProbeSentence,
     Share,
     Training,
@@ -52,24 +56,27 @@ from tl_ffblock.heads import (
 from tl_ffblock.heads.relations import OFFSETS
 from tl_ffblock.results import figures as draw
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 RANDOM = "random weights"
 ALL_MAPS = "all of these"
-PARTS = ("maps", "random", "vectors", "head", "counted", "length", "document")
-"""Arrays of a shard: sentences one behind the other, those of pairs of words flattened."""
+PARTS = {
+    "maps": np.float16,
+    "random": np.float16,
+    "vectors": np.float16,
+    "head": np.int32,
+    "counted": np.uint8,
+    "length": np.int64,
+    "document": np.int64,
+}
+"""Arrays of a shard: sentences one after the other, those of pairs of words flattened."""
 
 
 @dataclass(frozen=True)
-class ProbesOptions:
+class ProbesOptions(Options):
     """How probes are trained."""
 
+    least: ClassVar[Mapping[str, int]] = {"probe_epochs": 1}
     probe_epochs: int = 10
     """How often a probe sees its training sentences."""
-
-    def __post_init__(self) -> None:
-        check_at_least(self, "probe_epochs", 1)
 
 
 @dataclass(frozen=True)
@@ -91,9 +98,7 @@ class Probes(Study):
     masked = 0.0  # Clark et al. read texts as they are
     options: ProbesOptions
 
-    def __init__(self, config: Config, facts: ModelFacts, options: object = None) -> None:
-        super().__init__(config, facts, options)
-        self._random: Model | None = None
+    _random: Model | None = None
 
     def scopes(self) -> tuple[str, ...]:
         return compared_scopes(self.facts)
@@ -109,10 +114,12 @@ class Probes(Study):
         pattern = torch.stack([record.pattern for record in random.records]).float().cpu()
         names = tuple(map(str, range(pattern.shape[1])))
         labelled = replace(observed.maps.token_maps(self.scopes()[0]), values=pattern, channels=names)
+        vectors = observed.model.token_vectors(observed.tokens).numpy()
+        means = [vectors[tokenised.word == number].mean(axis=0) for number in words_of(tokenised)]
         head, counted = heads_of(tokenised)
         sentence = ProbeSentence(
             maps=_flat(maps.values),
-            vectors=_word_means(observed.model.token_vectors(observed.tokens).numpy(), tokenised),
+            vectors=np.stack(means),
             head=head,
             counted=counted,
             document=document_number(tokenised),
@@ -120,24 +127,22 @@ class Probes(Study):
         return Probed(sentence, _flat(maps_of_words(labelled, tokenised).values))
 
     def summarise(self, measured: Sequence[Probed]) -> Arrays:
-        sentences = [each.sentence for each in measured]
-        arrays: Arrays = {
-            "maps": np.concatenate([s.maps.reshape(len(s.maps), -1) for s in sentences], axis=1).astype(np.float16),
-            "random": np.concatenate([p.random.reshape(len(p.random), -1) for p in measured], axis=1).astype(
-                np.float16
-            ),
-            "vectors": np.concatenate([s.vectors for s in sentences]).astype(np.float16),
-            "head": np.concatenate([s.head for s in sentences]).astype(np.int32),
-            "counted": np.concatenate([s.counted for s in sentences]).astype(np.uint8),
-            "length": np.array([len(s.head) for s in sentences], dtype=np.int64),
-            "document": np.array([s.document for s in sentences], dtype=np.int64),
+        sentences = [probed.sentence for probed in measured]
+        arrays = {
+            "maps": np.concatenate([_flattened(sentence.maps) for sentence in sentences], axis=1),
+            "random": np.concatenate([_flattened(probed.random) for probed in measured], axis=1),
+            "vectors": np.concatenate([sentence.vectors for sentence in sentences]),
+            "head": np.concatenate([sentence.head for sentence in sentences]),
+            "counted": np.concatenate([sentence.counted for sentence in sentences]),
+            "length": np.array([len(sentence.head) for sentence in sentences]),
+            "document": np.array([sentence.document for sentence in sentences]),
         }
-        return {self.array(name): arrays[name] for name in PARTS}
+        return {self.array(name): arrays[name].astype(kind) for name, kind in PARTS.items()}
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         corpus = _Corpus([{name: shard[self.array(name)] for name in PARTS} for shard in shards], self.facts)
         training = Training(epochs=self.options.probe_epochs, seed=self.config.seed)
-        documents = {sentence.document for sentence in corpus.of(ATTENTION)}
+        documents = {probed.sentence.document for probed in corpus.sentences}
         if len(documents) < 2:
             return {"attachment": pd.DataFrame()}
         rows, shares = [], dict[tuple[str, str], Share]()
@@ -172,32 +177,27 @@ class _Corpus:
     """All shards' sentences, by kind of map."""
 
     def __init__(self, shards: Sequence[Mapping[str, np.ndarray]], facts: ModelFacts) -> None:
-        self._shards = shards
+        self.sentences = [probed for shard in shards for probed in _unpacked(shard)]
         self.n_layers = facts.n_layers
-        n_channels = len(shards[0]["maps"]) // facts.n_layers
-        self.channels = channels_of(facts, n_heads_of(facts, n_channels, by_head=False), by_head=False)
-        self.kinds = kinds_of(self.channels)
-
-    @cached_property
-    def _sentences(self) -> tuple[Probed, ...]:
-        return tuple(probed for shard in self._shards for probed in _unpacked(shard))
+        channels = channels_of(facts, len(shards[0]["maps"]) // facts.n_layers, by_head=False)
+        self.n_channels = len(channels)
+        self.places = {**places_by_kind(channels), ALL_MAPS: list(range(len(channels)))}
 
     def of(self, kind: str) -> list[ProbeSentence]:
         """The sentences with the maps of one kind, of all kinds, or of the random model."""
         if kind == RANDOM:
-            return [replace(probed.sentence, maps=probed.random) for probed in self._sentences]
-        places = range(len(self.channels)) if kind == ALL_MAPS else of_kind(self.channels, kind)
-        rows = [layer * len(self.channels) + place for layer in range(self.n_layers) for place in places]
-        return [replace(probed.sentence, maps=probed.sentence.maps[rows]) for probed in self._sentences]
+            return [replace(probed.sentence, maps=probed.random) for probed in self.sentences]
+        rows = [layer * self.n_channels + place for layer in range(self.n_layers) for place in self.places[kind]]
+        return [replace(probed.sentence, maps=probed.sentence.maps[rows]) for probed in self.sentences]
 
 
 def _answers(corpus: _Corpus, training: Training) -> Iterator[tuple[str, str, Attachments]]:
     """Every probe on every kind of map, attention first, and the baselines, which have no map."""
-    probes: tuple[ProbeKind, ...] = ("maps", "maps and words")
-    kinds = (*corpus.kinds, ALL_MAPS, RANDOM)
-    for probe in probes:
-        for kind in kinds:
-            yield probe, kind, attachments(corpus.of(kind), probe, training)
+    yield from (
+        (probe, kind, attachments(corpus.of(kind), probe, training))
+        for probe in ("maps", "maps and words")
+        for kind in (*corpus.places, RANDOM)
+    )
     sentences = corpus.of(ATTENTION)
     yield "distance and words", "", attachments(sentences, "distance and words", training)
     yield "right-branching", "", attached_at(sentences, 1)
@@ -223,12 +223,11 @@ def _flat(maps: Float[torch.Tensor, "layer channel word word"]) -> Float[np.ndar
     return maps.flatten(0, 1).float().numpy()
 
 
-def _word_means(vectors: Float[np.ndarray, "token d"], tokenised: TokenisedText) -> Float[np.ndarray, "word d"]:
-    """The mean of every word's pieces."""
-    return np.stack([vectors[tokenised.word == number].mean(axis=0) for number in words_of(tokenised)])
+def _flattened(maps: Float[np.ndarray, "map word word"]) -> Float[np.ndarray, "map pair"]:
+    return maps.reshape(len(maps), -1)
 
 
-def _figure(table: pd.DataFrame) -> "Figure":
+def _figure(table: pd.DataFrame) -> Any:
     figure, ax = draw.axes(height=0.4 + 0.17 * len(table))
     names = [f"{row.probe}: {row.maps}" if row.maps else str(row.probe) for row in table.itertuples()]
     value = table["attachment"].to_numpy()

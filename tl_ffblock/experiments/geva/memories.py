@@ -20,59 +20,347 @@ Readings: "direction" is the unembedding alone, as in the paper; "final_norm" th
 was saved without its head there are triggers and endings only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
-from typing import ClassVar
+from typing import Any, ClassVar, TypeAlias, get_args
 
 import numpy as np
-from jaxtyping import Int
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.corpus.fields import check_at_least
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.settings import Config
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.statistics.moments import Moments, merged
-from tl_ffblock.corpus.study import Arrays, Figures, ModelFacts, Study, Tables
-from tl_ffblock.experiments.geva import tabulated
-from tl_ffblock.experiments.geva.measured import (
-    SIGNS,
-    KnownValues,
-    PositionVectors,
-    SequenceMemories,
-    best_of_sequence,
-    composition_at,
-    known_values,
-    refinement_at,
-    sampled_cells,
+from tl_ffblock.bridge.readout import Reading, read_out
+from tl_ffblock.bridge.runs import settings_of
+from tl_ffblock.corpus.statistics import Kept, merged
+from tl_ffblock.corpus.study import (
+    Arrays,
+    Figures,
+    Moments,
+    Observation,
+    Options,
+    ShardArrays,
+    Study,
+    Tables,
 )
-from tl_ffblock.experiments.geva.tabulated import RANDOM, TriggerShard
-from tl_ffblock.memories.best import BestPositions
+from tl_ffblock.layer.neurons import coefficients, neuron_values
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scopes import feed_sum, output_step
+from tl_ffblock.memories import value_tokens
+from tl_ffblock.memories.names import Cells, cells_of, n_neurons
+from tl_ffblock.memories.triggers import BestPositions, Sign
+from tl_ffblock.memories.values import (
+    OUTCOMES,
+    ActiveRule,
+    active,
+    agreeing,
+    chance_agreement,
+    outcomes,
+    zero_agreement,
+)
 from tl_ffblock.results import figures as draw
+from tl_ffblock.results.tokens import visible
 
+READINGS: tuple[Reading, ...] = get_args(Reading)
+SIGNS: tuple[Sign, ...] = get_args(Sign)
+RULES: tuple[ActiveRule, ...] = get_args(ActiveRule)
+RANDOM = "random"
+CONTEXT = 12
+"""Tokens of a prefix that are kept, the trigger token last."""
+ENDINGS = (1, 2, 3)
+ALIKE = 3
+"""Triggers that have to end alike to be a pattern, as in the paper's annotation."""
+CONFIDENT = 100
+"""Values with the largest top probability, as in the paper."""
+COMPOSITION = ("active", "zero_agreement", "zero_agreement_with_sum")
+REFINEMENT = ("final", "probability", *OUTCOMES)
 _ERRORS = "with the standard errors of shares"
+
+Names: TypeAlias = Int[np.ndarray, "cell 3"]
+"""Layer, expert (-1 for none) and neuron of every sampled memory."""
+Values: TypeAlias = tuple[Int[np.ndarray, "reading cell"], Float[np.ndarray, "reading cell"]]
+"""Top token of each sampled value, and its probability."""
 
 
 @dataclass(frozen=True)
-class MemoriesOptions:
+class SequenceMemories:
+    """What one sequence adds."""
+
+    number: int
+    ids: Int[np.ndarray, " token"]
+    best: Mapping[str, BestPositions]
+    """By sign, and of memories whose coefficients are random numbers ("random")."""
+    moments: Mapping[str, Moments]
+    """Of one position, [layer ...]: `composition` [layer rule 3], `refinement` [layer reading 2 + outcomes]; none without a head."""
+
+
+@dataclass(frozen=True)
+class KnownValues:
+    """What the memories of a model write, whatever it reads."""
+
+    cells: Cells
+    """The sampled ones, whose triggers are looked for."""
+    values: Mapping[str, Values]
+    """Of the sample, by sign; none without a head."""
+    sides: Mapping[int, Int[Tensor, "side neuron"]]
+    """By layer, of every memory: the direction's top token of v and of -v."""
+    lengths: Mapping[int, Float[Tensor, " neuron"]]
+
+
+def sampled_cells(model: Model, keys: int, seed: int) -> Cells:
+    """As many memories of every layer, drawn at random; all where a layer has no more."""
+    chosen = []
+    for layer in range(model.n_layers):
+        block = model.layers[layer].read(settings_of(model, {}).dtype)
+        draw = np.random.default_rng([seed, layer])
+        number = n_neurons(block)
+        chosen.append((block, np.sort(draw.choice(number, min(keys, number), replace=False)).tolist()))
+    return cells_of(chosen)
+
+
+@torch.no_grad()
+def known_values(model: Model, cells: Cells) -> KnownValues:
+    """Read every value of a model by its unembedding, and those of the sample in both readings."""
+    if not model.has_trained_head:
+        return KnownValues(cells, {}, {}, {})
+    of_sample: dict[str, Values] = {}
+    for sign in SIGNS:
+        read = [value_tokens(model, memories=cells.names, reading=reading, sign=sign, k=1) for reading in READINGS]
+        tops, probability = ([getattr(values, name) for values in read] for name in ("top_ids", "probability"))
+        of_sample[sign] = np.stack(tops)[..., 0], np.stack(probability)
+    direction = read_out(model, "direction")
+    sides, lengths = {}, {}
+    for layer in range(model.n_layers):
+        values = neuron_values(model.layers[layer].read(settings_of(model, {}).dtype))
+        lengths[layer] = values.norm(dim=-1)
+        both = [torch.stack([logits.argmax(-1), logits.argmin(-1)]) for logits in direction.in_chunks(values)]
+        sides[layer] = torch.cat(both, dim=1).to(values.device)
+    return KnownValues(cells, of_sample, sides, lengths)
+
+
+def best_of_sequence(
+    records: tuple[LayerRecord, ...], cells: Cells, positions: Int[np.ndarray, " token"], number: int
+) -> dict[str, BestPositions]:
+    """By sign the best position of every sampled memory in one sequence; none where no position may be a trigger."""
+    if not len(positions):
+        return {sign: BestPositions.none(len(cells.names), 1) for sign in SIGNS}
+    by_layer = [coefficients(record)[:, cells.numbers[cells.rows(record.layer)]].cpu().numpy() for record in records]
+    together = np.concatenate(by_layer, axis=1)[positions]
+    return {
+        sign: BestPositions.of_sequence(factor * together, positions, number, 1, "sentence")
+        for sign, factor in zip(SIGNS, (1, -1), strict=True)
+    }
+
+
+@torch.no_grad()
+def at_position(
+    records: tuple[LayerRecord, ...], position: int, model: Model, known: KnownValues
+) -> dict[str, Moments]:
+    """What one position adds to composition and refinement.
+
+    Composition is by layer and rule: share of active memories, zero agreement with the feed-forward, and with the sum.
+    Refinement is by layer and reading: is the residual's top token the model's, its probability there, the outcome.
+    """
+    rows = tuple(record.rows(slice(position, position + 1)) for record in records)
+    added, output = feed_sum(rows[0].block.order), output_step(rows[0].block.order).scope
+    vectors = torch.cat([row.tensor(name) for row in rows for name in (added.right, added.left, output)])
+    logits = {
+        reading: torch.cat(list(read_out(model, reading).in_chunks(vectors, 64))).view(len(rows), 3, -1)
+        for reading in READINGS
+    }
+    composition = np.zeros((len(rows), len(RULES), len(COMPOSITION)))
+    for layer, (row, said) in enumerate(zip(rows, logits["direction"][:, 1:].argmax(-1), strict=True)):
+        of_layer = coefficients(row)[0]
+        for index, rule in enumerate(RULES):
+            chosen = active(of_layer, known.lengths[layer], rule)
+            none_says = [zero_agreement(of_layer, chosen, known.sides[layer], token) for token in said]
+            composition[layer, index] = [float(chosen.double().mean()), *map(float, none_says)]
+    refinement = np.zeros((len(rows), len(READINGS), len(REFINEMENT)))
+    for index, reading in enumerate(READINGS):
+        residual, feed_forward, whole = logits[reading].argmax(-1).cpu().numpy().T
+        final = int(whole[-1])
+        refinement[:, index, 0] = residual == final
+        refinement[:, index, 1] = logits[reading][:, 0].float().softmax(-1)[:, final].cpu().numpy()
+        refinement[:, index, 2:] = np.eye(len(OUTCOMES))[outcomes(residual, feed_forward, whole)]
+    return {"composition": Moments.of(composition[None]), "refinement": Moments.of(refinement[None])}
+
+
+@dataclass(frozen=True)
+class TriggerShard(Kept):
+    """The best positions of some sequences, with the tokens around them."""
+
+    magnitude: Float[np.ndarray, "cell rank"]
+    sequence: Int[np.ndarray, "cell rank"]
+    position: Int[np.ndarray, "cell rank"]
+    context: Int[np.ndarray, "cell rank token"]
+    """The last tokens of the prefix; -1 before its start."""
+    following: Int[np.ndarray, "cell rank"]
+    """The token after it; -1 for none."""
+
+    @classmethod
+    def of(cls, best: BestPositions, ids: Mapping[int, Int[np.ndarray, " token"]]) -> "TriggerShard":
+        """Look up the tokens of best positions."""
+        context = np.full((*best.sequence.shape, CONTEXT), -1, dtype=np.int32)
+        following = np.full_like(best.sequence, -1)
+        for cell in zip(*np.nonzero(best.sequence >= 0), strict=True):
+            tokens, position = ids[int(best.sequence[cell])], int(best.position[cell])
+            prefix = tokens[max(0, position + 1 - CONTEXT) : position + 1]
+            context[cell][CONTEXT - len(prefix) :] = prefix
+            following[cell] = tokens[position + 1] if position + 1 < len(tokens) else -1
+        return cls(best.magnitude, best.sequence, best.position, context, following)
+
+    def merged(self, more: "TriggerShard") -> "TriggerShard":
+        """The best of both, each with its tokens."""
+        best = BestPositions(self.magnitude.copy(), self.sequence.copy(), self.position.copy())
+        best.take(BestPositions(more.magnitude, more.sequence, more.position))
+        # A sequence is in one of the two: what is kept of the newcomers are the ranks they come from.
+        ours = (best.sequence[..., None] == self.sequence[:, None]) & (best.sequence >= 0)[..., None]
+        theirs = (best.sequence[..., None] == more.sequence[:, None]) & (best.sequence >= 0)[..., None]
+        own, index, other = ours.any(-1), ours.argmax(-1), theirs.argmax(-1)
+
+        def chosen(mine: np.ndarray, new: np.ndarray) -> np.ndarray:
+            shape = own.shape + (1,) * (mine.ndim - 2)
+            first = np.take_along_axis(mine, index.reshape(shape), axis=1)
+            second = np.take_along_axis(new, other.reshape(shape), axis=1)
+            kept = np.where(own.reshape(shape), first, second)
+            return np.where((best.sequence >= 0).reshape(shape), kept, -1)
+
+        context, following = chosen(self.context, more.context), chosen(self.following, more.following)
+        return TriggerShard(best.magnitude, best.sequence, best.position, context, following)
+
+
+def trigger_table(names: Names, best: Mapping[str, TriggerShard], label: Callable[[int], str]) -> pd.DataFrame:
+    """A row a trigger: where it is, what it ends in, what follows."""
+    columns = [
+        "layer",
+        "expert",
+        "neuron",
+        "sign",
+        "rank",
+        "coefficient",
+        "sequence",
+        "position",
+        "prefix",
+        "following",
+    ]
+    rows = []
+    for sign, factor in zip(SIGNS, (1, -1), strict=True):
+        found = best[sign]
+        for cell in zip(*np.nonzero(found.sequence >= 0), strict=True):
+            prefix = " ".join(visible(label(int(token))) for token in found.context[cell] if token >= 0)
+            following = int(found.following[cell])
+            after = visible(label(following)) if following >= 0 else ""
+            where = int(found.sequence[cell]), int(found.position[cell])
+            coefficient = factor * float(found.magnitude[cell])
+            rows.append((*names[cell[0]].tolist(), sign, cell[1] + 1, coefficient, *where, prefix, after))
+    return pd.DataFrame(rows, columns=columns)
+
+
+def ngram_table(names: Names, best: Mapping[str, TriggerShard]) -> pd.DataFrame:
+    """By layer and length of ending: memories whose triggers end alike; layer -1 are the random ones."""
+    rows = []
+    groups: list[tuple[str, int, Bool[np.ndarray, " cell"]]] = [
+        (sign, layer, names[:, 0] == layer) for sign in SIGNS for layer in np.unique(names[:, 0]).tolist()
+    ]
+    groups.append((RANDOM, -1, np.ones(len(best[RANDOM].following), dtype=bool)))
+    for sign, layer, cells in groups:
+        found = best[sign]
+        enough = cells & ((found.sequence >= 0).sum(axis=1) >= ALIKE)
+        for n in ENDINGS:
+            counts = np.array([_commonest(found.context[cell], n) for cell in np.flatnonzero(enough)], dtype=float)
+            alike, triggers = counts.reshape(-1, 2).T
+            shared, largest = (
+                (float(np.mean(alike >= ALIKE)), float(np.mean(alike / triggers))) if len(counts) else (np.nan, np.nan)
+            )
+            rows.append(dict(sign=sign, layer=layer, n=n, memories=len(counts), shared=shared, largest=largest))
+    return pd.DataFrame(rows)
+
+
+def _commonest(context: Int[np.ndarray, "rank token"], n: int) -> tuple[int, int]:
+    """How many of a memory's triggers have its commonest ending of n tokens, and how many triggers there are."""
+    kept = context[context[:, -1] >= 0]
+    endings = kept[(kept[:, -n:] >= 0).all(axis=1)][:, -n:]
+    counts = np.unique(endings, axis=0, return_counts=True)[1] if len(endings) else np.zeros(1, dtype=int)
+    return int(counts.max()), len(kept)
+
+
+def agreement_table(names: Names, best: Mapping[str, TriggerShard], values: Mapping[str, Values]) -> pd.DataFrame:
+    """By sign, reading and layer: how often the token after a trigger is the value's top token."""
+    rows = []
+    for sign in SIGNS:
+        for index, reading in enumerate(READINGS):
+            for layer in np.unique(names[:, 0]).tolist():
+                cells = names[:, 0] == layer
+                following, tops = best[sign].following[cells], values[sign][0][index, cells]
+                followed, agrees = agreeing(following, tops)
+                rows.append(
+                    dict(
+                        sign=sign,
+                        reading=reading,
+                        layer=layer,
+                        memories=int(followed[:, 0].sum()),
+                        first=_share(agrees[:, 0].sum(), followed[:, 0].sum()),
+                        all=_share(agrees.sum(), followed.sum()),
+                        any=_share(agrees.any(axis=1).sum(), followed.any(axis=1).sum()),
+                        chance=chance_agreement(following[:, 0], tops),
+                        probability=float(values[sign][1][index, cells].mean()),
+                    )
+                )
+    return pd.DataFrame(rows)
+
+
+def confident_table(names: Names, best: Mapping[str, TriggerShard], values: Mapping[str, Values]) -> pd.DataFrame:
+    """The values with the largest top probability: where they are, and whether a trigger agrees."""
+    rows = []
+    upper = names[:, 0] >= (names[:, 0].max() + 1) * 2 / 3
+    for sign in SIGNS:
+        for index, reading in enumerate(READINGS):
+            tops, probability = values[sign][0][index], values[sign][1][index]
+            chosen = np.argsort(-probability, kind="stable")[:CONFIDENT]
+            _, agrees = agreeing(best[sign].following, tops)
+            rows.append(
+                dict(
+                    sign=sign,
+                    reading=reading,
+                    values=len(chosen),
+                    least_probability=float(probability[chosen].min()),
+                    upper_third=float(upper[chosen].mean()),
+                    agreeing_trigger=float(agrees[chosen].any(axis=1).mean()),
+                    agreeing_trigger_of_all=float(agrees.any(axis=1).mean()),
+                )
+            )
+    return pd.DataFrame(rows)
+
+
+def position_table(moments: Moments, kind: str, kinds: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
+    """By layer and kind: what was measured at positions, and at how many."""
+    table: dict[str, object] = {
+        "layer": np.indices(moments.mean.shape)[0, ..., 0].ravel(),
+        kind: list(kinds) * len(moments.mean),
+        "positions": moments.count[..., 0].ravel(),
+    }
+    return pd.DataFrame(table | {name: moments.value[..., place].ravel() for place, name in enumerate(columns)})
+
+
+def _share(part: np.integer, whole: np.integer) -> float:
+    return float(part / whole) if whole else float("nan")
+
+
+@dataclass(frozen=True)
+class MemoriesOptions(Options):
     """How many memories, and how many triggers of each."""
 
+    least: ClassVar[Mapping[str, int]] = {"keys": 1, "every": 1, "top_triggers": 3, "skip_first": 0}
     keys: int = 64
     """Memories of every layer whose triggers are looked for, drawn at random by the seed."""
     top_triggers: int = 25
     """Triggers of a memory."""
     skip_first: int = 1
     """Tokens at the start of a sequence that are no triggers: many models park huge activations there."""
-
     every: int = 1
     """Every so many sequences one gives a position for composition and refinement, which cost more than triggers."""
-
-    def __post_init__(self) -> None:
-        check_at_least(self, "keys", 1)
-        check_at_least(self, "every", 1)
-        check_at_least(self, "top_triggers", 3)
-        check_at_least(self, "skip_first", 0)
 
 
 class MemoriesStudy(Study):
@@ -89,13 +377,14 @@ class MemoriesStudy(Study):
     }
     options: MemoriesOptions
 
-    def __init__(self, config: Config, facts: ModelFacts, options: object = None) -> None:
-        super().__init__(config, facts, options)
-        self._known: KnownValues | None = None
+    _known: KnownValues | None = None
 
     def measure(self, observed: Observation) -> SequenceMemories:
         tokenised, number = observed.tokenised, observed.tokenised.source.number
-        known = self._known_of(observed.model)
+        if self._known is None:
+            cells = sampled_cells(observed.model, self.options.keys, self.config.seed)
+            self._known = known_values(observed.model, cells)
+        known = self._known
         allowed = ~tokenised.special
         allowed[: self.options.skip_first] = False
         positions = np.flatnonzero(allowed)
@@ -106,61 +395,68 @@ class MemoriesStudy(Study):
         best[RANDOM] = BestPositions.of_sequence(drawn, positions, number, 1, "sentence") if len(positions) else none
         moments = {}
         if known.sides and len(positions) and number % self.options.every == 0:
-            position = int(random.choice(positions))
-            vectors = PositionVectors.at(observed.records, position, observed.model)
-            moments = {"composition": composition_at(vectors, known), "refinement": refinement_at(vectors)}
+            moments = at_position(observed.records, int(random.choice(positions)), observed.model, known)
         return SequenceMemories(number, tokenised.ids.astype(np.int32), best, moments)
 
     def summarise(self, measured: Sequence[SequenceMemories]) -> Arrays:
         assert self._known is not None
-        arrays = {"names": _named(self._known)}
+        cells = self._known.cells.names
+        names = [(cell.layer, -1 if cell.expert is None else cell.expert, cell.neuron) for cell in cells]
+        arrays = {"names": np.array(names)}
         ids = {sequence.number: sequence.ids for sequence in measured}
         for sign in (*SIGNS, RANDOM):
             best = BestPositions.none(len(measured[0].best[sign].magnitude), self.options.top_triggers)
             for sequence in measured:
                 best.take(sequence.best[sign])
-            arrays |= TriggerShard.of(best, ids).arrays(sign)
+            arrays |= TriggerShard.of(best, ids).arrays(f"{sign}.")
         for name in ("composition", "refinement"):
             moments = [sequence.moments[name] for sequence in measured if name in sequence.moments]
-            arrays |= merged(moments).arrays(name) if moments else {}
-        for sign, tops in self._known.tops.items():
-            arrays |= {f"tops.{sign}": tops, f"probability.{sign}": self._known.probability[sign]}
+            arrays |= merged(moments).arrays(f"{name}.") if moments else {}
+        for sign, (tops, probability) in self._known.values.items():
+            arrays |= {f"tops.{sign}": tops, f"probability.{sign}": probability}
         return {self.array(name): array for name, array in arrays.items()}
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         names = shards[0][self.array("names")]
         best = {
-            sign: reduce(TriggerShard.merged, (TriggerShard.read(shard, self.array(sign)) for shard in shards))
+            sign: reduce(TriggerShard.merged, (TriggerShard.read(shard, self.array(f"{sign}.")) for shard in shards))
             for sign in (*SIGNS, RANDOM)
         }
         tables = {
-            "triggers": tabulated.trigger_table(names, best, cache(self.facts.label)),
-            "ngrams": tabulated.ngram_table(names, best),
+            "triggers": trigger_table(names, best, cache(self.facts.label)),
+            "ngrams": ngram_table(names, best),
         }
         with_head = [shard for shard in shards if self.array("composition.count") in shard]
         if with_head:
-            values: dict[str, tabulated.Values] = {
-                sign: (shards[0][self.array(f"tops.{sign}")], shards[0][self.array(f"probability.{sign}")])
-                for sign in SIGNS
-            }
             if self.facts.causal:
-                tables["agreement"] = tabulated.agreement_table(names, best, values)
-                tables["confident"] = tabulated.confident_table(names, best, values)
-            for name, make in (
-                ("composition", tabulated.composition_table),
-                ("refinement", tabulated.refinement_table),
-            ):
-                tables[name] = make(merged(Moments.read(shard, self.array(name)) for shard in with_head))
+                values: dict[str, Values] = {
+                    sign: (shards[0][self.array(f"tops.{sign}")], shards[0][self.array(f"probability.{sign}")])
+                    for sign in SIGNS
+                }
+                tables["agreement"] = agreement_table(names, best, values)
+                tables["confident"] = confident_table(names, best, values)
+            composition, refinement = (self.moments(with_head, name) for name in ("composition", "refinement"))
+            tables["composition"] = position_table(composition, "rule", RULES, COMPOSITION)
+            tables["refinement"] = position_table(refinement, "reading", READINGS, REFINEMENT)
         return tables
 
     def figures(self, tables: Tables) -> Figures:
-        figures = {"ngrams": draw.layer_lines(tabulated.ngram_lines(tables["ngrams"]), ylabel="share of memories")}
-        if "agreement" in tables:
-            agreement = tabulated.agreement_lines(tables["agreement"])
-            figures["agreement"] = draw.layer_lines(agreement, ylabel="share of memories")
+        ngrams = tables["ngrams"].query("sign == 'positive'")
+        lines: dict[str, Any] = {
+            f"{n} token{'s' * (n > 1)}": draw.Spread.of_shares(ngrams.query("n == @n"), "shared", count="memories")
+            for n in ENDINGS
+        }
+        figures = {"ngrams": draw.layer_lines(lines, ylabel="share of memories")}
+        if "agreement" in tables:  # both readings, and chance, which is computed and not counted
+            by_reading = dict(iter(tables["agreement"].query("sign == 'positive'").groupby("reading")))
+            lines = {name: draw.Spread.of_shares(by_reading[name], "first", count="memories") for name in READINGS}
+            lines["chance"] = by_reading["final_norm"]["chance"].to_numpy()
+            figures["agreement"] = draw.layer_lines(lines, ylabel="share of memories")
         if "refinement" in tables:
-            refinement = tabulated.refinement_lines(tables["refinement"])
-            figures["refinement"] = draw.layer_lines(refinement, ylabel="share of positions")
+            table = tables["refinement"].query("reading == 'final_norm'")
+            columns = {"residual is final": "final"} | dict(zip(OUTCOMES, OUTCOMES, strict=True))
+            lines = {label: draw.Spread.of_shares(table, name, count="positions") for label, name in columns.items()}
+            figures["refinement"] = draw.layer_lines(lines, ylabel="share of positions")
         return figures
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:
@@ -199,15 +495,3 @@ class MemoriesStudy(Study):
                 tables["composition"].pivot(**columns).reset_index()
             )
         return small
-
-    def _known_of(self, model: Model) -> KnownValues:
-        if self._known is None:
-            cells = sampled_cells(model, self.options.keys, self.config.seed)
-            self._known = known_values(model, cells)
-        return self._known
-
-
-def _named(known: KnownValues) -> Int[np.ndarray, "cell 3"]:
-    """Layer, expert (-1 for none) and neuron of every sampled memory."""
-    names = known.cells.names
-    return np.array([(name.layer, -1 if name.expert is None else name.expert, name.neuron) for name in names])

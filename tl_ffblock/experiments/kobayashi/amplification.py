@@ -6,7 +6,7 @@ of a position with itself, pairs that occur once, special and masked tokens, and
 model cannot reach.
 
 - `top_pairs`: the most amplified pairs of each layer (positive FF-amp only), with their category (the most frequent one of their
-  occurrences, of equally frequent ones the first in categories.py) and the share of occurrences that are of it (Tab. 1-3).
+  occurrences, of equally frequent ones the first of `CATEGORIES`) and the share of occurrences that are of it (Tab. 1-3).
 - `shares`: share of the categories among them, against all pairs (what fully random pairs give in
   expectation) and all pairs that occur side by side at least once (adjacent random pairs) (Fig. 5, 13). A pair counts
   in each category by the share of its occurrences there, so that no tie is broken. Of pairs that occur at least
@@ -17,109 +17,166 @@ model cannot reach.
 """
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
+from scipy import sparse
 from scipy.stats import spearmanr
 
-from tl_ffblock.corpus.fields import check_at_least
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.statistics.pair_sums import PairSums, add_up, merge_ranges, pair_keys, split_keys
-from tl_ffblock.corpus.statistics.top import Best, Top
-from tl_ffblock.corpus.study import Arrays, Figures, Study, Tables
-from tl_ffblock.experiments.kobayashi.categories import CATEGORIES, adjacent, categorise
-from tl_ffblock.experiments.kobayashi.pmi import UNITS, Incidence, Text, sentences
+from tl_ffblock.corpus.statistics import Best, PairSums, Top, add_up, merge_ranges, pair_keys, split_keys
+from tl_ffblock.corpus.study import Arrays, Figures, Observation, Options, ShardArrays, Study, Tables
+from tl_ffblock.corpus.tokenised import TokenisedText
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.measures import amplification
 from tl_ffblock.results.tokens import visible
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+CATEGORIES = ("same token", "subwords of one word", "within an expression", "adjacent", "other")
+"""Kinds of token pairs, by rule; the first that fits counts.
 
+1. same token: both are the same entry of the vocabulary.
+2. subwords of one word (gold words where the data has them, else runs of letters and digits).
+3. within a multi-word expression or named entity, where the data or a tagger marks them.
+4. adjacent: next to each other in the sequence.
+5. other.
+"""
+Unit: TypeAlias = Literal["article", "sentence", "window"]
 SENTENCE_ENDS = (".", "!", "?")
-
 OCCURRENCES = (2, 3, 5)
 """Pairs that occur at least so often are ranked; the paper's is the first."""
 FREQUENT = 20
 """Occurrences of a pair from which on its means are little noise."""
+_CHUNK = 200_000
+_EMPTY = np.zeros(0, dtype=np.int64)
+
+
+def categorise(
+    tokenised: TokenisedText, query: Int[np.ndarray, " pair"], key: Int[np.ndarray, " pair"]
+) -> Int[np.ndarray, " pair"]:
+    """Give the category of each pair of positions, as its index in `CATEGORIES`."""
+    first, second = tokenised.word[query], tokenised.word[key]
+    together = np.zeros(len(first), dtype=bool)
+    for group in tokenised.groups:
+        members = np.array(sorted(group - {-1}))
+        together |= np.isin(first, members) & np.isin(second, members)
+    rules = (
+        tokenised.ids[query] == tokenised.ids[key],
+        (first == second) & (first >= 0),
+        together,
+        np.abs(query - key) == 1,
+    )
+    return np.select(rules, range(len(rules)), default=len(rules))
 
 
 @dataclass(frozen=True)
-class PairMeans:
-    """Pairs of different tokens."""
+class Text:
+    """The tokens of one sequence, without special ones."""
 
-    keys: Int[np.ndarray, " pair"]
-    count: Int[np.ndarray, " pair"]
-    """Occurrences."""
-    mean: Float[np.ndarray, "pair layer"]
-    """FF-amp."""
+    ids: Int[np.ndarray, " token"]
+    document: int
+    """Number of its article."""
+    sentence: Int[np.ndarray, " token"]
+    """Number of the sentence of every token, from 0."""
+
+    def units(self, unit: Unit, window: int) -> tuple[Int[np.ndarray, " occurrence"], Int[np.ndarray, " occurrence"]]:
+        """Tokens with the units they are in: articles, sentences, or windows of so many tokens."""
+        if unit == "article":
+            return self.ids, np.full(len(self.ids), self.document)
+        if unit == "sentence":
+            return self.ids, self.sentence
+        windows = np.lib.stride_tricks.sliding_window_view(self.ids, min(window, len(self.ids)))
+        return windows.ravel(), np.repeat(np.arange(len(windows)), windows.shape[1])
 
 
-@dataclass
+class Incidence:
+    """Which token occurs in which unit; pointwise mutual information of token pairs (section 5.2).
+
+    `PMI(a, b) = log(p(a, b) / (p(a) p(b)))` with p the share of units (articles, sentences, windows) that
+    hold a token, or both. Tokens are vocabulary entries, special ones left out.
+    """
+
+    def __init__(self, texts: Iterable[Text], unit: Unit, window: int) -> None:
+        tokens, units = [_EMPTY], [_EMPTY]
+        for text in texts:
+            if len(text.ids):
+                ids, numbers = text.units(unit, window)
+                tokens.append(ids)
+                units.append(numbers + (0 if unit == "article" else units[-1].max(initial=-1) + 1))
+        rows = np.concatenate(tokens)
+        columns = np.unique(np.concatenate(units), return_inverse=True)[1]
+        self.n_units = columns.max(initial=-1) + 1
+        shape = (rows.max(initial=-1) + 1, self.n_units)
+        self._matrix = sparse.csr_matrix((np.ones(len(rows), dtype=np.int32), (rows, columns)), shape)
+        self._matrix.data[:] = 1
+        self._frequency = np.asarray(self._matrix.sum(axis=1)).ravel()
+
+    def pmi(self, first: Int[np.ndarray, " pair"], second: Int[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
+        """Give the PMI of each pair; NaN where the two are never in one unit."""
+        together = [np.zeros(0)]
+        for start in range(0, len(first), _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            both = self._matrix[first[chunk]].multiply(self._matrix[second[chunk]])
+            together.append(np.asarray(both.sum(axis=1)).ravel())
+        units = np.concatenate(together)
+        with np.errstate(divide="ignore"):
+            pmi = (
+                np.log(units) + np.log(self.n_units) - np.log(self._frequency[first]) - np.log(self._frequency[second])
+            )
+        return np.where(units > 0, pmi, np.nan)
+
+
 class Ranking:
     """The most amplified of the pairs that occur at least so often, and the categories of all of these."""
 
-    occurrences: int
-    top: Top
-    totals: Float[np.ndarray, "group category"] = field(default_factory=lambda: np.zeros((2, len(CATEGORIES))))
-    """Sums of shares over all pairs, and over those that occur side by side at least once."""
-    counts: Int[np.ndarray, " group"] = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
+    def __init__(self, occurrences: int, size: int) -> None:
+        self.occurrences = occurrences
+        self.top = Top(size)
+        self.groups: dict[str, list[Any]] = {
+            name: [0, np.zeros(len(CATEGORIES))] for name in ("random", "adjacent random")
+        }
+        """Numbers and sums of shares of all pairs, and of those that occur side by side at least once."""
 
     def offer(self, pairs: PairSums) -> None:
         """Take a range of pairs."""
         often = pairs.where(pairs.count >= self.occurrences)
         self.top.offer(often.mean, often.keys, {"count": often.count, "kinds": often.kinds})
-        for group, of_group in enumerate((often, often.where(often.kinds[:, -1] > 0))):
-            self.totals[group] += _shares_of_kinds(of_group.kinds, of_group.count).sum(axis=0)
-            self.counts[group] += len(of_group.keys)
+        for group, of_group in zip(self.groups.values(), (often, often.where(often.kinds[:, -1] > 0)), strict=True):
+            group[0] += len(of_group.keys)
+            group[1] += _shares_of_kinds(of_group.kinds, of_group.count)
 
     def shares(self) -> pd.DataFrame:
-        """Mean share of every category, one row a group of pairs and category."""
-        groups = []
-        for layer, best in enumerate(self.top.cells):
-            total = _shares_of_kinds(best.columns["kinds"], best.columns["count"]).sum(axis=0)
-            groups.append((f"layer {layer}", len(best.keys), total))
-        groups += zip(("random", "adjacent random"), self.counts.tolist(), self.totals, strict=True)
+        """Mean share of every category, one row per group of pairs and category."""
+        layers = {
+            f"layer {layer}": [len(best.keys), _shares_of_kinds(best.columns["kinds"], best.columns["count"])]
+            for layer, best in enumerate(self.top.cells)
+        }
         rows = []
-        for name, number, total in groups:
-            for category, of_category in zip(CATEGORIES, total, strict=True):
-                share = float(of_category) / number if number else np.nan
-                rows.append(
-                    dict(occurrences=self.occurrences, pairs=name, category=category, number=number, share=share)
-                )
-        return pd.DataFrame(rows, columns=["occurrences", "pairs", "category", "number", "share"])
+        for name, (number, total) in (layers | self.groups).items():
+            share = total / number if number else np.nan
+            group = dict(occurrences=self.occurrences, pairs=name, category=CATEGORIES, number=number, share=share)
+            rows.append(pd.DataFrame(group))
+        return pd.concat(rows, ignore_index=True)
+
+
+def _shares_of_kinds(
+    kinds: Int[np.ndarray, "pair kind"], count: Int[np.ndarray, " pair"]
+) -> Float[np.ndarray, " category"]:
+    """The sum of the shares of each pair's occurrences in each category; adjacent ones, counted last, are none."""
+    return (kinds[:, : len(CATEGORIES)] / np.maximum(count, 1)[:, None]).sum(axis=0)
 
 
 @dataclass(frozen=True)
-class AmplificationOptions:
+class AmplificationOptions(Options):
     """What is reported, and of what PMI is taken."""
 
+    least: ClassVar[Mapping[str, int]] = {"window": 1, "top_pairs": 1}
     window: int = 10
     """Tokens of a window, for pointwise mutual information."""
     top_pairs: int = 50
     """Most amplified pairs reported a layer."""
-
-    def __post_init__(self) -> None:
-        for name in ("window", "top_pairs"):
-            check_at_least(self, name, 1)
-
-
-@dataclass(frozen=True)
-class PairsOfText:
-    """What one sequence adds."""
-
-    pairs: PairSums
-    ids: Int[np.ndarray, " token"]
-    """Of its tokens that are not special."""
-    document: int
-    """Number of its article."""
-    sentence: Int[np.ndarray, " token"]
-    """The sentence of each of these tokens."""
 
 
 class Amplification(Study):
@@ -139,7 +196,7 @@ class Amplification(Study):
         step = self.facts.feed_forward
         return (str(step.before), step.scope)
 
-    def measure(self, observed: Observation) -> PairsOfText:
+    def measure(self, observed: Observation) -> tuple[PairSums, Text]:
         tokenised = observed.tokenised
         gained = amplification(observed.maps, *self.scopes()).numpy().astype(np.float64)
         cells = observed.maps.reachable().numpy().copy()
@@ -149,37 +206,39 @@ class Amplification(Study):
         category = categorise(tokenised, query, key)
         kinds = np.zeros((len(query), len(CATEGORIES) + 1), dtype=np.int32)
         kinds[np.arange(len(query)), category] = 1
-        kinds[:, -1] = adjacent(query, key)
+        kinds[:, -1] = np.abs(query - key) == 1
         keys = pair_keys(tokenised.ids[query], tokenised.ids[key])
         occurrences = PairSums(keys, np.ones(len(keys), dtype=np.int32), kinds, gained[:, query, key].T)
         ids = tokenised.ids[~tokenised.special].astype(np.int64)
-        ends = sentences(ids, lambda token: self.facts.label(token).strip("Ġ▁ ") in SENTENCE_ENDS)
+        ends = [self.facts.label(int(token)).strip("Ġ▁ ") in SENTENCE_ENDS for token in ids]
+        sentence = np.cumsum([0, *ends])[:-1]  # the mark belongs to the sentence it ends
         document = zlib.crc32(tokenised.source.document.encode("utf-8", "replace"))
-        return PairsOfText(add_up([occurrences]), ids, document, ends)
+        return add_up([occurrences]), Text(ids, document, sentence)
 
-    def summarise(self, measured: Sequence[PairsOfText]) -> Arrays:
+    def summarise(self, measured: Sequence[tuple[PairSums, Text]]) -> Arrays:
+        pairs, texts = zip(*measured, strict=True)
         arrays = {
-            **add_up([text.pairs for text in measured]).arrays(),
-            "tokens": np.concatenate([text.ids for text in measured]),
-            "sentences": np.concatenate([text.sentence for text in measured]),
-            "lengths": np.array([len(text.ids) for text in measured]),
-            "documents": np.array([text.document for text in measured], dtype=np.int64),
+            **add_up(pairs).arrays(),
+            "tokens": np.concatenate([text.ids for text in texts]),
+            "sentences": np.concatenate([text.sentence for text in texts]),
+            "lengths": np.array([len(text.ids) for text in texts]),
+            "documents": np.array([text.document for text in texts], dtype=np.int64),
         }
         return {self.array(name): array for name, array in arrays.items()}
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
-        rankings = [Ranking(occurrences, Top(self.options.top_pairs)) for occurrences in OCCURRENCES]
-        different: list[PairMeans] = []
+        rankings = [Ranking(occurrences, self.options.top_pairs) for occurrences in OCCURRENCES]
+        different = [(_EMPTY, _EMPTY, np.zeros((0, self.facts.n_layers), np.float32))]
         for pairs in merge_ranges(shards, self.array("")):
             for ranking in rankings:
                 ranking.offer(pairs)
-            unlike = pairs.where((pairs.count >= OCCURRENCES[0]) & (pairs.query != pairs.key))
-            different.append(PairMeans(unlike.keys, unlike.count, unlike.mean.astype(np.float32)))
-        shares = pd.concat([ranking.shares() for ranking in rankings], ignore_index=True)
+            query, key = split_keys(pairs.keys)
+            unlike = pairs.where((pairs.count >= OCCURRENCES[0]) & (query != key))
+            different.append((unlike.keys, unlike.count, unlike.mean.astype(np.float32)))
         return {
             "top_pairs": self._top_table(rankings[0].top.cells),
-            "shares": shares,
-            "pmi": self._pmi(shards, different),
+            "shares": pd.concat([ranking.shares() for ranking in rankings], ignore_index=True),
+            "pmi": self._pmi(shards, *map(np.concatenate, zip(*different, strict=True))),
         }
 
     def figures(self, tables: Tables) -> Figures:
@@ -214,37 +273,33 @@ class Amplification(Study):
         return {"share of each kind": shares.reset_index(), "most amplified pairs, key → query": first.reset_index()}
 
     def _usual(self, tables: Tables) -> pd.DataFrame:
-        """The shares of the pairs that are ranked as in the paper."""
         return tables["shares"].query(f"occurrences == {OCCURRENCES[0]}")
 
     def _top_table(self, layers: Sequence[Best]) -> pd.DataFrame:
+        columns = ["layer", "rank", "query", "key", "amplification", "count", "category", "agreement"]
         rows = []
         for layer, best in enumerate(layers):
-            kinds, count = best.columns["kinds"], best.columns["count"]
-            category = _main_kind(kinds)
-            query, key = split_keys(best.keys)
-            for rank in range(len(best.keys)):
-                rows.append(
-                    dict(
-                        layer=layer,
-                        rank=rank + 1,
-                        query=visible(self.facts.label(int(query[rank]))),
-                        key=visible(self.facts.label(int(key[rank]))),
-                        amplification=float(best.scores[rank]),
-                        count=int(count[rank]),
-                        category=CATEGORIES[category[rank]],
-                        agreement=float(kinds[rank, category[rank]] / count[rank]),
-                    )
-                )
-        columns = ["layer", "rank", "query", "key", "amplification", "count", "category", "agreement"]
-        return pd.DataFrame(rows, columns=columns)
+            if not len(best.keys):
+                continue
+            kinds, count = best.columns["kinds"], best.columns["count"].astype(np.int64)
+            category = kinds[:, : len(CATEGORIES)].argmax(axis=1)  # of equally frequent ones the first
+            query, key = ([visible(self.facts.label(int(token))) for token in side] for side in split_keys(best.keys))
+            rank = np.arange(len(best.keys))
+            main = [CATEGORIES[place] for place in category]
+            agreement = kinds[rank, category] / count
+            values = (layer, rank + 1, query, key, best.scores, count, main, agreement)
+            rows.append(pd.DataFrame(dict(zip(columns, values, strict=True))))
+        return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=columns)
 
-    def _pmi(self, shards: Sequence[ShardArrays], different: Sequence[PairMeans]) -> pd.DataFrame:
-        keys = np.concatenate([np.zeros(0, dtype=np.int64), *(pairs.keys for pairs in different)])
-        count = np.concatenate([np.zeros(0, dtype=np.int64), *(pairs.count for pairs in different)])
-        mean = np.concatenate([np.zeros((0, self.facts.n_layers), np.float32), *(pairs.mean for pairs in different)])
+    def _pmi(
+        self,
+        shards: Sequence[ShardArrays],
+        keys: Int[np.ndarray, " pair"],
+        count: Int[np.ndarray, " pair"],
+        mean: Float[np.ndarray, "pair layer"],
+    ) -> pd.DataFrame:
         rows = []
-        for unit in UNITS:
+        for unit in get_args(Unit):
             pmi = Incidence(self._texts(shards), unit, self.options.window).pmi(*split_keys(keys))
             for occurrences in (OCCURRENCES[0], FREQUENT):
                 known = ~np.isnan(pmi) & (count >= occurrences)
@@ -261,12 +316,12 @@ class Amplification(Study):
             tokens, numbers, lengths, documents = (
                 shard[self.array(name)] for name in ("tokens", "sentences", "lengths", "documents")
             )
-            ends = np.cumsum(lengths)
-            for end, length, document in zip(ends, lengths, documents, strict=True):
-                yield Text(tokens[end - length : end], int(document), numbers[end - length : end])
+            cuts = np.cumsum(lengths)[:-1]
+            for of_text in zip(np.split(tokens, cuts), documents, np.split(numbers, cuts), strict=True):
+                yield Text(*of_text)
 
 
-def _share_panels(shares: pd.DataFrame) -> "Figure":
+def _share_panels(shares: pd.DataFrame) -> Any:
     """A panel a kind that is met; the shares of all pairs, and of those met side by side, as lines across."""
     kinds = dict(iter(shares.groupby("category", sort=False)))
     met = [name for name in CATEGORIES[:-1] if kinds[name]["share"].any()] or [CATEGORIES[-1]]
@@ -282,15 +337,3 @@ def _share_panels(shares: pd.DataFrame) -> "Figure":
     drawn = {label: handle for handle, label in zip(handles, labels, strict=True) if label in dict(lines.values())}
     figure.legend(drawn.values(), drawn.keys(), loc="outside upper center", ncols=2, fontsize=6.5, frameon=False)
     return figure
-
-
-def _shares_of_kinds(
-    kinds: Int[np.ndarray, "pair kind"], count: Int[np.ndarray, " pair"]
-) -> Float[np.ndarray, "pair category"]:
-    """The share of a pair's occurrences in each category; adjacent ones, counted last, are none."""
-    return kinds[:, : len(CATEGORIES)] / np.maximum(count, 1)[:, None]
-
-
-def _main_kind(kinds: Int[np.ndarray, "pair kind"]) -> Int[np.ndarray, " pair"]:
-    """The most frequent category of each pair, of equally frequent ones the first."""
-    return kinds[:, : len(CATEGORIES)].argmax(axis=1)

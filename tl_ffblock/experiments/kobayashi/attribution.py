@@ -10,52 +10,140 @@ Methods: `ig` closed form, `captum` Gauss-Legendre as in the paper, `shapley` ex
 - `time`: seconds a layer.
 """
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.runs import kept_records, open_run
-from tl_ffblock.corpus.fields import check_at_least
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.statistics.moments import Moments
-from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
-from tl_ffblock.errors import InputError
-from tl_ffblock.experiments.kobayashi.shapley import Estimate, ShapleyLayer, estimated_values, exact_values
-from tl_ffblock.layer.linear import LinearLayer
-from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.corpus.study import Figures, Moments, MomentsStudy, Observation, Options, ShardArrays, Tables
+from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.layer.linear import LinearLayer, Parts, project
+from tl_ffblock.layer.records import FeedForward, LayerRecord
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change, shares, spearman
 
-Method: TypeAlias = Literal["ig", "captum", "shapley", "sampling", "kernel"]
-METHODS: tuple[Method, ...] = ("ig", "captum", "shapley", "sampling", "kernel")
+METHODS = ("ig", "captum", "shapley", "sampling", "kernel")
 REFERENCES = ("ig", "shapley")
 _SCATTER = draw.scatter_words("sequences")
 DRAWN = ("map_rho", "change")
 """Agreements of the figures."""
 AGREEMENTS = ("map_rho", "amplification_rho", "largest_difference", "change", "completeness")
+Game: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""Worth of coalitions: [coalition player], 1 where a player takes part -> [coalition d]."""
+Estimate: TypeAlias = Literal["sampling", "kernel"]
+Values: TypeAlias = Callable[[Game, int], Float[np.ndarray, "player d"]]
+"""A game and its number of players -> the share of each."""
+
+
+def exact_values(game: Game, players: int) -> Float[np.ndarray, "player d"]:
+    """Shapley values of a feed-forward's players, the tokens' parts and the bias part, by enumeration of all coalitions.
+
+    The game at one position (appendix E): a coalition's worth is the feed-forward's output, [d_model] at once, when only
+    its players' pre-activations are summed. Shapley values are linear in the worth, so attributing after the output matrix is
+    attributing before it and multiplying.
+    """
+    coalitions, weights = _enumeration(players)
+    return weights @ game(coalitions)
+
+
+def estimated_values(kind: Estimate, samples: int, seed: int) -> Values:
+    """Share by the `shap` package: permutations sampled with their reverses, or KernelSHAP (Lundberg and Lee 2017)."""
+
+    def values(game: Game, players: int) -> Float[np.ndarray, "player d"]:
+        import shap
+
+        absent, present = np.zeros((1, players)), np.ones((1, players))
+        state = np.random.get_state()
+        np.random.seed(seed)  # shap draws from numpy's global generator
+        try:
+            if kind == "sampling":
+                explainer: Any = shap.explainers.Permutation(game, absent, seed=seed)
+                shares = explainer(present, max_evals=max(samples, 2 * players + 1), silent=True).values
+            else:
+                explainer = shap.KernelExplainer(game, absent)
+                shares = explainer.shap_values(present, nsamples=samples, l1_reg=False, silent=True)
+        finally:
+            np.random.set_state(state)
+        return np.asarray(shares).reshape(players, -1)
+
+    return values
+
+
+class ShapleyLayer(LinearLayer):
+    """A layer whose feed-forward shares its output by Shapley values instead of Integrated Gradients."""
+
+    def __init__(self, record: LayerRecord, settings: Settings, values: Values = exact_values) -> None:
+        super().__init__(record, settings)
+        self._values = values
+
+    def feed_forward(self, parts: Parts, x: Tensor) -> Parts:
+        ff = self.block.feed_forward
+        if not isinstance(ff, FeedForward):
+            raise UnsupportedModelError("Shapley values are computed for a dense feed-forward, not for experts.")
+        gate = None if ff.w_gate is None or ff.b_gate is None else project(parts, ff.w_gate, ff.b_gate)
+        linear = project(parts, ff.w_in, ff.b_in)
+        shared = torch.stack([self._row(ff, linear, gate, query) for query in range(len(parts.bias))])
+        keys = parts.tokens.shape[1]
+        start = ff.activation.output(
+            torch.zeros_like(linear.bias), None if gate is None else torch.zeros_like(linear.bias)
+        )
+        return Parts(shared[:, :keys], shared[:, keys] + start @ ff.w_out + ff.b_out)
+
+    def _row(self, ff: FeedForward, linear: Parts, gate: Parts | None, query: int) -> Float[Tensor, "player d"]:
+        """The shares at one position; players that bring nothing are left out of the game.
+
+        Without a gate the activation reads the linear branch, which then stands in the gate's place.
+        """
+        stacked = [torch.cat([p.tokens[query], p.bias[query][None]]) for p in (gate or linear, linear)]
+        active = stacked[0].abs().sum(dim=1) + stacked[1].abs().sum(dim=1) > 0
+        gated, linear_parts = (players[active] for players in stacked)
+
+        def game(coalitions: np.ndarray) -> np.ndarray:
+            chosen = torch.as_tensor(np.asarray(coalitions), dtype=gated.dtype)
+            out = ff.activation.output(chosen @ gated, None if gate is None else chosen @ linear_parts)
+            return (out @ ff.w_out).numpy()
+
+        shares = self._values(game, int(active.sum()))
+        row = torch.zeros(len(active), ff.w_out.shape[1], dtype=gated.dtype)
+        row[active] = torch.as_tensor(np.ascontiguousarray(shares), dtype=gated.dtype)
+        return row
+
+
+@cache
+def _enumeration(
+    players: int,
+) -> tuple[Int[np.ndarray, "coalition player"], Float[np.ndarray, "player coalition"]]:
+    """All coalitions, and the factor of each one's worth in each player's value."""
+    coalitions = (np.arange(2**players)[:, None] >> np.arange(players)) & 1
+    size = coalitions.sum(axis=1)
+    factorial = [math.factorial(k) for k in range(players + 1)]
+    joined = np.array([factorial[max(s - 1, 0)] * factorial[players - s] / factorial[players] for s in size])
+    without = np.array([factorial[s] * factorial[max(players - s - 1, 0)] / factorial[players] for s in size])
+    return coalitions, np.where(coalitions.T == 1, joined, -without)
 
 
 @dataclass(frozen=True)
-class AttributionOptions:
+class AttributionOptions(Options):
     """Sizes of the games."""
 
+    least: ClassVar[Mapping[str, int]] = {"short_tokens": 2, "shapley_samples": 1}
     short_tokens: int = 6
     """Tokens of a sequence in attribution-methods; exact Shapley values take 2 to the power of it."""
     shapley_samples: int = 128
     """Coalitions that sampling and kernel Shapley values may look at, for each position and layer."""
 
     def __post_init__(self) -> None:
-        check_at_least(self, "short_tokens", 2)
-        check_at_least(self, "shapley_samples", 1)
+        super().__post_init__()
         if self.short_tokens > 12:
             raise InputError(f"short_tokens={self.short_tokens}: enumeration of coalitions is meant for at most 12.")
 
@@ -70,6 +158,19 @@ class SharedLayer:
     """The map after it."""
     completeness: float
     """Relative error of the parts' sum after it."""
+
+    def agreement(self, reference: "SharedLayer", causal: bool) -> list[float]:
+        """The numbers of `AGREEMENTS`."""
+        cells = torch.ones_like(self.after, dtype=torch.bool)
+        cells = cells.tril() if causal else cells
+        gained, gained_by_reference = (shares(each.after) - shares(each.before) for each in (self, reference))
+        return [
+            spearman(self.after, reference.after, cells),
+            spearman(gained, gained_by_reference, cells),
+            float((self.after - reference.after).abs().max() / reference.after.max()),
+            rank_change(self.before, self.after, cells),
+            self.completeness,
+        ]
 
 
 class AttributionMethods(MomentsStudy):
@@ -98,27 +199,29 @@ class AttributionMethods(MomentsStudy):
                 seconds[row, i] = time.perf_counter() - start
             for r, reference in enumerate(REFERENCES):
                 for i in range(len(METHODS)):
-                    agreement[row, r, i] = _agreement(layers[i], layers[METHODS.index(reference)], record.block.causal)
+                    agreement[row, r, i] = layers[i].agreement(layers[METHODS.index(reference)], record.block.causal)
         return {"agreement": Moments.of(agreement[None]), "seconds": Moments.of(seconds[None])}
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         agreement, seconds = self.moments(shards, "agreement"), self.moments(shards, "seconds")
-        counted = [AGREEMENTS.index(name) for name in DRAWN]
-        rows = []
+        layer = range(self.facts.n_layers)
+        rows, times = [], []
         for r, reference in enumerate(REFERENCES):
             for i, method in enumerate(METHODS):
-                for layer in range(self.facts.n_layers):
-                    values = dict(zip(AGREEMENTS, agreement.value[layer, r, i].tolist(), strict=True))
-                    scatter = dict(zip(DRAWN, agreement.deviation[layer, r, i, counted].tolist(), strict=True))
-                    values |= {f"{name}_deviation": value for name, value in scatter.items()}
-                    sequences = int(agreement.count[layer, r, i].max())
-                    rows.append(dict(reference=reference, method=method, layer=layer, **values, sequences=sequences))
-        times = [
-            dict(method=method, layer=layer, seconds=seconds.value[layer, i], sequences=int(seconds.count[layer, i]))
-            for i, method in enumerate(METHODS)
-            for layer in range(self.facts.n_layers)
-        ]
-        return {"agreement": pd.DataFrame(rows), "time": pd.DataFrame(times)}
+                scatter = dict(zip(AGREEMENTS, agreement.deviation[:, r, i].T, strict=True))
+                columns = dict(
+                    reference=reference,
+                    method=method,
+                    layer=layer,
+                    **dict(zip(AGREEMENTS, agreement.value[:, r, i].T, strict=True)),
+                    **{f"{name}_deviation": scatter[name] for name in DRAWN},
+                    sequences=agreement.count[:, r, i].max(axis=-1),
+                )
+                rows.append(pd.DataFrame(columns))
+        for i, method in enumerate(METHODS):
+            columns = dict(method=method, layer=layer, seconds=seconds.value[:, i], sequences=seconds.count[:, i])
+            times.append(pd.DataFrame(columns))
+        return {"agreement": pd.concat(rows, ignore_index=True), "time": pd.concat(times, ignore_index=True)}
 
     def figures(self, tables: Tables) -> Figures:
         to_ig = tables["agreement"].query("reference == 'ig'")
@@ -156,8 +259,7 @@ class AttributionMethods(MomentsStudy):
             f"{agreement['largest_difference'].max():.1%} of the map's largest cell.",
         )
 
-    def _layer(self, record: LayerRecord, method: Method, number: int) -> SharedLayer:
-        """One layer by one method; `number` is the sequence's, which seeds the estimates."""
+    def _layer(self, record: LayerRecord, method: str, number: int) -> SharedLayer:
         step = self.facts.feed_forward
         with torch.no_grad():  # captum asks for gradients itself
             parts_at = self._linear(record, method, number).parts([step.scope])
@@ -166,26 +268,11 @@ class AttributionMethods(MomentsStudy):
         error = float((parts_at[step.scope].total().detach() - whole).norm() / whole.norm())
         return SharedLayer(before, after, error)
 
-    def _linear(self, record: LayerRecord, method: Method, number: int) -> LinearLayer:
+    def _linear(self, record: LayerRecord, method: str, number: int) -> LinearLayer:
         settings = Settings(method="captum" if method == "captum" else "exact", precision="float64")
         if method in ("ig", "captum"):
             return LinearLayer(record, settings)
-        if method == "shapley":
-            return ShapleyLayer(record, settings, exact_values)
         seed = int(np.random.default_rng([self.config.seed, max(number, 0), record.layer]).integers(2**31))
         kind: Estimate = "sampling" if method == "sampling" else "kernel"
-        return ShapleyLayer(record, settings, estimated_values(kind, self.options.shapley_samples, seed))
-
-
-def _agreement(layer: SharedLayer, reference: SharedLayer, causal: bool) -> list[float]:
-    """The numbers of `AGREEMENTS`."""
-    cells = torch.ones_like(layer.after, dtype=torch.bool)
-    cells = cells.tril() if causal else cells
-    gained, gained_by_reference = (shares(each.after) - shares(each.before) for each in (layer, reference))
-    return [
-        spearman(layer.after, reference.after, cells),
-        spearman(gained, gained_by_reference, cells),
-        float((layer.after - reference.after).abs().max() / reference.after.max()),
-        rank_change(layer.before, layer.after, cells),
-        layer.completeness,
-    ]
+        estimated = estimated_values(kind, self.options.shapley_samples, seed)
+        return ShapleyLayer(record, settings, exact_values if method == "shapley" else estimated)

@@ -13,13 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Bool
 
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.statistics.moments import Moments
-from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
-from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.corpus.study import Figures, Moments, MomentsStudy, Observation, ShardArrays, Tables
 from tl_ffblock.layer.scopes import feed_step, feed_sum
 from tl_ffblock.results import figures as draw
 
@@ -38,16 +35,19 @@ class Bypass(MomentsStudy):
     }
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
-        ff, branch, bypass = self._scopes()
-        moments: dict[str, Moments] = {}
-        for name, keep in self._places(observed.tokenised.special).items():
-            norms = {
-                vector: np.stack([_norms(record, scope)[keep] for record in observed.records], axis=1)
-                for vector, scope in (("ff", ff), ("branch", branch), ("bypass", bypass))
-            }
-            moments |= {f"{name}.{vector}": Moments.of(values) for vector, values in norms.items()}
-            moments[f"{name}.twice"] = Moments.of(norms["bypass"] > 2 * norms["branch"])
-        return moments
+        into = feed_sum(self.facts.order)
+        operands = {"ff": feed_step(self.facts.order).scope, "branch": into.left, "bypass": into.right}
+        norms = {
+            name: torch.stack([record.tensor(operand).double().norm(dim=-1) for record in observed.records], dim=1)
+            for name, operand in operands.items()
+        }
+        of_all = {name: values.cpu().numpy() for name, values in norms.items()}
+        of_all["twice"] = of_all["bypass"] > 2 * of_all["branch"]
+        return {
+            f"{tokens}.{name}": Moments.of(values[keep])
+            for tokens, keep in self._places(observed.tokenised.special).items()
+            for name, values in of_all.items()
+        }
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         rows = []
@@ -55,41 +55,36 @@ class Bypass(MomentsStudy):
             ff, branch, bypass, twice = (
                 self.moments(shards, f"{tokens}.{name}") for name in ("ff", "branch", "bypass", "twice")
             )
-            for layer in range(self.facts.n_layers):
-                rows.append(
-                    dict(
-                        tokens=tokens,
-                        layer=layer,
-                        ff=ff.value[layer],
-                        branch=branch.value[layer],
-                        bypass=bypass.value[layer],
-                        ratio=bypass.value[layer] / branch.value[layer],
-                        more_than_twice=twice.value[layer],
-                        branch_deviation=branch.deviation[layer],
-                        bypass_deviation=bypass.deviation[layer],
-                        count=int(ff.count[layer]),
-                    )
-                )
-        return {"norms": pd.DataFrame(rows)}
+            columns = dict(
+                tokens=tokens,
+                layer=range(self.facts.n_layers),
+                ff=ff.value,
+                branch=branch.value,
+                bypass=bypass.value,
+                ratio=bypass.value / branch.value,
+                more_than_twice=twice.value,
+                branch_deviation=branch.deviation,
+                bypass_deviation=bypass.deviation,
+                count=ff.count,
+            )
+            rows.append(pd.DataFrame(columns))
+        return {"norms": pd.concat(rows, ignore_index=True)}
 
     def figures(self, tables: Tables) -> Figures:
         figures: Figures = {}
-        for tokens in TOKENS[:2]:
-            table = tables["norms"][tables["norms"]["tokens"] == tokens]
+        for tokens, name, note in (("all", "norms", ""), ("not special", "norms_not_special", ", text tokens")):
+            table = tables["norms"].query(f"tokens == {tokens!r}")
             lines = {
-                label: draw.Spread.of(table, name, deviation=f"{name}_deviation", count="count")
-                for label, name in (("FF output", "branch"), ("bypass", "bypass"))
+                label: draw.Spread.of(table, column, deviation=f"{column}_deviation", count="count")
+                for label, column in (("FF output", "branch"), ("bypass", "bypass"))
             }
-            suffix = "" if tokens == "all" else "_not_special"
-            note = "" if tokens == "all" else ", text tokens"
-            figures[f"norms{suffix}"] = draw.layer_lines(lines, ylabel=f"mean norm{note}", log=True)
+            figures[name] = draw.layer_lines(lines, ylabel=f"mean norm{note}", log=True)
         return figures
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:
         sentences = []
         for tokens, where in (("not special", "At tokens of text"), ("all", "Over all tokens")):
-            norms = tables["norms"]
-            ratio = norms[norms["tokens"] == tokens].set_index("layer")["ratio"].dropna()
+            ratio = tables["norms"].query(f"tokens == {tokens!r}").set_index("layer")["ratio"].dropna()
             if len(ratio):
                 sentences.append(
                     f"{where} the bypass is more than twice as large as the feed-forward's output in {int((ratio > 2).sum())} "
@@ -110,12 +105,3 @@ class Bypass(MomentsStudy):
         last = (place == len(special) - 1) & special & ~first
         masks = (np.ones_like(special), ~special & ~first, first, last, special & ~first & ~last)
         return dict(zip(TOKENS, masks, strict=True))
-
-    def _scopes(self) -> tuple[str, str, str]:
-        """Name the feed-forward's scope, and the two summands of the residual it enters."""
-        into = feed_sum(self.facts.order)
-        return feed_step(self.facts.order).scope, into.left, into.right
-
-
-def _norms(record: LayerRecord, operand: str) -> Float[np.ndarray, " query"]:
-    return record.tensor(operand).double().norm(dim=-1).cpu().numpy()

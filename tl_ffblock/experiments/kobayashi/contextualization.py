@@ -14,11 +14,8 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.statistics.moments import Moments
-from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
-from tl_ffblock.layer.scopes import STEPS, Step
+from tl_ffblock.corpus.study import Figures, Moments, MomentsStudy, Observation, ShardArrays, Tables
+from tl_ffblock.layer.scopes import STEPS
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.measures import Cells, contextualization_change
 
@@ -43,81 +40,72 @@ class Contextualization(MomentsStudy):
     }
 
     def scopes(self) -> tuple[str, ...]:
-        wanted = {scope for pair in self._pairs() for scope in pair}
+        wanted = {scope for pairs in self._pairs().values() for pair in pairs for scope in pair}
         return tuple(step.scope for step in STEPS[self.facts.order] if step.scope in wanted)
 
     def bases(self) -> tuple[str, ...]:
         """Where cumulative changes start: before FF, and before the norm that precedes it."""
-        before = self.facts.feed_forward.before
-        assert before is not None
-        earlier = next((step for step in self.facts.steps if step.scope == before and step.component == "LN"), None)
-        pre_norm = earlier is not None and self.facts.order != "post_ln"
-        return (before, str(earlier.before)) if pre_norm and earlier is not None else (before,)
+        before = str(self.facts.feed_forward.before)
+        norms = [step for step in self.facts.steps if step.scope == before and step.component == "LN"]
+        return (before, *(str(norm.before) for norm in norms if self.facts.order != "post_ln"))
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
         moments = {}
         for kind in self._cells():
-            for before, after in self._pairs():
+            for before, after in dict.fromkeys(pair for pairs in self._pairs().values() for pair in pairs):
                 change = contextualization_change(observed.maps, before, after, cells=kind).numpy()
                 moments[f"{kind}.{before}.{after}"] = Moments.of(change[None])
         return moments
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
-        def rows(pairs: list[tuple[str, str]], label: Mapping[str, str]) -> pd.DataFrame:
-            table = []
+        component = {step.scope: step.component for step in self.facts.steps}
+        tables = {}
+        for name, pairs in self._pairs().items():
+            rows = []
             for kind in self._cells():
                 for before, after in pairs:
                     moments = self.moments(shards, f"{kind}.{before}.{after}")
-                    for layer in range(self.facts.n_layers):
-                        table.append(
-                            dict(
-                                cells=kind,
-                                layer=layer,
-                                component=label[after],
-                                before=before,
-                                after=after,
-                                change=moments.value[layer],
-                                deviation=moments.deviation[layer],
-                                sequences=int(moments.count[layer]),
-                            )
-                        )
-            return pd.DataFrame(table)
-
-        component = {step.scope: step.component for step in self.facts.steps}
-        return {
-            "changes": rows(self._single(), component),
-            "cumulative": rows(self._cumulative(), {after: f"+{component[after]}" for _, after in self._cumulative()}),
-        }
+                    columns = dict(
+                        cells=kind,
+                        layer=range(self.facts.n_layers),
+                        component=("+" if name == "cumulative" else "") + component[after],
+                        before=before,
+                        after=after,
+                        change=moments.value,
+                        deviation=moments.deviation,
+                        sequences=moments.count,
+                    )
+                    rows.append(pd.DataFrame(columns))
+            tables[name] = pd.concat(rows, ignore_index=True)
+        return tables
 
     def figures(self, tables: Tables) -> Figures:
         figures: Figures = {}
+        base = self.bases()[0]
+        cumulative = tables["cumulative"].query("before == @base")
         for kind in self._cells():
             suffix = f"_{kind}" if self.facts.causal else ""
             note = ", all cells" if self.facts.causal and kind == "all" else ""
-            changes = tables["changes"].query("cells == @kind")
-            figures[f"changes{suffix}"] = draw.layer_panels(
-                {
+            for name, table, ylabel in (
+                ("changes", tables["changes"], "change 1 − ρ"),
+                ("cumulative", cumulative, f"1 − ρ to {base}"),
+            ):
+                panels = {
                     f"{component}, up to {after}": draw.Spread.of(rows, "change")
-                    for (after, component), rows in changes.groupby(["after", "component"], sort=False)
-                },
-                ylabel=f"change 1 − ρ{note}",
-            )
-            base = self.bases()[0]
-            cumulative = tables["cumulative"].query("cells == @kind and before == @base")
-            figures[f"cumulative{suffix}"] = draw.layer_panels(
-                {
-                    f"{component}, up to {after}": draw.Spread.of(rows, "change")
-                    for (component, after), rows in cumulative.groupby(["component", "after"], sort=False)
-                },
-                ylabel=f"1 − ρ to {base}{note}",
-            )
+                    for (after, component), rows in table.query("cells == @kind").groupby(
+                        ["after", "component"], sort=False
+                    )
+                }
+                figures[f"{name}{suffix}"] = draw.layer_panels(panels, ylabel=f"{ylabel}{note}")
         return figures
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:
         changes = self._ranked(tables["changes"])
+        steps = self.facts.steps
+        feed_forward, *after = steps[steps.index(self.facts.feed_forward) :]
+        norms = [step for step in after if step.component == "LN"]
         sentences = []
-        names = ("The feed-forward", "The norm behind it")
-        for name, step in zip(names, self._told(), strict=False):
+        for name, step in zip(("The feed-forward", "The norm behind it"), (feed_forward, *norms), strict=False):
             by_layer = changes[changes["after"] == step.scope].set_index("layer")["change"].dropna().sort_values()
             if len(by_layer):
                 most = by_layer.iloc[-1]
@@ -129,12 +117,12 @@ class Contextualization(MomentsStudy):
         return (*sentences, *self._left(self._ranked(tables["cumulative"])))
 
     def _left(self, cumulative: pd.DataFrame) -> Iterator[str]:
-        """How much of the feed-forward's change is left behind it: the cancel-out of the paper's section 5.1."""
+        """How much of the feed-forward's change remains after it: the cancel-out of the paper's section 5.1."""
         base = self.bases()[0]
         of_base = cumulative[cumulative["before"] == base]
         by_scope = of_base.pivot(index="layer", columns="after", values="change")
-        first, *behind = dict.fromkeys(of_base["after"])
-        left = by_scope[behind].div(by_scope[first], axis=0).replace([np.inf], np.nan).median().dropna()
+        first, *later = dict.fromkeys(of_base["after"])
+        left = by_scope[later].div(by_scope[first], axis=0).replace([np.inf], np.nan).median().dropna()
         component = dict(zip(of_base["after"], of_base["component"], strict=True))
         if len(left):
             told = ", ".join(f"{share:.0%} after {component[after]}" for after, share in left.items())
@@ -151,22 +139,12 @@ class Contextualization(MomentsStudy):
         return ("reachable", "all") if self.facts.causal else ("all",)
 
     def _ranked(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The rows of the usual cells."""
         return table[table["cells"] == self._cells()[0]]
 
-    def _told(self) -> list[Step]:
-        """The feed-forward, and the norm behind it where there is one."""
+    def _pairs(self) -> dict[str, list[tuple[str, str]]]:
         steps = self.facts.steps
-        behind = steps[steps.index(self.facts.feed_forward) :]
-        return [behind[0], *[step for step in behind[1:] if step.component == "LN"][:1]]
-
-    def _single(self) -> list[tuple[str, str]]:
-        return [(str(step.before), step.scope) for step in self.facts.steps]
-
-    def _cumulative(self) -> list[tuple[str, str]]:
-        steps = self.facts.steps
-        start = steps.index(self.facts.feed_forward)
-        return [(base, step.scope) for base in self.bases() for step in steps[start:]]
-
-    def _pairs(self) -> list[tuple[str, str]]:
-        return list(dict.fromkeys([*self._single(), *self._cumulative()]))
+        later = steps[steps.index(self.facts.feed_forward) :]
+        return {
+            "changes": [(str(step.before), step.scope) for step in steps],
+            "cumulative": [(base, step.scope) for base in self.bases() for step in later],
+        }

@@ -19,11 +19,7 @@ import torch
 
 from tl_ffblock.bridge.inputs import forward, prepare
 from tl_ffblock.contributions import contribution_maps
-from tl_ffblock.corpus.fields import check_at_least
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.statistics.moments import Moments
-from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
+from tl_ffblock.corpus.study import Figures, Moments, MomentsStudy, Observation, Options, ShardArrays, Tables
 from tl_ffblock.errors import InputError
 from tl_ffblock.results import figures as draw
 
@@ -31,8 +27,10 @@ TIMED = ("forward", "maps", "captum")
 
 
 @dataclass(frozen=True)
-class CostOptions:
+class CostOptions(Options):
     """What is measured."""
+
+    least: ClassVar[Mapping[str, int]] = {"captum_length": 0}
 
     lengths: tuple[int, ...] = (8, 16, 32, 64, 128)
     """Lengths measured by cost."""
@@ -40,7 +38,7 @@ class CostOptions:
     """Longest input on which cost also runs captum; 0 skips it."""
 
     def __post_init__(self) -> None:
-        check_at_least(self, "captum_length", 0)
+        super().__post_init__()
         if not self.lengths or min(self.lengths) < 1:
             raise InputError(f"lengths={self.lengths!r}: expected positive numbers of tokens.")
 
@@ -71,36 +69,28 @@ class Cost(MomentsStudy):
             if length <= self.options.captum_length:
                 seconds[row, 2] = _timed(partial(contribution_maps, observed.model, batch.tokens[0], method="captum"))
         size = np.array(observed.model.sizes, dtype=np.float64)
-        return {
-            "seconds": Moments.of(seconds[None]),
-            "memory": Moments.of(memory[None]),
-            "size": Moments.of(size[None]),
-        }
+        measured = {"seconds": seconds, "memory": memory, "size": size}
+        return {name: Moments.of(values[None]) for name, values in measured.items()}
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         seconds, memory = self.moments(shards, "seconds"), self.moments(shards, "memory")
         d_model, d_mlp, heads, parameters = (int(value) for value in self.moments(shards, "size").mean)
-        rows = []
-        for row, length in enumerate(self.options.lengths):
-            pairs = length * (length + 1) / 2 if self.facts.causal else length**2
-            values = dict(zip(TIMED, seconds.value[row].tolist(), strict=True))
-            scatter = zip(TIMED, seconds.deviation[row].tolist(), strict=True)
-            rows.append(
-                dict(
-                    tokens=length,
-                    **values,
-                    **{f"{name}_deviation": value for name, value in scatter},
-                    per_pair=values["maps"] / (pairs * self.facts.n_layers),
-                    peak_mb=memory.value[row],
-                    sequences=int(seconds.count[row, 1]),
-                    layers=self.facts.n_layers,
-                    d_model=d_model,
-                    d_mlp=d_mlp,
-                    heads=heads,
-                    parameters=parameters,
-                )
-            )
-        return {"time": pd.DataFrame(rows)}
+        lengths = np.array(self.options.lengths)
+        pairs = lengths * (lengths + 1) / 2 if self.facts.causal else lengths**2
+        columns = dict(
+            tokens=lengths,
+            **dict(zip(TIMED, seconds.value.T, strict=True)),
+            **{f"{name}_deviation": scatter for name, scatter in zip(TIMED, seconds.deviation.T, strict=True)},
+            per_pair=seconds.value[:, TIMED.index("maps")] / (pairs * self.facts.n_layers),
+            peak_mb=memory.value,
+            sequences=seconds.count[:, TIMED.index("maps")],
+            layers=self.facts.n_layers,
+            d_model=d_model,
+            d_mlp=d_mlp,
+            heads=heads,
+            parameters=parameters,
+        )
+        return {"time": pd.DataFrame(columns)}
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:
         longest = tables["time"].dropna(subset="maps").iloc[-1:]
@@ -112,8 +102,7 @@ class Cost(MomentsStudy):
     def figures(self, tables: Tables) -> Figures:
         table = tables["time"]
         labels = {"forward": "model alone", "maps": "maps, exact", "captum": "maps, captum"}
-        known = {timed: table.dropna(subset=timed) for timed in labels}
-        known = {timed: rows for timed, rows in known.items() if len(rows)}
+        known = {timed: rows for timed in labels if len(rows := table.dropna(subset=timed))}
         lines = {labels[t]: draw.Spread.of(rows, t, deviation=f"{t}_deviation") for t, rows in known.items()}
         x = {labels[timed]: rows["tokens"].to_numpy() for timed, rows in known.items()}
         figure = draw.layer_lines(lines, ylabel="seconds", xlabel="tokens", x=x)

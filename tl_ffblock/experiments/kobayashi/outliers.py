@@ -12,20 +12,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
-from tl_ffblock.corpus.observation import Observation
-from tl_ffblock.corpus.statistics.arrays import ShardArrays
-from tl_ffblock.corpus.statistics.moments import Moments
-from tl_ffblock.corpus.study import Figures, MomentsStudy, Tables
-from tl_ffblock.errors import InputError
+from tl_ffblock.corpus.study import Figures, Moments, MomentsStudy, Observation, Options, ShardArrays, Tables
 from tl_ffblock.layer.records import LayerRecord, Norm
 from tl_ffblock.layer.scopes import PROGRAMS, Normalise, feed_step
 from tl_ffblock.layer.settings import Settings
@@ -33,9 +29,6 @@ from tl_ffblock.layer.vectors import decompose_record
 from tl_ffblock.numerals import signed
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 QUERIES = 32
 """Rows decomposed at a time."""
@@ -49,15 +42,12 @@ VARIANTS = (
 
 
 @dataclass(frozen=True)
-class OutliersOptions:
+class OutliersOptions(Options):
     """The slow part."""
 
+    shares: ClassVar[tuple[str, ...]] = ("ignored_dimensions",)
     ignored_dimensions: float = 0.01
     """Share of the dimensions with the smallest gain that outliers leaves out when it measures the change by FF again; 0 skips this slow part."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.ignored_dimensions < 1:
-            raise InputError(f"ignored_dimensions={self.ignored_dimensions}: expected a share from 0 to below 1.")
 
 
 class Outliers(MomentsStudy):
@@ -89,37 +79,31 @@ class Outliers(MomentsStudy):
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         gain = self.moments(shards, "gain").mean
-        rows, dimensions = [], []
         sides = {name: self.moments(shards, name) for name in ("input", "output")}
-        for name, side in sides.items():
-            for layer in range(self.facts.n_layers):
-                size, gains = side.mean[layer], gain[layer]
-                varies = np.ptp(gains) > 0 and np.ptp(size) > 0
-                rows.append(
-                    dict(
-                        of=name,
-                        layer=layer,
-                        pearson=float(pearsonr(size, gains)[0]) if varies else np.nan,
-                        spearman=float(spearmanr(size, gains)[0]) if varies else np.nan,
-                        spearman_size=float(spearmanr(size, np.abs(gains))[0]) if varies else np.nan,
-                        largest_to_median=float(size.max() / np.median(size)),
-                        tokens=int(side.count.flat[0]),
-                    )
-                )
-        for layer in range(self.facts.n_layers):
-            columns = dict(
-                layer=layer,
-                dimension=np.arange(gain.shape[1]),
-                gain=gain[layer],
-                input=sides["input"].mean[layer],
-                output=sides["output"].mean[layer],
-                output_deviation=sides["output"].deviation[layer],
-                tokens=sides["output"].count[layer],
-            )
-            dimensions.append(pd.DataFrame(columns))
-        tables = {"correlation": pd.DataFrame(rows), "dimensions": pd.concat(dimensions, ignore_index=True)}
+        layers, dimensions = np.mgrid[: gain.shape[0], : gain.shape[1]]
+        columns: dict[str, np.ndarray] = dict(
+            layer=layers,
+            dimension=dimensions,
+            gain=gain,
+            input=sides["input"].mean,
+            output=sides["output"].mean,
+            output_deviation=sides["output"].deviation,
+            tokens=sides["output"].count,
+        )
+        tables = {
+            "correlation": _correlation(sides, gain),
+            "dimensions": pd.DataFrame({name: values.ravel() for name, values in columns.items()}),
+        }
         if self.options.ignored_dimensions:
-            tables["ignored"] = self._ignored(self.moments(shards, "changes"))
+            changes = self.moments(shards, "changes")
+            columns = dict(
+                dimensions=np.repeat(VARIANTS, self.facts.n_layers).astype(object),
+                layer=np.indices(changes.mean.shape)[1],
+                change=changes.value,
+                deviation=changes.deviation,
+                sequences=changes.count,
+            )
+            tables["ignored"] = pd.DataFrame({name: values.ravel() for name, values in columns.items()})
         return tables
 
     def figures(self, tables: Tables) -> Figures:
@@ -159,49 +143,31 @@ class Outliers(MomentsStudy):
             shown["change by FF, 1 − ρ"] = wide[list(VARIANTS)].reset_index()
         return shown
 
-    def _ignored(self, changes: Moments) -> pd.DataFrame:
-        rows = []
-        for row, variant in enumerate(VARIANTS):
-            for layer in range(self.facts.n_layers):
-                rows.append(
-                    dict(
-                        dimensions=variant,
-                        layer=layer,
-                        change=changes.value[row, layer],
-                        deviation=changes.deviation[row, layer],
-                        sequences=int(changes.count[row, layer]),
-                    )
-                )
-        return pd.DataFrame(rows)
-
     def _next_norm(self, record: LayerRecord) -> Norm:
-        """The first norm behind the feed-forward."""
         program = PROGRAMS[self.facts.order]
         behind = program[program.index(feed_step(self.facts.order)) :]
         operation = next(step.operation for step in behind if isinstance(step.operation, Normalise))
         return record.block.norm(operation.norm)
 
     def _changes(self, record: LayerRecord) -> list[float]:
-        """Change by FF of every variant."""
-        step = self.facts.feed_forward
-        before, after = str(step.before), step.scope
+        scopes = str(self.facts.feed_forward.before), self.facts.feed_forward.scope
         left_out = self._left_out(record)
         maps: dict[tuple[int, str], list[Tensor]] = {}
         for start in range(0, len(record.queries), QUERIES):
-            rows = record.rows(slice(start, start + QUERIES))
             with torch.no_grad():
-                vectors = decompose_record(rows, Settings())
-            for scope in (before, after):
+                vectors = decompose_record(record.rows(slice(start, start + QUERIES)), Settings())
+            for scope in scopes:
                 squares = vectors.parts(scope).square()
                 for number, dimensions in enumerate(left_out):
-                    maps.setdefault((number, scope), []).append(_without(squares, dimensions).sqrt())
+                    keep = torch.ones(squares.shape[-1], dtype=torch.bool, device=squares.device)
+                    keep[dimensions.to(squares.device)] = False
+                    maps.setdefault((number, scope), []).append(squares[..., keep].sum(dim=-1).sqrt())
         everything, smallest, largest, random = range(len(left_out))
         changes = []
-        pairs = [(everything,) * 2, (smallest,) * 2, (everything, smallest), (largest,) * 2, (random,) * 2]
-        for less_before, less_after in pairs:
-            map_before, map_after = torch.cat(maps[less_before, before]), torch.cat(maps[less_after, after])
-            cells = torch.ones_like(map_before, dtype=torch.bool)
-            changes.append(rank_change(map_before, map_after, cells.tril() if record.block.causal else cells))
+        for pair in ((everything,) * 2, (smallest,) * 2, (everything, smallest), (largest,) * 2, (random,) * 2):
+            before, after = (torch.cat(maps[less, scope]) for less, scope in zip(pair, scopes, strict=True))
+            cells = torch.ones_like(before, dtype=torch.bool)
+            changes.append(rank_change(before, after, cells.tril() if record.block.causal else cells))
         return changes
 
     def _left_out(self, record: LayerRecord) -> tuple[Int[Tensor, " dimension"], ...]:
@@ -216,13 +182,26 @@ class Outliers(MomentsStudy):
         return by_gain[:0], smallest, largest, torch.as_tensor(random)
 
 
-def _without(squares: Tensor, left_out: Tensor) -> Tensor:
-    keep = torch.ones(squares.shape[-1], dtype=torch.bool, device=squares.device)
-    keep[left_out.to(squares.device)] = False
-    return squares[..., keep].sum(dim=-1)
+def _correlation(sides: Mapping[str, Moments], gain: Float[np.ndarray, "layer dimension"]) -> pd.DataFrame:
+    rows = []
+    for name, side in sides.items():
+        for layer, (size, gains) in enumerate(zip(side.mean, gain, strict=True)):
+            varies = np.ptp(gains) > 0 and np.ptp(size) > 0
+            rows.append(
+                dict(
+                    of=name,
+                    layer=layer,
+                    pearson=float(pearsonr(size, gains)[0]) if varies else np.nan,
+                    spearman=float(spearmanr(size, gains)[0]) if varies else np.nan,
+                    spearman_size=float(spearmanr(size, np.abs(gains))[0]) if varies else np.nan,
+                    largest_to_median=float(size.max() / np.median(size)),
+                    tokens=int(side.count.flat[0]),
+                )
+            )
+    return pd.DataFrame(rows)
 
 
-def _scatter(dimensions: pd.DataFrame, correlation: pd.DataFrame) -> "Figure":
+def _scatter(dimensions: pd.DataFrame, correlation: pd.DataFrame) -> Any:
     """Value against gain in the layers of the strongest negative and of the weakest correlation."""
     output = correlation.query("of == 'output'").set_index("layer")["spearman"]
     layers = [int(output.fillna(1).idxmin()), int(output.fillna(-1).idxmax())]

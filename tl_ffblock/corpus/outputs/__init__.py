@@ -1,1 +1,0 @@
-"""Finished shards to tables, figures and the report."""

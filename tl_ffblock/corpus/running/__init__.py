@@ -1,1 +1,0 @@
-"""Shards computed, kept and continued."""

@@ -1,0 +1,134 @@
+"""The corpus cut into shards, read three times: to count it, to digest it, and to compute with it.
+
+Nothing but the numbers of the chosen texts and a digest per shard is kept, so that the memory of a run does not grow with
+its texts. What is computed with is what was digested: a corpus that changed in between is refused.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+from jaxtyping import Int
+
+from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.texts import CorpusText, Problem, read_texts
+from tl_ffblock.errors import InputError
+
+KEPT_PROBLEMS = 100
+"""Problems of reading that are told one by one; more are counted."""
+WORDS_A_TOKEN = 0.7
+"""Words of a split piece for each token allowed: English text has 1.1 to 1.4 tokens a word."""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Which texts a run reads, and in which shard each is."""
+
+    config: Config
+    chosen: Int[np.ndarray, " text"]
+    """Numbers of the chosen texts among those read, ascending."""
+    digest: str
+    """Of the chosen texts."""
+    digests: tuple[bytes, ...]
+    """Of each shard's."""
+    problems: tuple[Problem, ...]
+    """The first unreadable lines."""
+    unreadable: int
+    """How many there are."""
+
+    @property
+    def numbers(self) -> range:
+        """The shards."""
+        return range(len(self.digests))
+
+    def size(self, shard: int) -> int:
+        """Count the texts of a shard: as many as all others have, and in the last one what is left."""
+        return len(self.chosen[shard * self.config.shard_size :][: self.config.shard_size])
+
+    def whole_shards_of(self, n_texts: int, digest: str) -> int | None:
+        """Count the shards of a run over this run's first texts that are this run's too; None if its texts are others.
+
+        They hold the same texts under the same numbers: all full shards, and where no text is added the last one too.
+        """
+        if n_texts > len(self.chosen) or _digests(self.config, self.chosen[:n_texts])[0] != digest:
+            return None
+        return len(self.digests) if n_texts == len(self.chosen) else n_texts // self.config.shard_size
+
+    def texts(self, wanted: set[int]) -> Iterator[tuple[int, list[CorpusText]]]:
+        """Read the wanted shards' texts, in order.
+
+        Raises:
+            InputError: at the first of them whose texts are no longer those that were digested.
+        """
+        left = sorted(wanted)
+        for shard, texts in enumerate(_shards(self.config, self.chosen)):
+            if shard in wanted:
+                if self.digests[shard : shard + 1] != (hashlib.sha256(_bytes_of(texts)).digest(),):
+                    break
+                left.remove(shard)
+                yield shard, texts
+        if left:
+            raise InputError(
+                f"data={self.config.data!r} was changed while this run read it: the texts of shard {left[0]} are no longer those "
+                "of its beginning. Shards that are finished are right; put the data back and start again, or use another folder."
+            )
+
+
+def cut_into_shards(config: Config) -> Shards:
+    """Read the data once, and choose.
+
+    Raises:
+        InputError: if there is nothing to read.
+    """
+    problems, unreadable, usable = list[Problem](), 0, 0
+    for item in read_texts(config):
+        if isinstance(item, Problem):
+            unreadable += 1
+            problems += [item] if len(problems) < KEPT_PROBLEMS else []
+        else:
+            usable += len(_pieces(config, item))
+    if not usable:
+        why = f" ({unreadable} lines cannot be read; {problems[0].where} {problems[0].why})" if problems else ""
+        raise InputError(f"data={config.data!r} holds no text to read{why}.")
+    chosen = np.arange(usable)
+    if config.limit is not None and config.limit < usable:
+        random = np.random.default_rng(config.seed)
+        drawn = random.choice(usable, config.limit, replace=False) if config.sample == "random" else chosen
+        chosen = np.sort(drawn)[: config.limit]
+    return Shards(config, chosen, *_digests(config, chosen), tuple(problems), unreadable)
+
+
+def _digests(config: Config, chosen: Int[np.ndarray, " text"]) -> tuple[str, tuple[bytes, ...]]:
+    whole, of_shards = hashlib.sha256(), list[bytes]()
+    for texts in _shards(config, chosen):
+        whole.update(_bytes_of(texts))
+        of_shards.append(hashlib.sha256(_bytes_of(texts)).digest())
+    return whole.hexdigest(), tuple(of_shards)
+
+
+def _bytes_of(texts: list[CorpusText]) -> bytes:
+    read = ((text.text, text.document, text.words, text.groups, text.relations) for text in texts)
+    return b"".join(repr(each).encode("utf-8", "replace") for each in read)
+
+
+def _shards(config: Config, chosen: Int[np.ndarray, " text"]) -> Iterator[list[CorpusText]]:
+    pieces = (piece for item in read_texts(config) if isinstance(item, CorpusText) for piece in _pieces(config, item))
+    kept = set(chosen.tolist())
+    texts = (piece for place, piece in enumerate(islice(pieces, max(kept, default=-1) + 1)) if place in kept)
+    numbered = (replace(text, number=number) for number, text in enumerate(texts))
+    while shard := list(islice(numbered, config.shard_size)):
+        yield shard
+
+
+def _pieces(config: Config, text: CorpusText) -> list[CorpusText]:
+    """The text, its consecutive pieces, or nothing where it has too few words."""
+    words = text.text.split()
+    if len(words) < config.min_words:
+        return []
+    if config.long == "cut" or config.max_tokens is None or text.words is not None:
+        return [text]
+    size = max(1, round(config.max_tokens * WORDS_A_TOKEN))
+    pieces = [words[start : start + size] for start in range(0, len(words), size)]
+    return [replace(text, text=" ".join(piece)) for piece in pieces if len(piece) >= config.min_words]

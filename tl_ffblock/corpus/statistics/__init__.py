@@ -1,1 +1,0 @@
-"""Mergeable statistics."""

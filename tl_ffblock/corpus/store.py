@@ -1,0 +1,231 @@
+"""A run's folder: shards under checksums, one process a shard, the fingerprint of what its numbers depend on.
+
+1. `run.json` holds the fingerprint. It is written once, under a lock; a run of another one is refused.
+   A run that only has more texts after the same first ones takes the folder over: it keeps the full shards.
+2. A shard is written under a temporary name, flushed to the disk and renamed to a name that carries its
+   digest: it is there as a whole or not at all, and a file whose bytes do not match its name is damaged.
+3. Whoever computes a shard holds its lock, which the kernel frees when the process dies.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from tl_ffblock._version import __version__
+from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.shards import Shards
+from tl_ffblock.corpus.study import StudySpec
+from tl_ffblock.errors import InputError
+from tl_ffblock.files import write_atomically
+
+DIGITS = 32
+"""Hexadecimal digits of SHA-256 in a shard's name."""
+NOT_IN_FINGERPRINT = ("out", "engine", "workers", "ray_address", "device", "data", "model", "examples")
+"""Fields of a config that may differ when a run is continued: where it is computed, and names of what has a digest of its own."""
+GROWS = {"config.limit", "data", "data.sequences"}
+"""Entries of a fingerprint that may differ where a run is extended."""
+_NAME = re.compile(rf"shard-(\d{{6}})\.([0-9a-f]{{{DIGITS}}})\.safetensors")
+
+
+def fingerprint(config: Config, specs: Sequence[StudySpec], weights: str, shards: Shards) -> dict[str, Any]:
+    """Give settings, digests of weights and data, and versions: what a shard's numbers follow from.
+
+    Args:
+        config: The run.
+        specs: Its studies, whose options are settings too.
+        weights: Digest of those that the studies read.
+        shards: The corpus.
+    """
+    settings = {f"config.{name}": value for name, value in asdict(config).items() if name not in NOT_IN_FINGERPRINT}
+    for spec in specs:
+        settings |= {f"study.{name}": value for name, value in spec.fingerprint().items()}
+    return {
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()},
+        "model.weights": weights,
+        "data": shards.digest,
+        "data.sequences": len(shards.chosen),
+        "tl_ffblock": __version__,
+        "torch": str(torch.__version__),
+        "transformer_lens": version("transformer-lens"),
+    }
+
+
+class ForeignFolderError(InputError):
+    """The folder holds a run of other settings, weights or data."""
+
+
+class StoredShard:
+    """One finished shard; arrays are read when asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: Any = safe_open(path, framework="numpy")
+        metadata = self._file.metadata()  # type: ignore[no-untyped-call]
+        self.meta: dict[str, Any] = json.loads(metadata["meta"])
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._file.get_tensor(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._file.keys()  # noqa: SIM118  # not a dictionary
+
+    def rows(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Read some rows of an array."""
+        return self._file.get_slice(name)[start:stop]
+
+
+class Store:
+    """The folder of one run."""
+
+    def __init__(
+        self,
+        folder: Path,
+        fingerprint: dict[str, Any],
+        whole_shards_of: Callable[[int, str], int | None] = lambda n_texts, digest: None,
+    ) -> None:
+        """Open a folder, or make it.
+
+        Args:
+            folder: Of the run.
+            fingerprint: What its numbers depend on.
+            whole_shards_of: How many shards of a run over so many texts of such a digest are this run's too, see
+                `Shards.whole_shards_of`; by default none, and no run is extended.
+
+        Raises:
+            InputError: if the folder cannot be made.
+            ForeignFolderError: if it holds another run, with what differs.
+        """
+        self.folder = folder
+        self.shards = folder / "shards"
+        self.locks = folder / "locks"
+        for path in (self.shards, self.locks):
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"the folder {path} cannot be made: {error.strerror}; give another out.") from error
+        self.damaged: list[str] = []
+        """Shards whose bytes did not match their names: removed, to be redone."""
+        self._fingerprint = json.loads(json.dumps(fingerprint))
+        with self.lock("run"):
+            if (folder / "run.json").is_file():
+                before = self._stored_fingerprint()
+                if before != self._fingerprint:
+                    self._extend(before, whole_shards_of)
+            elif any(self.shards.iterdir()):
+                raise ForeignFolderError(f"{folder} holds shards but no run.json; use another folder.")
+            else:
+                self._write_fingerprint()
+
+    def lock(self, name: str) -> FileLock:
+        """A lock among processes."""
+        return FileLock(self.locks / f"{name}.lock")
+
+    @contextmanager
+    def claim(self, shard: int) -> Iterator[bool]:
+        """Whether this process may compute a shard: nobody else is at it, and it is not done."""
+        try:
+            held = self.lock(f"shard-{shard:06d}").acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        with held:
+            self.check_mine()
+            yield not self._files(shard)
+
+    def write(self, shard: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+        """Keep a shard; all of it or nothing."""
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        data = save(contiguous, metadata={"meta": json.dumps(meta, sort_keys=True)})
+        # one name a shard: its lock is held, and what a killed process left is written over
+        temporary = self.shards / f".shard-{shard:06d}.part"
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.shards / f"shard-{shard:06d}.{hashlib.sha256(data).hexdigest()[:DIGITS]}.safetensors")
+        handle = os.open(self.shards, os.O_RDONLY)
+        try:
+            os.fsync(handle)  # the rename itself
+        finally:
+            os.close(handle)
+
+    def done(self) -> set[int]:
+        """Shards that are there."""
+        return {int(match[1]) for path in self.shards.iterdir() if (match := _NAME.fullmatch(path.name))}
+
+    def verify(self) -> set[int]:
+        """Shards that are there and whole; damaged ones are removed and noted in `damaged`."""
+        for shard in sorted(self.done()):
+            with self.lock(f"shard-{shard:06d}"):
+                for path in self._files(shard):
+                    with path.open("rb") as file:
+                        digest = hashlib.file_digest(file, "sha256").hexdigest()[:DIGITS]
+                    if digest != path.name.split(".")[1]:
+                        self.damaged.append(path.name)
+                        path.unlink()
+        return self.done()
+
+    def read(self, shard: int) -> StoredShard:
+        """A finished shard."""
+        return StoredShard(self._files(shard)[0])
+
+    def _files(self, shard: int) -> list[Path]:
+        return sorted(self.shards.glob(f"shard-{shard:06d}.*.safetensors"))
+
+    def check_mine(self) -> None:
+        """Hold the folder against this run: another process may have extended it meanwhile.
+
+        Raises:
+            ForeignFolderError: if it is another run's now.
+        """
+        if self._stored_fingerprint() != self._fingerprint:
+            raise ForeignFolderError(f"{self.folder} was extended by another process; this run ends here.")
+
+    def _extend(self, before: dict[str, Any], whole_shards_of: Callable[[int, str], int | None]) -> None:
+        """Take a run's folder over, but for its last shard where that is not full: it gets more texts."""
+        now = self._fingerprint
+        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        grows = set(changed) <= GROWS
+        kept = whole_shards_of(before["data.sequences"], before["data"]) if grows else None
+        if kept is None:
+            differences = [f"{name} was {_short(before.get(name))}, is {_short(now.get(name))}" for name in changed]
+            random = grows and before.get("config.sample") == "random"
+            raise ForeignFolderError(
+                f"{self.folder} holds a run of other settings: {'; '.join(differences)}. Use "
+                "another folder, or the settings of that run to continue it."
+                + (" Random samples of two sizes share no shards: such a run cannot be extended." if random else "")
+            )
+        # Under the shard's lock nobody writes it between its removal and the new fingerprint, and a process of the
+        # smaller run that gets the lock later finds that fingerprint.
+        with self.lock(f"shard-{kept:06d}"):
+            for path in self._files(kept):
+                path.unlink()
+            self._write_fingerprint()
+
+    def _stored_fingerprint(self) -> dict[str, Any]:
+        path = self.folder / "run.json"
+        try:
+            return json.loads(path.read_text("utf-8"))["fingerprint"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ForeignFolderError(f"{path} cannot be read ({error}); use another folder.") from error
+
+    def _write_fingerprint(self) -> None:
+        data = json.dumps({"fingerprint": self._fingerprint}, indent=1)
+        write_atomically(self.folder / "run.json", data.encode())
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:12]}…{text[-4:]}"

@@ -1,1 +1,0 @@
-"""Data files to tokens."""

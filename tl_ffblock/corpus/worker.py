@@ -1,0 +1,130 @@
+"""One shard of a run: texts -> what the studies keep of them. Knows no folder and no engine."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from tl_ffblock.bridge.model import identify
+from tl_ffblock.corpus.settings import Config
+from tl_ffblock.corpus.study import Arrays, ModelFacts, Observation, StudySpec, observe
+from tl_ffblock.corpus.texts import CorpusText, Problem
+from tl_ffblock.corpus.tokenised import TokenisedText, Tokeniser
+from tl_ffblock.errors import FFBlockError, InputError
+from tl_ffblock.layer.scopes import scope_names
+
+MACHINE_ERRORS = (OSError, MemoryError, torch.cuda.OutOfMemoryError)
+"""Errors that say nothing about a sequence: its shard is not written and can be computed another time."""
+SEQUENCE_ERRORS = (FFBlockError, ArithmeticError, ValueError, RuntimeError)
+"""Errors that a sequence can cause: it is left out and named. All others are mistakes of a program and end the run."""
+
+
+class Worker:
+    """A loaded model and the studies of a run."""
+
+    def __init__(self, config: Config, specs: Sequence[StudySpec], hooked: Any) -> None:
+        """Build the studies.
+
+        Raises:
+            InputError: if the studies read unlike shares of mask tokens, and the config does not say which.
+        """
+        self.config = config
+        self.specs = tuple(specs)
+        self.model = identify(hooked)
+        self.facts = ModelFacts.of(self.model)
+        self.studies = tuple(spec.study_class(config, self.facts, spec.options) for spec in specs)
+        shares = {study.name: study.masked for study in self.studies}
+        if config.mask_fraction is None and not self.facts.causal and len(set(shares.values())) > 1:
+            each = ", ".join(f"{name} {share:g}" for name, share in shares.items())
+            raise InputError(
+                f"mask_fraction is open, and these studies of {self.facts.name} have unlike ones: {each}. Give one to all "
+                "(mask_fraction=0, --mask-fraction 0), or run them apart."
+            )
+        self.tokenise = Tokeniser(self.model, config, next(iter(shares.values()), 0.0))
+        wanted = {scope for study in self.studies for scope in study.scopes()}
+        self.scopes = tuple(scope for scope in scope_names(self.facts.order) if scope in wanted)
+
+    @cached_property
+    def weights(self) -> str:
+        """Digest of the weights that the studies read."""
+        return self.model.weights_digest(head=any(study.reads_head for study in self.studies))
+
+    def compute(
+        self, texts: Sequence[CorpusText], count: Callable[[], None] = lambda: None
+    ) -> tuple[Arrays, dict[str, Any]]:
+        """Give arrays and metadata of one shard; a sequence that fails is left out and named there.
+
+        Args:
+            texts: The shard's.
+            count: Called after each sequence that was measured.
+        """
+        problems: list[Problem] = []
+        rows: list[tuple[list[Any], float]] = []
+        arrays: Arrays = {}
+        with threads(self.config.threads):
+            tokenised = list(self._tokenised(texts, problems))
+            for start in range(0, len(tokenised), self.config.batch_size):
+                for row in self._measured(tokenised[start : start + self.config.batch_size], problems):
+                    rows.append(row)
+                    count()
+            for measured, study in zip(zip(*(row for row, _ in rows), strict=True), self.studies, strict=False):
+                arrays |= study.summarise(measured)
+        meta = {
+            "sequences": len(rows),
+            "completeness": max(error for _, error in rows) if self.scopes and rows else None,
+            "tokens": sum(len(text.ids) for text in tokenised),
+            "cut": sum(text.cut for text in tokenised),
+            "masked": [
+                {"sequence": text.source.number, "where": text.source.where, "position": position, "token": token}
+                for text in tokenised
+                for position, token in text.masked.items()
+            ],
+            "problems": [asdict(problem) for problem in problems],
+        }
+        return arrays, meta
+
+    def _tokenised(self, texts: Sequence[CorpusText], problems: list[Problem]) -> Iterator[TokenisedText]:
+        for text in texts:
+            try:
+                yield self.tokenise(text)
+            except MACHINE_ERRORS:
+                raise
+            except SEQUENCE_ERRORS as error:
+                problems.append(_problem(text, error, "tokenising"))
+
+    def _measured(self, batch: list[TokenisedText], problems: list[Problem]) -> list[tuple[list[Any], float]]:
+        """What each study measures of each sequence, and the worst completeness error of its maps.
+
+        After a failure one by one, to find whose it was.
+        """
+        try:
+            return [self._row(observed) for observed in observe(self.model, batch, self.scopes)]
+        except MACHINE_ERRORS:
+            raise
+        except SEQUENCE_ERRORS as error:
+            if len(batch) > 1:
+                return [row for tokenised in batch for row in self._measured([tokenised], problems)]
+            problems.append(_problem(batch[0].source, error, "measuring"))
+            return []
+
+    def _row(self, observed: Observation) -> tuple[list[Any], float]:
+        measured = [study.measure(observed) for study in self.studies]
+        return measured, observed.maps.worst_completeness()[0] if self.scopes else 0.0
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Compute with so many CPU threads, and give the process back as many as it had."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _problem(text: CorpusText, error: Exception, stage: str) -> Problem:
+    return Problem(text.where, f"{type(error).__name__}: {' '.join(str(error).split())}", stage)

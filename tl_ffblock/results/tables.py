@@ -1,0 +1,219 @@
+"""Tensors by scope and layer, the form in which a result holds its numbers; and several results of one kind as one.
+
+A class says in an `Arithmetic` what becomes of its fields in a sum, a difference or a mean; `combined` does it:
+
+    combined([first, second], pairwise(torch.sub), " / ", "subtract", Arithmetic(same=("layers",), numbers=("values",)))
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import attrgetter
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+
+from tl_ffblock.errors import InputError, ScopeKeyError, brief
+from tl_ffblock.layer.positions import layer_number, spans
+from tl_ffblock.layer.scopes import missing_scope
+from tl_ffblock.result import Result, Values
+from tl_ffblock.results.intervals import refuse_mixed
+from tl_ffblock.results.tokens import joined
+
+One = TypeVar("One", bound=Result)
+Operation: TypeAlias = Callable[[Sequence[Any]], Any]
+"""One number of several, whether these are tensors or floats."""
+
+
+# The numbers of a result: one table by scope each.
+TABLES = ("values", "bias", "remainder", "completeness")
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class ScopeTable(Values, Mapping[str, Tensor]):
+    """Tensors by scope: `table[scope]` is `Float[layer ...]`, `table[scope, layer]` one layer's, -1 the last one held."""
+
+    data: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
+    """By scope, in sequence."""
+    layers: tuple[int, ...] = ()
+    """Layer numbers of the first axis, ascending."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(self.layers))
+
+    def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
+        scope, layer = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
+        if not isinstance(scope, str) or scope not in self.data:
+            raise ScopeKeyError(self._missing(scope))
+        rows = self.data[scope]
+        return rows if layer is None else rows[self.layers.index(layer_number(layer, self.layers))]
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """The table with a function applied to every scope's numbers."""
+        return dataclasses.replace(self, data={scope: function(rows) for scope, rows in self.data.items()})
+
+    def _missing(self, scope: object) -> str:
+        said = missing_scope(scope, self)
+        return said if isinstance(scope, str) else f"{said}; expected [scope] or [scope, layer]"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        shape = ", ".join(map(str, next(iter(self.data.values())).shape)) if self.data else ""
+        layers = f"layers {spans(self.layers)}, each [{shape}]" if self.data else "empty"
+        return f"{type(self).__name__}: {', '.join(self.data) or 'no scopes'} · {layers}"
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class HeadTable(ScopeTable):
+    """The same by attention head: `table[scope, layer]` is `Float[head query key]`, its first axis named by `channels`.
+
+    Empty where no heads were asked for.
+    """
+
+    channels: tuple[str, ...] = ()
+    """Names of the head axis: "head 0", ..., and "residual", last."""
+
+    def _missing(self, scope: object) -> str:
+        if not self.channels:
+            return "no heads here: these maps were made without. contribution_maps(model, input, heads=True) has them."
+        return super()._missing(scope)
+
+
+class Arithmetic(NamedTuple):
+    """What becomes of the fields of several results that become one; every other field is the first's."""
+
+    same: tuple[str, ...] = ()
+    """Attributes that must be equal."""
+    joined: tuple[str, ...] = ()
+    """Labels: texts, sequences of them or texts by name; where they differ, each different one is named."""
+    numbers: tuple[str, ...] = ()
+    """What is computed: tensors, floats, or tables of them by name, in which what one result lacks is 0; None of None."""
+    largest: tuple[str, ...] = ()
+    """Errors, of which the worst is kept, and truth values, of which one is enough."""
+    rows: tuple[str, str, str] | None = None
+    """Names of rows, their places and their numbers, such as of biases: rows that one result lacks are 0."""
+
+
+def combined(results: Sequence[One], operation: Operation, between: str, verb: str, fields: Arithmetic) -> One:
+    """Results as one.
+
+    Args:
+        results: One or more.
+        operation: What is computed of each cell's numbers.
+        between: What joins labels that differ.
+        verb: What is done, for the error.
+        fields: What becomes of each field.
+
+    Raises:
+        InputError: if they do not describe the same cells.
+    """
+    first = results[0]
+    refuse_different(results, fields.same, verb)
+    for other in results[1:]:
+        for name in fields.joined:
+            mine, theirs = getattr(first, name), getattr(other, name)
+            if isinstance(mine, tuple) and len(mine) != len(theirs):
+                raise InputError(
+                    f"cannot {verb} results of {len(mine)} and of {len(theirs)} {name}: use texts of equally many."
+                )
+    by_kind: tuple[tuple[tuple[str, ...], Operation], ...] = (
+        (fields.joined, lambda labels: _label(labels, between)),
+        (fields.numbers, lambda numbers: _computed(numbers, operation)),
+        (fields.largest, lambda numbers: _computed(numbers, pairwise(_larger))),
+    )
+    changed = {name: made([getattr(r, name) for r in results]) for names, made in by_kind for name in names}
+    if fields.rows is not None:
+        changed |= _rows(results, operation, fields.rows)
+    return dataclasses.replace(first, **changed)  # type: ignore[type-var]  # every result is a dataclass
+
+
+def refuse_different(results: Sequence[Any], names: Iterable[str], verb: str) -> None:
+    """Refuse results that differ in one of these attributes.
+
+    Raises:
+        InputError: naming it, with both values.
+    """
+    for name in names:
+        first, *others = map(attrgetter(name), results)
+        for other in others:
+            if other != first:
+                raise InputError(f"cannot {verb} results with different {name}: {brief(first)} against {brief(other)}.")
+
+
+def pairwise(operation: Callable[[Any, Any], Any]) -> Operation:
+    """An operation on two numbers, from the left: ((a, b), c)."""
+    return lambda numbers: reduce(operation, numbers)
+
+
+def weighed(factors: Sequence[float]) -> Operation:
+    """The sum of numbers times factors, one for each result."""
+
+    def total(numbers: Sequence[Any]) -> Any:
+        products = [factor * number for factor, number in zip(factors, numbers, strict=True)]
+        return torch.stack(products).sum(dim=0) if isinstance(products[0], Tensor) else sum(products)
+
+    return total
+
+
+def alike(results: object, kind: type[One], made_by: str) -> list[One]:
+    """One result or more of which there is a mean.
+
+    Args:
+        results: As a caller gave them.
+        kind: What they must be.
+        made_by: What makes lists of them, for the error.
+
+    Raises:
+        InputError: if there is none, or one is of another kind, quantity, model or rules.
+    """
+    given = list(results) if isinstance(results, Iterable) and not isinstance(results, kind) else []
+    if not given or not all(isinstance(result, kind) for result in given):
+        raise InputError(
+            f"mean: expected one result or more, as {made_by} gives them for a list of texts; got a {type(results).__name__}."
+        )
+    refuse_mixed(given, "average")
+    return given
+
+
+def _larger(first: Any, second: Any) -> Any:
+    return torch.maximum(first, second) if isinstance(first, Tensor) else max(first, second)
+
+
+def _label(labels: Sequence[Any], between: str) -> Any:
+    first = labels[0]
+    if all(label == first for label in labels):
+        return first
+    if isinstance(first, tuple):
+        return tuple(_label(texts, between) for texts in zip(*labels, strict=True))
+    if isinstance(first, Mapping):
+        return {name: _label([texts.get(name, "?") for texts in labels], between) for name in first}
+    return joined(labels, between)
+
+
+def _computed(numbers: Sequence[Any], operation: Operation) -> Any:
+    first = numbers[0]
+    if any(number is None for number in numbers):
+        return None
+    if isinstance(first, ScopeTable):
+        return dataclasses.replace(first, data=_computed([table.data for table in numbers], operation))
+    if not isinstance(first, Mapping):
+        return operation(numbers)
+    like = {name: number for table in reversed(numbers) for name, number in table.items()}
+    zeros = {name: torch.zeros_like(n) if isinstance(n, Tensor) else type(n)(0) for name, n in like.items()}
+    return {name: operation([table.get(name, zero) for table in numbers]) for name, zero in zeros.items()}
+
+
+def _rows(results: Sequence[Result], operation: Operation, fields: tuple[str, str, str]) -> dict[str, Any]:
+    """Rows by name, of results that need not have the same ones."""
+    names, places, numbers = fields
+    held = [dict(zip(getattr(r, names), getattr(r, numbers), strict=True)) for r in results]
+    known = {name: place for r in results for name, place in zip(getattr(r, names), getattr(r, places), strict=True)}
+    zero = getattr(results[0], numbers).new_zeros(getattr(results[0], numbers).shape[1:])
+    rows = [torch.stack([one.get(name, zero) for name in known]) if known else zero[None][:0] for one in held]
+    return {names: tuple(known), places: tuple(known.values()), numbers: operation(rows)}

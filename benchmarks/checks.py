@@ -26,8 +26,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 import tl_ffblock as ffb
-from tl_ffblock.bridge import model as bridge_model
-from tl_ffblock.bridge import traced
+from tl_ffblock.bridge import model as bridge_model, traced
 from tl_ffblock.layer import local_forms
 from tl_ffblock.layer.fast import norms
 from tl_ffblock.layer.fast.buffers import Stack
@@ -101,7 +100,7 @@ CHECKS: dict[str, dict[str, dict[str, Any]]] = {
             "tl_ffblock.layer.fast.norms.alone": _no_input,
             "tl_ffblock.layer.fast.pair_rows.PairRows._add_to_sum": _nothing,
         },
-        "norms of a column": {"tl_ffblock.map_tables.errors_of_column": lambda *args: {}},
+        "norms of a column": {"tl_ffblock.contributions.errors_of_column": lambda *args: {}},
         "mask of the run": {"tl_ffblock.bridge.runs.check_once": _nothing},
         "NaN and infinity": {"tl_ffblock.bridge.runs.refuse_nan": _nothing},
     },

@@ -1,6 +1,7 @@
 """Everything that CI checks: `python -m tests`, or some steps of it: `python -m tests lint types`.
 
-Run by hand and before a release: `python -m tests mutants` (tests/mutants.py), `python -m tests size` (tests/size.py).
+Run by hand and before a release: `python -m tests mutants` (tests/mutants.py), `python -m tests size` (tests/size.py),
+`python -m tests lower` (tests/lower.py).
 """
 
 import os
@@ -10,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests import mutants, size
+from tests import lower, mutants, size
 
 ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = ["-n", "auto", "--dist", "loadgroup"]
@@ -18,20 +19,17 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """As many processes as cores, so one thread each: two threads of each would wait for one another."""
 SHAPES = [
     "tests/unit",
-    "tests/integration/test_oracle.py",
+    "tests/integration/test_laws.py",
     "tests/integration/test_golden.py",
-    "tests/integration/test_bad_input.py",
     "tests/interventions/test_patched.py",
-    "tests/families/test_structure.py",
-    "tests/attribution/test_targets.py",
     "tests/attribution/test_attribution_patching.py",
     "tests/attribution/test_continuation.py",
     "tests/attribution/test_edges.py",
-    "tests/attribution/test_graph.py",
     "tests/attribution/test_hooks.py",
 ]
-"""Tests that reach every family and both roads. Their laws are held once, in the step "shapes", with annotated types and shapes
-checked at every call, which doubles their time; those that touch models run without the check on the oldest TransformerLens."""
+"""Tests that reach every code path (tests/cases.py) of both implementations, of attribution and of hooks: they run once, in the
+step "shapes", with annotated types and shapes checked at every call, which doubles their time; those that touch models run
+without the check on the oldest TransformerLens."""
 STEPS = {
     "format": ["-m", "ruff", "format", "--check", "."],
     "lint": ["-m", "ruff", "check", "."],
@@ -57,8 +55,8 @@ def main(names: list[str]) -> int:
     """Run the named steps, or all, until one fails; returns its status."""
     if names[:1] == ["mutants"]:
         return mutants.main(names[1:])
-    if names == ["size"]:
-        return size.main()
+    if names in (["size"], ["lower"]):
+        return {"size": size.main, "lower": lower.main}[names[0]]()
     unknown = [name for name in names if name not in STEPS]
     if unknown:
         print(f"unknown step {', '.join(unknown)}; there are {', '.join(STEPS)}", file=sys.stderr)

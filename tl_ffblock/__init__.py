@@ -15,22 +15,24 @@ from typing import TYPE_CHECKING, Any
 from tl_ffblock._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tl_ffblock import attention as attention
-    from tl_ffblock import attribution as attribution
-    from tl_ffblock import bridge as bridge
-    from tl_ffblock import check as check
-    from tl_ffblock import contributions as contributions
-    from tl_ffblock import corpus as corpus
-    from tl_ffblock import errors as errors
-    from tl_ffblock import experiments as experiments
-    from tl_ffblock import flow as flow
-    from tl_ffblock import heads as heads
-    from tl_ffblock import interventions as interventions
-    from tl_ffblock import layer as layer
-    from tl_ffblock import memories as memories
-    from tl_ffblock import metrics as metrics
-    from tl_ffblock import page as page
-    from tl_ffblock import results as results
+    from tl_ffblock import (
+        attention as attention,
+        attribution as attribution,
+        bridge as bridge,
+        check as check,
+        contributions as contributions,
+        corpus as corpus,
+        errors as errors,
+        experiments as experiments,
+        graphs as graphs,
+        heads as heads,
+        interventions as interventions,
+        layer as layer,
+        memories as memories,
+        metrics as metrics,
+        page as page,
+        results as results,
+    )
     from tl_ffblock.attention import attention_maps, attention_scores
     from tl_ffblock.attribution import (
         Attribution,
@@ -41,13 +43,14 @@ if TYPE_CHECKING:
         average_shares,
         direction,
         faithfulness,
+        flow_graph,
     )
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.bridge.loading import load_model
     from tl_ffblock.cell_neurons import neurons
     from tl_ffblock.contributions import contribution_maps, decompose
     from tl_ffblock.errors import FFBlockError
-    from tl_ffblock.flow import FlowGraph, flow_graph
+    from tl_ffblock.graphs import FlowGraph
     from tl_ffblock.interventions import (
         Contributions,
         causal_validation,
@@ -58,7 +61,6 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.vectors import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
-    from tl_ffblock.result import Results
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
@@ -73,10 +75,9 @@ _HOMES = {
     "Contributions": "interventions",
     "Decomposition": "layer.vectors",
     "FFBlockError": "errors",
-    "FlowGraph": "flow",
+    "FlowGraph": "graphs",
     "Metric": "metrics",
     "NeuronShares": "results.neuron_table",
-    "Results": "result",
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
@@ -95,7 +96,7 @@ _HOMES = {
     "difference": "interventions",
     "direction": "attribution",
     "faithfulness": "attribution",
-    "flow_graph": "flow",
+    "flow_graph": "attribution",
     "kl_divergence": "metrics",
     "load_model": "bridge.loading",
     "logit": "metrics",
@@ -116,7 +117,7 @@ _MODULES = {
     "corpus": "corpus",
     "errors": "errors",
     "experiments": "experiments",
-    "flow": "flow",
+    "graphs": "graphs",
     "heads": "heads",
     "interventions": "interventions",
     "layer": "layer",
@@ -140,7 +141,6 @@ __all__ = [
     "FlowGraph",
     "Metric",
     "NeuronShares",
-    "Results",
     "TokenMaps",
     "__version__",
     "amplification",

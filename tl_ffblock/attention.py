@@ -25,9 +25,9 @@ def attention_maps(
     model: Any,
     input: str,
     *,
-    layers: Layers = None,
-    queries: Positions = None,
-    kind: AttentionKind = "pattern",
+    layers: Layers = ...,
+    queries: Positions = ...,
+    kind: AttentionKind = ...,
     **options: Unpack[RunOptions],
 ) -> TokenMaps: ...
 @overload
@@ -35,9 +35,9 @@ def attention_maps(
     model: Any,
     input: Texts,
     *,
-    layers: Layers = None,
-    queries: Positions = None,
-    kind: AttentionKind = "pattern",
+    layers: Layers = ...,
+    queries: Positions = ...,
+    kind: AttentionKind = ...,
     **options: Unpack[RunOptions],
 ) -> list[TokenMaps]: ...
 @overload
@@ -45,12 +45,12 @@ def attention_maps(
     model: Any,
     input: Tokens,
     *,
-    layers: Layers = None,
-    queries: Positions = None,
-    kind: AttentionKind = "pattern",
+    layers: Layers = ...,
+    queries: Positions = ...,
+    kind: AttentionKind = ...,
     **options: Unpack[RunOptions],
 ) -> Any: ...
-@spelled_out(RunOptions, {name: DEFAULTS[name] for name in RunOptions.__annotations__})
+@spelled_out(RunOptions, DEFAULTS)
 def attention_maps(
     model: Any,
     input: str | Texts | Tokens,
@@ -103,9 +103,9 @@ def attention_scores(
     model: Any,
     input: str,
     *,
-    layers: Layers = None,
-    heads: AskedHeads = True,
-    queries: Positions = None,
+    layers: Layers = ...,
+    heads: AskedHeads = ...,
+    queries: Positions = ...,
     **options: Unpack[RunOptions],
 ) -> AttentionScores: ...
 @overload
@@ -113,9 +113,9 @@ def attention_scores(
     model: Any,
     input: Texts,
     *,
-    layers: Layers = None,
-    heads: AskedHeads = True,
-    queries: Positions = None,
+    layers: Layers = ...,
+    heads: AskedHeads = ...,
+    queries: Positions = ...,
     **options: Unpack[RunOptions],
 ) -> list[AttentionScores]: ...
 @overload
@@ -123,12 +123,12 @@ def attention_scores(
     model: Any,
     input: Tokens,
     *,
-    layers: Layers = None,
-    heads: AskedHeads = True,
-    queries: Positions = None,
+    layers: Layers = ...,
+    heads: AskedHeads = ...,
+    queries: Positions = ...,
     **options: Unpack[RunOptions],
 ) -> Any: ...
-@spelled_out(RunOptions, {name: DEFAULTS[name] for name in RunOptions.__annotations__})
+@spelled_out(RunOptions, DEFAULTS)
 def attention_scores(
     model: Any,
     input: str | Texts | Tokens,

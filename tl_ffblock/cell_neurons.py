@@ -14,13 +14,13 @@ from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Texts, Tokens, open_run
+from tl_ffblock.contributions import certify
 from tl_ffblock.errors import CompletenessError
 from tl_ffblock.layer.neurons import RowNeurons, neuron_name, neurons_of_row
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, whole_number
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import feed_step
 from tl_ffblock.layer.settings import Settings
-from tl_ffblock.map_tables import certify
 from tl_ffblock.results.neuron_table import NeuronShares
 from tl_ffblock.signatures import spelled_out
 
@@ -32,9 +32,9 @@ def neurons(
     *,
     layer: SupportsIndex,
     query: ChosenPositions,
-    key: ChosenPositions = None,
-    k: int = 20,
-    positions: NamedPositions | None = None,
+    key: ChosenPositions = ...,
+    k: int = ...,
+    positions: NamedPositions | None = ...,
     **options: Unpack[CallOptions],
 ) -> NeuronShares: ...
 @overload
@@ -44,9 +44,9 @@ def neurons(
     *,
     layer: SupportsIndex,
     query: ChosenPositions,
-    key: ChosenPositions = None,
-    k: int = 20,
-    positions: NamedPositions | None = None,
+    key: ChosenPositions = ...,
+    k: int = ...,
+    positions: NamedPositions | None = ...,
     **options: Unpack[CallOptions],
 ) -> list[NeuronShares]: ...
 @overload
@@ -56,9 +56,9 @@ def neurons(
     *,
     layer: SupportsIndex,
     query: ChosenPositions,
-    key: ChosenPositions = None,
-    k: int = 20,
-    positions: NamedPositions | None = None,
+    key: ChosenPositions = ...,
+    k: int = ...,
+    positions: NamedPositions | None = ...,
     **options: Unpack[CallOptions],
 ) -> Any: ...
 @spelled_out(CallOptions, DEFAULTS)
@@ -123,7 +123,6 @@ def _of_sequence(
     tokens: tuple[str, ...],
     k: int,
 ) -> NeuronShares:
-    """The rows asked for of one sequence, each with all its neurons."""
     queries, keys = cells
     columns = torch.tensor(keys, device=record.resid_pre.device)
     rows = [record.rows(torch.tensor([query], device=columns.device)) for query in queries]
@@ -157,18 +156,12 @@ def _of_sequence(
 
 
 def _in_columns(values: Tensor, of_row: RowNeurons, union: Int[Tensor, " neuron"]) -> Tensor:
-    """A row's neurons among those of all rows; zero where its query was not sent to an expert."""
     columns = values.new_zeros(*values.shape[:-1], len(union))
     columns[..., torch.searchsorted(union, of_row.numbers)] = values
     return columns
 
 
 def _refuse_wrong_sums(model: Model, record: LayerRecord, of_row: RowNeurons, settings: Settings) -> None:
-    """Refuse neurons that do not sum to the contribution, or tokens that do not sum to a neuron's output.
-
-    Raises:
-        CompletenessError: naming layer, query and error.
-    """
     for what, error in (
         ("neurons' shares miss the contribution's norm", float(of_row.share_errors.max())),
         ("tokens' shares miss the neurons' coefficients", of_row.coefficient_error),

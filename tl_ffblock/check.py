@@ -12,15 +12,18 @@
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Integer
+from rich import box
+from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import example_input, forward
-from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Layers, Run, open_run
 from tl_ffblock.bridge.selfcheck import hold_end, identities
 from tl_ffblock.contributions import contribution_maps
@@ -28,12 +31,9 @@ from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ProcessedW
 from tl_ffblock.layer.fast.norms import contribution_norms
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import scope_names
-from tl_ffblock.layer.settings import Settings, refuse_tolerance
+from tl_ffblock.layer.settings import refuse_tolerance
 from tl_ffblock.numerals import scientific
 from tl_ffblock.signatures import strict
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 __all__ = ["Finding", "ModelCheck", "check_model"]
 
@@ -108,12 +108,8 @@ class ModelCheck:
             )
         return f"ok: all {len(self.findings)} equations hold to {scientific(self.rtol, 1)} ({self.dtype})"
 
-    def table(self, *, every_layer: bool = False) -> "Table":
+    def table(self, *, every_layer: bool = False) -> Table:
         """For a terminal: the worst layer of each equation, or every layer."""
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("equation")
         table.add_column("layer" if every_layer else "worst layer", justify="right")
@@ -170,80 +166,46 @@ def check_model(
     if not run.single:
         raise InputError("check_model takes one text or one tensor [pos].")
     tolerance = known.tolerance if rtol is None else rtol
-    refusal, findings = _findings(run)
-    if refusal is None and all(finding.error <= tolerance for finding in findings):
-        refusal = _refusal_of_end(run)
-    passed = refusal is None and all(finding.error <= tolerance for finding in findings)
-    speed, ratio = _speed(run) if passed else (float("nan"), float("nan"))
-    return ModelCheck(
-        model=known.name,
-        family=known.family.name,
-        api=known.api,
-        order=known.family.order,
-        listed=known.family.listed,
-        processed=known.is_processed,
-        dtype=known.dtype,
-        n_tokens=len(run.sequences[0].tokens),
-        rtol=tolerance,
-        findings=tuple(findings),
-        refusal=refusal,
-        tokens_per_second=speed,
-        times_forward=ratio,
-    )
-
-
-def _findings(run: Run) -> tuple[str | None, list[Finding]]:
-    """Why nothing could be captured, if so, and every equation of every layer."""
     findings: list[Finding] = []
+    family, processed, n_tokens = known.family, known.is_processed, len(run.sequences[0].tokens)
+    of_model = known.name, family.name, known.api, family.order, family.listed, processed, known.dtype
+    found = ModelCheck(*of_model, n_tokens, tolerance, ())
     try:
-        run.by_layer(lambda record, _: findings.extend(_of_layer(run.model, record, run.settings)), check=False)
+        run.by_layer(lambda record, _: findings.extend(_of_layer(run, record)), check=False)
+        found = replace(found, findings=tuple(findings))
+        if found.failures:
+            return found
+        hold_end(known, run.settings.dtype, run.layers, always=True)
+        speed, ratio = _speed(run)
+        return replace(found, tokens_per_second=speed, times_forward=ratio)
     except (UnsupportedModelError, CaptureError) as error:
-        return str(error), findings
-    return None, findings
+        return replace(found, findings=tuple(findings), refusal=str(error))
 
 
-def _refusal_of_end(run: Run) -> str | None:
-    """Why the last scope is not what the model reads next, if it is not."""
-    try:
-        hold_end(run.model, run.settings.dtype, run.layers, always=True)
-    except UnsupportedModelError as error:
-        return str(error)
-    return None
-
-
-def _of_layer(model: Model, record: LayerRecord, settings: Settings) -> list[Finding]:
-    findings = []
+def _of_layer(run: Run, record: LayerRecord) -> list[Finding]:
+    findings, scopes = [], scope_names(run.model.family.order)
     try:
         for name, error in identities(record):
             findings.append(Finding("identity", name, record.layer, error))
-        norms = contribution_norms(record, settings, scope_names(model.family.order), products=model.memory.products)
+        norms = contribution_norms(record, run.settings, scopes, products=run.model.memory.products)
     except (RuntimeError, ValueError) as error:
         if isinstance(error, FFBlockError):
             raise
-        findings.append(
-            Finding("identity", f"shapes of tensors and weights agree ({error})", record.layer, float("nan"))
-        )
-        return findings
-    for scope, errors in norms.completeness.items():
-        findings.append(Finding("completeness", scope, record.layer, float(errors.max())))
-    return findings
+        broken = f"shapes of tensors and weights agree ({error})"
+        return [*findings, Finding("identity", broken, record.layer, float("nan"))]
+    errors = norms.completeness.items()
+    return findings + [Finding("completeness", scope, record.layer, float(each.max())) for scope, each in errors]
 
 
 def _speed(run: Run) -> tuple[float, float]:
-    """Tokens a second of `contribution_maps`, and its time over a forward pass; the better of two each."""
     tokens = run.sequences[0].tokens
 
-    def maps() -> None:
-        contribution_maps(run.model, tokens, layers=run.layers)
-
-    def plain() -> None:
-        forward(run.model, run.batches[0])
-
-    decomposition, passes = min(_seconds(maps) for _ in range(2)), min(_seconds(plain) for _ in range(3))
+    decomposition = min(_seconds(lambda: contribution_maps(run.model, tokens, layers=run.layers)) for _ in range(2))
+    passes = min(_seconds(lambda: forward(run.model, run.batches[0])) for _ in range(3))
     return len(tokens) / decomposition, decomposition / passes
 
 
-def _seconds(call: Callable[[], None]) -> float:
+def _seconds(call: Callable[[], object]) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # processed weights: said in the result
         start = time.perf_counter()

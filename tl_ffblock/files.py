@@ -6,12 +6,12 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tl_ffblock.errors import InputError, MapFileError
+
+if TYPE_CHECKING:  # the command line looks at paths before it imports torch
+    from torch import Tensor
 
 
 def check_replaceable(path: Path) -> None:
@@ -60,11 +60,11 @@ class TensorFile(NamedTuple):
     """Name of the format, such as "tl_ffblock.Attribution"."""
     version: int
     labels: dict[str, Any]
-    tensors: dict[str, Tensor]
+    tensors: dict[str, "Tensor"]
 
 
 def write_tensors(
-    path: Path, kind: str, version: int, labels: Mapping[str, Any], tensors: Mapping[str, Tensor]
+    path: Path, kind: str, version: int, labels: Mapping[str, Any], tensors: Mapping[str, "Tensor"]
 ) -> None:
     """Write labels and tensors to one safetensors file, with a checksum over both; a half-written one never appears.
 
@@ -78,6 +78,7 @@ def write_tensors(
     Raises:
         InputError: if the folder does not exist, or the path is no regular file.
     """
+    import torch
     from safetensors.torch import save
 
     # Copies: safetensors refuses tensors that share their memory.
@@ -114,7 +115,9 @@ def read_tensors(path: Path) -> TensorFile:
     return TensorFile(kind, int(version), json.loads(header), tensors)
 
 
-def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
+def _digest(header: str, tensors: Mapping[str, "Tensor"]) -> str:
+    import torch
+
     digest = hashlib.sha256(header.encode())
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()

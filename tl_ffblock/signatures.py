@@ -31,7 +31,7 @@ _MADE_BY = {
     "ContributionMaps": "as ffb.contribution_maps makes it",
     "Contributions": "ffb.Contributions(model, prompts)",
     "Metric": "such as ffb.logit(...)",
-    "Pruning": "such as ffb.flow.Pruning(heads=5)",
+    "Pruning": "such as ffb.graphs.Pruning(heads=5)",
     "SamplePlan": "such as ffb.interventions.SamplePlan(n_cells=5)",
     "TokenMaps": "as ffb.attention_maps or .token_maps() makes it",
     "Training": "such as ffb.heads.Training(epochs=5)",
@@ -68,7 +68,7 @@ def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P
 
     Args:
         options: The TypedDict of `**options`.
-        defaults: The value of each key where it is not given, for the reader; all keys, in the order shown.
+        defaults: The value of each key where it is not given, for the reader, in the order shown; it may have more keys.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -78,6 +78,7 @@ def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P
         shown = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
             for name, default in defaults.items()
+            if name in hints
         ]
         return _checked(function, plain.replace(parameters=[*named, *shown]))
 
@@ -108,6 +109,18 @@ def _plain(given: object) -> object:
     return given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
 
 
+_PLAIN: dict[Any, Reader] = {
+    None: (lambda value: value is None, ("None",)),
+    NoneType: (lambda value: value is None, ("None",)),
+    bool: (lambda value: isinstance(_plain(value), bool), ("True", "False")),
+    int: (lambda value: whole(value) is not None, ("a whole number",)),
+    SupportsIndex: (lambda value: whole(value) is not None, ("a whole number",)),
+    float: (lambda value: real(value) is not None, ("a finite number",)),
+    str: (lambda value: isinstance(value, str), ("a text",)),
+}
+"""How values of plain annotations are looked at."""
+
+
 def refuse_value(name: str, given: object, words: tuple[str, ...]) -> None:
     """Raise what says that an argument is of another kind than it may be.
 
@@ -124,7 +137,6 @@ def refuse_value(name: str, given: object, words: tuple[str, ...]) -> None:
 
 
 def _reader(annotation: Any) -> Reader | None:
-    """How a value of this annotation is looked at; None where it is not."""
     if get_origin(annotation) in (Union, UnionType):
         readers = [_reader(member) for member in get_args(annotation)]
         known = [reader for reader in readers if reader is not None]
@@ -136,16 +148,8 @@ def _reader(annotation: Any) -> Reader | None:
     if get_origin(annotation) is Literal:
         choices = get_args(annotation)
         return (lambda value: isinstance(value, str) and value in choices), tuple(f'"{choice}"' for choice in choices)
-    if annotation in (None, NoneType):
-        return (lambda value: value is None), ("None",)
-    if annotation is bool:
-        return (lambda value: isinstance(_plain(value), bool)), ("True", "False")
-    if annotation in (int, SupportsIndex):
-        return (lambda value: whole(value) is not None), ("a whole number",)
-    if annotation is float:
-        return (lambda value: real(value) is not None), ("a finite number",)
-    if annotation is str:
-        return (lambda value: isinstance(value, str)), ("a text",)
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
     if os.PathLike in (annotation, get_origin(annotation)):
         return (lambda value: isinstance(value, os.PathLike)), ("a path",)
     ours = isinstance(annotation, type) and annotation.__module__.startswith("tl_ffblock.")
@@ -157,7 +161,6 @@ def _reader(annotation: Any) -> Reader | None:
 
 
 def _readers(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Reader]:
-    """Of every argument that is looked at, how."""
     found = {}
     for name, parameter in signature.parameters.items():
         annotation = parameter.annotation
@@ -173,8 +176,6 @@ def _readers(function: Callable[..., Any], signature: inspect.Signature) -> dict
 
 
 def _checked(function: Callable[P, R], signature: inspect.Signature, *, values: bool = True) -> Callable[P, R]:
-    """The function, which looks at the arguments first; at their values where asked for."""
-
     @functools.cache
     def readers() -> dict[str, Reader]:  # at the first call: an annotation may name a class that is defined later
         return _readers(function, signature) if values else {}
@@ -201,7 +202,6 @@ def _in_words(
     kwargs: dict[str, Any],
     of_python: str,
 ) -> str:
-    """What is wrong with a call, and what there is instead."""
     parameters = list(signature.parameters.values())
     called, given = function.__qualname__.rpartition(".")[2], list(args)
     if parameters and parameters[0].name in ("self", "cls") and args:

@@ -202,8 +202,8 @@ def rule_differences(work: Path) -> pd.DataFrame:
         methods = [method for method in RULE if method in by_method]
         for number, method in enumerate(methods):
             rows.append((name, method, "", *summary(by_method[method].to_numpy())))
-            for less in methods[:number]:
-                rows.append((name, method, less, *summary((by_method[method] - by_method[less]).to_numpy())))
+            change = {less: by_method[method] - by_method[less] for less in methods[:number]}
+            rows += [(name, method, less, *summary(values.to_numpy())) for less, values in change.items()]
     return pd.DataFrame(rows, columns=["set", "method", "minus", "mean", "low", "high", "n"])
 
 

@@ -23,11 +23,12 @@ import torch
 from torch import Tensor
 
 import tl_ffblock as ffb
+from tl_ffblock.attribution import flow_graph
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.readout import read_out
 from tl_ffblock.bridge.runs import open_run
-from tl_ffblock.flow import Pruning, flow_graph, overlap, top_tokens
+from tl_ffblock.graphs import Pruning, overlap, top_tokens
 from tl_ffblock.layer.neurons import coefficients, neuron_values
 from tl_ffblock.layer.records import LayerRecord
 
@@ -183,12 +184,12 @@ def layer_pairs(graph: Any, tops: Tensor, layer: int) -> Iterator[dict[str, Any]
         if node.layer == layer:
             at.setdefault(node.kind, []).append(number)
     first = graph.layers.index(layer) == 0
-    output, attention, ff = at["sum"][1], at["attention"][0], at["feed-forward"][0]
+    output, attention, ff = at["sum"][1], at["attention"][0], at["mlp"][0]
     final = max(number for number, node in enumerate(graph.nodes) if node.kind == "sum")
     entry = (
         at["input"][0] if first else max(n for n, node in enumerate(graph.nodes[: at["norm"][0]]) if node.kind == "sum")
     )
-    heads, memories = at["head"], at["memory value"]
+    heads, memories = at["head"], at["neuron"]
     norms = {number: graph.nodes[number].norm for number in heads}
     values = {(graph.nodes[v].head, rank): v for rank, v in ranked_values(graph, at["value"])}
     keys = {graph.nodes[k].head: k for k in reversed(at["key"])}
@@ -276,7 +277,7 @@ def measure_norms(model: Any, prompts: list[str]) -> None:
                 dict(
                     prompt=number,
                     layer=node.layer,
-                    norm="attention" if "attention" in node.name else "feed-forward",
+                    norm="attention" if "attn" in node.name else "feed-forward",
                     **dict(
                         zip(("before", "after", "shuffled"), chances[:, function].sum(dim=-1).tolist(), strict=True)
                     ),

@@ -34,9 +34,8 @@ def problems(site: Path) -> list[str]:
     pages = {path: _Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     lines = []
     for path, page in pages.items():
-        for address in page.loaded:
-            if urlsplit(address).scheme or address.startswith("//"):
-                lines.append(f"{path.relative_to(site)} loads {address}")
+        outside = [each for each in page.loaded if urlsplit(each).scheme or each.startswith("//")]
+        lines += [f"{path.relative_to(site)} loads {address}" for address in outside]
         for address in {*page.links, *page.loaded}:
             reason = _broken(address, path, pages)
             if reason:

@@ -102,20 +102,3 @@ def test_text_goes_on_where_the_prompt_ends(ffb: ModuleType, tmp_path: Any) -> N
     result = ffb.attribute_continuation(model, "she likes", " him")
     assert result.targets == ("him",)
     assert result.n_prompt == 3
-
-
-def test_bad_continuations_are_refused(ffb: ModuleType, model_of: Models) -> None:
-    """None or both, empty ones, too long ones, encoders."""
-    model = model_of("gpt2")
-    with pytest.raises(ffb.errors.InputError, match="give either a continuation or generate"):
-        ffb.attribute_continuation(model, [5, 6])
-    with pytest.raises(ffb.errors.InputError, match="give either a continuation or generate"):
-        ffb.attribute_continuation(model, [5, 6], [7], generate=1)
-    with pytest.raises(ffb.errors.InputError, match="no tokens"):
-        ffb.attribute_continuation(model, [5, 6], [])
-    with pytest.raises(ffb.errors.InputError, match="generate=0: expected a whole number, 1 or more"):
-        ffb.attribute_continuation(model, [5, 6], generate=0)
-    with pytest.raises(ffb.errors.InputError, match="more than the 48"):
-        ffb.attribute_continuation(model, [5, 6], generate=47)
-    with pytest.raises(ffb.errors.InputError, match="left to right"):
-        ffb.attribute_continuation(model_of("bert"), [5, 6], [7])

@@ -1,7 +1,6 @@
 """Edges from senders to receivers: sums that must hold, and the change that a split input of TransformerLens makes."""
 
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -31,8 +30,8 @@ def pair(family: str) -> tuple[Tensor, Tensor]:
 def out_of_nodes(edges: Any, estimates: Any) -> tuple[Tensor, Tensor]:
     """By position: sums of the edges out of heads and feed-forwards, and the estimates of these themselves."""
     n_layers, n_heads, _ = estimates.heads.shape
-    names = [f"a{layer}.h{head}" for layer in range(n_layers) for head in range(n_heads)]
-    names += [f"m{layer}" for layer in range(n_layers)]
+    names = [f"L{layer}H{head}" for layer in range(n_layers) for head in range(n_heads)]
+    names += [f"L{layer}.mlp" for layer in range(n_layers)]
     sums = torch.stack([edges.values[edges.senders.index(name)].sum(dim=0) for name in names])
     return sums, torch.cat([estimates.heads.flatten(0, 1), estimates.mlps])
 
@@ -49,7 +48,7 @@ def test_edges_out_of_a_sender_sum_to_its_own_estimate(
     edges = estimates.edges
     torch.testing.assert_close(*out_of_nodes(edges, estimates), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(edges.values[0].sum(dim=0), estimates.residual[0], rtol=1e-9, atol=1e-12)
-    assert edges.derivatives <= 1e-12
+    assert edges.certificate.derivatives <= 1e-12
     assert estimates.heads.abs().max() > 1e-3
 
 
@@ -83,7 +82,7 @@ def test_senders_are_all_that_a_receiver_reads(
     """Edges into a receiver sum to `<change of its input, derivative there>`: nothing is left for the rest."""
     model = model_of_any(family, dtype=torch.float64)
     edges = ffb.attribution_patching(model, *pair(family), difference, edges=True).edges
-    assert edges.streams <= 1e-12
+    assert edges.certificate.streams <= 1e-12
     assert edges.values[-1].abs().max() <= 1e-10 * edges.values.abs().max()
 
 
@@ -97,7 +96,7 @@ def test_what_norm_scales_do_on_the_way_is_the_rest(
     into_target = estimates.edges.values[:, -1]
     assert float(into_target.sum()) == pytest.approx(float(estimates.residual[-1].sum()), rel=1e-9)
     assert abs(float(into_target[-1])) > 1e-6
-    assert estimates.edges.streams > 1e-3
+    assert estimates.edges.certificate.streams > 1e-3
 
 
 @pytest.mark.usefixtures("float64_throughout")
@@ -114,8 +113,8 @@ def test_an_edge_is_what_a_change_of_the_split_input_does(
     split.set_use_split_qkv_input(True)
     split.set_use_hook_mlp_in(True)
     changes = changes_of_senders(split, clean, corrupted)
-    kv = "kv" if family == "llama" else "h"
-    inputs = {"a1.h2<q>": ("q", 2), f"a1.{kv}1<k>": ("k", 1), f"a1.{kv}0<v>": ("v", 0), "m1": ("mlp", None)}
+    kv = "KV" if family == "llama" else "H"
+    inputs = {"L1H2.q": ("q", 2), f"L1{kv}1.k": ("k", 1), f"L1{kv}0.v": ("v", 0), "L1.mlp": ("mlp", None)}
     for receiver, (read, head) in inputs.items():
         name = "blocks.1.hook_mlp_in" if head is None else f"blocks.1.attn.hook_{read}_input"
         for sender, change in changes.items():
@@ -140,9 +139,9 @@ def changes_of_senders(model: Any, clean: Tensor, corrupted: Tensor) -> dict[str
     w_o = model.blocks[0].attn.W_O
     heads = [cache["blocks.0.attn.hook_z"][:, :, 3] @ w_o[3] for cache in caches]
     return {
-        "input": caches[1]["blocks.0.hook_resid_pre"] - caches[0]["blocks.0.hook_resid_pre"],
-        "a0.h3": heads[1] - heads[0],
-        "m0": caches[1]["blocks.0.hook_mlp_out"] - caches[0]["blocks.0.hook_mlp_out"],
+        "L0.resid": caches[1]["blocks.0.hook_resid_pre"] - caches[0]["blocks.0.hook_resid_pre"],
+        "L0H3": heads[1] - heads[0],
+        "L0.mlp": caches[1]["blocks.0.hook_mlp_out"] - caches[0]["blocks.0.hook_mlp_out"],
     }
 
 
@@ -152,8 +151,8 @@ def test_parallel_blocks_do_not_feed_themselves(ffb: ModuleType, model_of: Model
         ffb.attribution_patching(model_of(family), *pair(family), difference, edges=True).edges
         for family in ("gpt2", "gpt_neox")
     )
-    assert serial["a1.h0", "m1"].ndim == 0
-    for edges, ends in ((parallel, ("a1.h0", "m1")), (serial, ("a1.h0", "a1.h1<v>")), (serial, ("m1", "a1.h1<v>"))):
+    assert serial["L1H0", "L1.mlp"].ndim == 0
+    for edges, ends in ((parallel, ("L1H0", "L1.mlp")), (serial, ("L1H0", "L1H1.v")), (serial, ("m1", "a1.h1<v>"))):
         with pytest.raises(ffb.errors.ScopeKeyError, match="no edge from"):
             edges[ends]
     n_layers, n_heads = 3, 4
@@ -169,10 +168,10 @@ def test_path_has_nothing_for_queries_and_keys(ffb: ModuleType, model_of: Models
         ffb.attribution_patching(model_of("gpt2"), *pair("gpt2"), difference, rules=rules, edges=True).edges
         for rules in ("path", "patching")
     )
-    looking = [column for column, name in enumerate(path.receivers) if name.endswith(("<q>", "<k>"))]
+    looking = [column for column, name in enumerate(path.receivers) if name.endswith((".q", ".k"))]
     assert not path.values[:, looking].any()
     assert patching.values[:, looking].any()
-    torch.testing.assert_close(path["m0", "a2.h1<v>"], patching["m0", "a2.h1<v>"], **ALGEBRA)
+    torch.testing.assert_close(path["L0.mlp", "L2H1.v"], patching["L0.mlp", "L2H1.v"], **ALGEBRA)
 
 
 @pytest.mark.usefixtures("float64_throughout")
@@ -223,28 +222,26 @@ def test_what_an_edit_adds_is_the_rest(ffb: ModuleType, model_of: Models, differ
         ffb.attribution_patching(model_of("gpt2"), *pair("gpt2"), difference, edges=True, fwd_hooks=scales)
 
 
-def test_edges_are_a_table_a_graph_and_a_file(
-    ffb: ModuleType, model_of: Models, difference: Any, tmp_path: Path
-) -> None:
+def test_edges_are_a_table_and_a_graph(ffb: ModuleType, model_of: Models, difference: Any) -> None:
     """The same numbers in every form; key-value heads lead on to the heads that share them."""
     edges = ffb.attribution_patching(model_of("llama"), *pair("llama"), difference, edges="positions").edges
     frame = edges.to_dataframe()
-    summed = frame.groupby(["sender", "receiver"])["estimate"].sum()
+    assert list(frame.token[:N]) == list(edges.labels)
+    summed = frame.groupby(["source", "target"])["weight"].sum()
     sender, receiver, estimate = edges.top(1)[0]
     assert summed[sender, receiver] == pytest.approx(estimate, rel=1e-5)
-    assert summed.drop("rest").abs().max() == pytest.approx(abs(estimate), rel=1e-5)
+    assert summed.drop("remaining").abs().max() == pytest.approx(abs(estimate), rel=1e-5)
     graph = edges.to_networkx(k=60)
-    carried = [(a, b, key) for a, b, key in graph.edges(keys=True) if key != "shared"]
-    assert len(carried) == 60
-    a, b, key = carried[0]
-    assert graph.edges[a, b, key]["estimate"] == pytest.approx(float(edges[a, f"{b}<{key}>" if key else b].sum()))
-    shared = {(a, b) for a, b, key in graph.edges(keys=True) if key == "shared"}
-    assert {end for start, end in shared if start == "a1.kv1"} == {"a1.h2", "a1.h3"}
-    loaded = ffb.attribution.EdgeEstimates.load(edges.save(tmp_path / "edges.safetensors"))
-    assert loaded.to_dataframe().equals(frame)
-    assert repr(loaded) == repr(edges)
-    with pytest.raises(ffb.errors.ScopeKeyError, match=r"no receiver 'a1\.h0<k>'"):
-        edges["input", "a1.h0<k>"]
+    largest = [(a, b, attributes) for a, b, attributes in graph.edges(data=True) if attributes["unit"] != "input"]
+    assert len(largest) == 60
+    assert all(attributes["weight"] == pytest.approx(float(edges[a, b].sum())) for a, b, attributes in largest)
+    assert set(graph["L1KV1.k"]) == {"L1H2", "L1H3"}
+    a, b, _ = largest[0]
+    eap = {node.name: node.eap_name for node in edges.nodes}
+    assert torch.equal(edges[eap[a], eap[b]], edges[a, b])
+    assert edges.to_networkx(names="eap").has_edge(eap[a], eap[b])
+    with pytest.raises(ffb.errors.ScopeKeyError, match=r"no receiver 'L1H0\.k'"):
+        edges["L0.resid", "L1H0.k"]
     with pytest.raises(ffb.errors.InputError, match="k=0"):
         edges.top(0)
 

@@ -28,14 +28,14 @@ def forward_vectors(ffb: ModuleType, model: Any, tokens: Tensor) -> tuple[Tensor
             vectors = torch.zeros(len(x) + 1, *x.shape, dtype=x.dtype)
             vectors[range(len(x)), range(len(x))] = x
         at = Vectors(record, vectors).walk()
-        last = [step for step in at if step not in ("AtbLnFfResLn",) and not step.startswith("InputLn")][-1]
+        last = [step for step in at if step != "AtbLnFfResLn" and not step.startswith("InputLn")][-1]
         vectors = at["AtbFfRes" if record.block.order == "norm_after" else last]
     assert vectors is not None
     return vectors, at
 
 
 @pytest.mark.usefixtures("float64_throughout")
-@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "gpt_neox", "olmo2", "falcon"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "gpt_neox", "olmo2"])
 def test_forward_vectors_are_the_backward_pass(ffb: ModuleType, model_of_any: Models, family: str) -> None:
     """What each position of the first layer's input brings to a direction behind the last layer, and all biases together."""
     model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
@@ -150,7 +150,7 @@ def test_gradient_of_biases_of_experts_and_router_is_autograds(
     assert set(result.bias_names) - set(frozen) == {f"blocks.{layer}.mlp.router.b" for layer in range(2)}
 
 
-@pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
+@pytest.mark.parametrize("family", ["gpt2", "bert", "gemma2", "bloom"])
 def test_a_gate_that_never_fired_is_refused(
     ffb: ModuleType, model_of_any: Models, difference: Any, monkeypatch: pytest.MonkeyPatch, family: str
 ) -> None:
@@ -175,14 +175,14 @@ def test_a_gate_that_never_fired_is_refused(
         ffb.attribute(model, tokens, difference, rules="gradient")
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "bloom", "nanochat", "gpt2", "gemma2", "xglm", "openai_gpt"])
+@pytest.mark.parametrize("family", ["bert", "bloom", "nanochat", "gpt2", "gemma2"])
 def test_gradient_before_a_norm_of_embeddings_is_said_to_be_zero(
     ffb: ModuleType, model_of_any: Models, difference: Any, family: str
 ) -> None:
     """By scale invariance: rounding is not ranked; other rules and models without such a norm have shares and are."""
     model, tokens = model_of_any(family), tiny.tokens(family, N)
     result, path = (ffb.attribute(model, tokens, difference, rules=rules, of=()) for rules in ("gradient", "path"))
-    normed = family in ("bert", "roberta", "bloom", "nanochat")
+    normed = family in ("bert", "bloom", "nanochat")
     said = "largest    no token: gradient x input before a norm of the embeddings is zero by scale invariance"
     assert result.vanishes == normed == (said in repr(result)) == (said[21:] in result.to_html())
     assert not path.vanishes and "no token" not in repr(path)

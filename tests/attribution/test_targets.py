@@ -1,11 +1,9 @@
 """What can be attributed, and a clear error for everything else."""
 
 import dataclasses
-import math
 import re
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +17,7 @@ from transformers import PreTrainedTokenizerFast
 from tests import tiny
 from tests.attribution.conftest import prompts
 from tl_ffblock.page import MapsBlock
+from tl_ffblock.views import page_of
 from tl_ffblock.views.maps import page_data
 
 Models = Callable[..., Any]
@@ -103,10 +102,10 @@ def test_a_tokens_share_is_what_enters_at_its_position(ffb: ModuleType, model: A
     )
     order = result.entering.abs().argsort(descending=True)[:5]
     assert [float(share) for share in largest[2::2]] == pytest.approx(result.entering[order].tolist(), rel=5e-3)
-    (row,) = result.page_data().rows
-    assert torch.equal(row.shares, result.entering)
-    assert row.sums["tokens"] == pytest.approx(float(row.shares.sum()))
-    assert sum(row.sums.values()) == pytest.approx(result.value)
+    (row,) = page_of(result).rows
+    assert torch.equal(row["shares"], result.entering)
+    assert dict(row["sums"]) == result.sums() and sum(result.sums().values()) == pytest.approx(result.value)
+    assert result.sums()["tokens"] == pytest.approx(float(result.entering.sum()))
 
 
 def test_each_prompt_has_its_own_answer(ffb: ModuleType, model: Any) -> None:
@@ -152,23 +151,9 @@ def test_a_mean_says_of_how_many(ffb: ModuleType, model: Any) -> None:
     assert mean([a, a]).target == "mean of 2: logit token 7"
     assert mean([a]).target == "logit token 7"
     assert repr(a - b).splitlines()[0].count("-") <= repr(a - b).splitlines()[0].count("of tiny-")
-    assert mean([a, b]).page_data().heading.startswith("mean of 2 targets: logit = ")
+    assert page_of(mean([a, b])).heading.startswith("mean of 2 targets: logit = ")
     lower = min(a, b, a - b, b - a, key=lambda result: result.value)
-    assert lower.value < 0 and " = −" in lower.page_data().heading and " = −" in repr(lower)
-
-
-def test_results_are_equal_where_all_numbers_are(ffb: ModuleType, model: Any, tokens: Tensor, tmp_path: Path) -> None:
-    """As maps are: a file gives back what was saved, certificate and parts with it; one other number makes another result."""
-    result = ffb.attribute(model, tokens, ffb.logit(7))
-    loaded = ffb.Attribution.load(result.save(tmp_path / "a.safetensors"))
-    assert loaded == result and loaded.certificate == result.certificate
-    assert ffb.attribute(model, tokens, ffb.logit(11)) != result
-    shifted = {name: part + (name == "edges") for name, part in result.parts.items()}
-    assert dataclasses.replace(result, parts=shifted) != result
-    nothing = dataclasses.replace(result.certificate, attributed=math.nan)
-    assert nothing == dataclasses.replace(nothing) and nothing != result.certificate
-    rows = ffb.attribute_continuation(model, tokens[:4].tolist(), tokens[4:].tolist())
-    assert rows == dataclasses.replace(rows, shares=rows.shares.clone()) != dataclasses.replace(rows, model="another")
+    assert lower.value < 0 and " = −" in page_of(lower).heading and " = −" in repr(lower)
 
 
 @pytest.mark.wrong_types
@@ -375,21 +360,6 @@ def test_bfloat16_says_its_error(ffb: ModuleType) -> None:
     assert result.certificate.logits == 0
     with pytest.raises(ffb.errors.CompletenessError):
         ffb.attribute(model, tokens, ffb.logit(7), rtol=1e-4)
-
-
-def test_results_are_saved_whole(ffb: ModuleType, model: Any, tokens: Tensor, tmp_path: Any) -> None:
-    """Every label and number comes back; another file is refused."""
-    result = ffb.attribute(model, tokens, ffb.logit(7, minus=11))
-    loaded = ffb.Attribution.load(result.save(tmp_path / "x.safetensors"))
-    assert repr(loaded) == repr(result)
-    assert loaded.biases == result.biases
-    for name in ("tokens", "residual", "heads", "edges"):
-        assert torch.equal(getattr(loaded, name), getattr(result, name))
-    assert torch.equal(loaded.neurons(1), result.neurons(1))
-    assert torch.equal(loaded.certificate.layer_inputs, result.certificate.layer_inputs)
-    ffb.contribution_maps(model, tokens).save(tmp_path / "maps")
-    with pytest.raises(ffb.errors.MapFileError, match="not Attribution"):
-        ffb.Attribution.load(tmp_path / "maps")
 
 
 def test_means_are_of_alike_results(ffb: ModuleType, model: Any, tokens: Tensor) -> None:

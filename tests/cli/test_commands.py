@@ -22,35 +22,35 @@ from .conftest import Command
 HEAVY = {"torch", "transformers", "transformer_lens", "numpy", "scipy", "pandas", "captum", "circuitsvis"}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["--version"],
-        ["models"],
-        ["map", "--help"],
-        ["check", "--help"],
-        ["run", "--help"],
-        ["map"],
-        ["map", "x", "--layers", "6"],
-        ["map", "x", "--scopes", "AtbLnFf"],
-        ["map", "x", "--model", "/nowhere"],
-    ],
-    ids=" ".join,
-)
-def test_heavy_libraries_are_imported_late(arguments: list[str]) -> None:
+def test_heavy_libraries_are_imported_late() -> None:
     """Nothing that takes seconds to import is imported before a model is needed."""
+    lines = (
+        "--help",
+        "--version",
+        "models",
+        "map --help",
+        "check --help",
+        "run --help",
+        "map",
+        "map x --layers 6",
+        "map x --scopes AtbLnFf",
+        "map x --model /nowhere",
+        "run bypass --data missing.txt --out run",
+        "run bypass --data /etc/hosts --format text --out /etc/hosts",
+    )
     script = f"""
 import sys
 from tl_ffblock.cli.main import main
-try:
-    main({arguments!r})
-except SystemExit:
-    pass
-print("IMPORTED", *sorted({HEAVY!r} & set(sys.modules)))
+for line in {lines!r}:
+    try:
+        main(line.split())
+    except SystemExit:
+        pass
+    print("IMPORTED", line, *sorted({HEAVY!r} & set(sys.modules)))
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1].split() == ["IMPORTED"]
+    assert [line for line in ran.stdout.splitlines() if line.startswith("IMPORTED")] == [f"IMPORTED {x}" for x in lines]
+    assert "data='missing.txt': there is no such file." in ran.stderr and "is a file; give a folder" in ran.stderr
 
 
 def test_help_names_every_option(command: Command) -> None:

@@ -1,7 +1,5 @@
 """`tl-ffblock run` of what cannot be run: one sentence, a status, no traceback."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -106,23 +104,6 @@ def test_a_missing_package_is_told_with_its_extra(
         f"tl-ffblock: error: this run needs {missing}; in the folder of the repository run: {install}"
     ]
     assert not Path("run").exists()
-
-
-def test_wrong_paths_are_refused_before_torch_is_imported(tmp_path: Path) -> None:
-    """What the file system tells is told at once."""
-    program = (
-        "import sys\nfrom tl_ffblock.cli.main import main\n"
-        "status = main(['run', 'bypass', '--data', sys.argv[1], '--out', sys.argv[2]])\nprint(status, 'torch' in sys.modules)"
-    )
-    data_file = tmp_path / "data.txt"
-    data_file.write_text("the cat\n")
-    for data, out, says in (
-        ("missing.txt", "out", "data='missing.txt': there is no such file."),
-        (str(data_file), str(data_file), "is a file; give a folder"),
-    ):
-        command = [sys.executable, "-c", program, data, out]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert done.stdout == "2 False\n" and says in done.stderr
 
 
 def test_an_interrupted_run_says_how_it_goes_on(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,8 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
     ],
     "flow.md": lambda n, at: [
         n["graph"].layers == (29,), n["graph"].certificate.sums < 1e-4, len(n["page"].html) > 50_000,
-        n["strongest"].kind == "head", (at / "routes.html").stat().st_size > 10_000,
+        n["strongest"].kind == "head", (at / "paths.html").stat().st_size > 10_000,
+        {"L29H0", "L29.mlp"} & set(n["both"].component),
     ],
     "attribution.md": lambda n, at: [
         n["result"].certificate.complete, close(n["result"].total(), n["result"].value, atol=1e-4),

@@ -8,11 +8,13 @@ import pytest
 import torch
 
 import tl_ffblock as ffb
-from docs.results import faithfulness as benchmark
-from docs.results import faithfulness_components as components
-from docs.results import faithfulness_lxt
-from docs.results import faithfulness_methods as methods
-from docs.results import faithfulness_rule as rule
+from docs.results import (
+    faithfulness as benchmark,
+    faithfulness_components as components,
+    faithfulness_lxt,
+    faithfulness_methods as methods,
+    faithfulness_rule as rule,
+)
 from docs.results.faithfulness_sets import Example
 from tests import tiny
 

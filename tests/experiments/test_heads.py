@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import tl_ffblock as ffb
-from tests.corpora import TREEBANK, assert_kills_change_nothing
+from tests.corpora import TREEBANK
 from tl_ffblock import heads
 from tl_ffblock.corpus.texts import CorpusText, read_conllu
 from tl_ffblock.errors import InputError
@@ -125,11 +125,6 @@ def test_a_run_of_studies_with_unlike_masks_asks(config_of: Runs, loaded: Callab
         run_studies("heads,bypass", config_of(limit=2, out="asks"), model=loaded("bert"))
     assert run_studies("heads,bypass", config_of(limit=2, mask_fraction=0.0), model=loaded("bert")).status == 0
     assert run_studies("heads,bypass", config_of(family="llama", limit=2, out="b"), model=loaded("llama")).status == 0
-
-
-def test_killed_runs_end_as_uninterrupted_ones(treebank_run: Runs, loaded: Callable[[str], Any]) -> None:
-    """Killed at random moments, then started a last time: the tables are those of an uninterrupted run, byte for byte."""
-    assert_kills_change_nothing("heads", treebank_run(shard_size=1), loaded("bert"), kills=3)
 
 
 @pytest.mark.skipif(not UD_EWT.is_file(), reason="UD English-EWT is not on this machine")

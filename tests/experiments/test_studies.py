@@ -1,23 +1,91 @@
-"""The table of studies: each line is a study that can be run."""
+"""The table of studies: each line is a study that can be run; a study of a user's own runs like them."""
 
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
+import torch
 
+from tl_ffblock.cli.main import main
 from tl_ffblock.corpus.study import Study
-from tl_ffblock.experiments import STUDIES, option_fields, study
+from tl_ffblock.errors import InputError
+from tl_ffblock.experiments import STUDIES, Config, option_fields, run_studies, study
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "experiments.md"
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_line_is_a_study(name: str) -> None:
-    """Its class is called as its line is, says what it is about, and has a test file or a test that names it."""
+    """Its class is called as its line is; what is set of its options is what it gets, and stands in the fingerprint."""
     spec = study(name)
     assert issubclass(spec.study_class, Study) and spec.study_class.name == name and spec.study_class.title
     assert spec.home == STUDIES[name]
+    for field in option_fields(name):
+        chosen = study(name, **{field.name: field.default})
+        assert getattr(chosen.options, field.name) == field.default == chosen.fingerprint()[f"{name}.{field.name}"]
 
 
-@pytest.mark.parametrize("name", list(filter(option_fields, STUDIES)))
-def test_options_are_those_of_the_line(name: str) -> None:
-    """What is set is what the study gets, and stands in the fingerprint by the study's name."""
-    field = option_fields(name)[0]
-    spec = study(name, **{field.name: field.default})
-    assert getattr(spec.options, field.name) == field.default
-    assert spec.fingerprint()[f"{name}.{field.name}"] == field.default
+@pytest.fixture
+def of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that docs/experiments.md shows, in a folder outside the package where Python looks."""
+    found = re.search(r"<!-- study: (\S+) -->\n```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    file = tmp_path / "own" / found[1]
+    file.parent.mkdir()
+    file.write_text(found[2], encoding="utf-8")
+    (file.parent / "no_study.py").write_text("Residuals = dict\n")
+    monkeypatch.chdir(file.parent)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for module in ("residuals", "no_study"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return file
+
+
+def test_a_study_of_ones_own_runs_like_the_others(
+    of_the_docs: Path,
+    config_of: Callable[..., Config],
+    loaded: Callable[[str], Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By the command line from its folder, and in Python beside another: its table holds what the cache says; a change is refused."""
+    config = config_of(family="llama", limit=3)
+    arguments = ["run", "residuals:Residuals", "--model", config.model, "--data", config.data, "--out", config.out]
+    assert main([*arguments, "--limit", "3", "--shard-size", "4"]) == 0, capsys.readouterr().err
+    assert "residuals:Residuals" in (config.folder / "report.html").read_text(encoding="utf-8")
+    model = loaded("llama")
+    both = run_studies(["residuals:Residuals", "bypass"], config_of(family="llama", limit=3, out="both"), model=model)
+    assert (both.folder / "tables" / "residuals_norms.csv").read_bytes() == (
+        config.folder / "tables" / "residuals_norms.csv"
+    ).read_bytes()
+    norms = []
+    with torch.no_grad():
+        for text in Path(config.data).read_text().splitlines()[:3]:
+            cache = model.run_with_cache(model.to_tokens(text))[1]
+            layers = range(model.cfg.n_layers)
+            norms.append(torch.stack([cache[f"blocks.{layer}.hook_resid_pre"][0].norm(dim=-1) for layer in layers], 1))
+    np.testing.assert_allclose(both.tables["residuals_norms"]["norm"], torch.cat(norms).mean(0), rtol=1e-5)
+    of_the_docs.write_text(of_the_docs.read_text() + "\n# changed\n")
+    with pytest.raises(InputError, match=r"study\.residuals\.source was"):
+        run_studies("residuals:Residuals", config, model=model)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("nowhere:Residuals", {}, "study='nowhere:Residuals': expected module:Class"),
+        ("residuals:Nothing", {}, "study='residuals:Nothing': expected module:Class"),
+        ("no_study:Residuals", {}, "is not a study"),
+        ("residuals:Residuals", {"window": 3}, "residuals has no option window; it has none"),
+    ],
+)
+def test_what_is_not_a_study_is_refused(
+    of_the_docs: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, Any], says: str
+) -> None:
+    """By what was given and what was expected."""
+    monkeypatch.syspath_prepend(str(of_the_docs.parent))
+    with pytest.raises(InputError, match=says):
+        study(name, **options)

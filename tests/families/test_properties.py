@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import tl_ffblock as ffb
 from tests import tiny
@@ -45,62 +44,39 @@ def llama_like(draw: st.DrawFn, family: str, **fixed: Any) -> tuple[str, dict[st
 
 
 @st.composite
-def gpt2_like(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    """Learned positions, one activation."""
-    heads = draw(st.integers(1, 4))
-    config = {
-        "n_head": heads,
-        "n_embd": heads * draw(st.integers(1, 8)),
-        "n_layer": draw(st.integers(1, 3)),
-        "n_inner": draw(st.integers(1, 40)),
-        "activation_function": draw(st.sampled_from(PLAIN)),
-        "layer_norm_epsilon": draw(st.sampled_from([1e-12, 1e-5, 1e-2])),
-    }
-    if config["n_embd"] < 3:
-        config["n_embd"] = heads * 3  # a LayerNorm of one or two numbers leaves their signs only
-    return "gpt2", config
+def plain(draw: st.DrawFn, family: str) -> tuple[str, dict[str, Any]]:
+    """Learned positions or rotary ones, one activation, width a multiple of the heads': of GPT-2, OPT, parallel and Post-LN blocks."""
+    heads, names = draw(st.integers(1, 4)), NAMES[family]
+    width = heads * draw(st.sampled_from([4, 8, 12] if family in ("gpt_neox", "bert") else range(3, 9)))
+    options = {
+        "gpt2": {"layer_norm_epsilon": st.sampled_from([1e-12, 1e-5, 1e-2])},
+        "opt": {"enable_bias": st.booleans(), "word_embed_proj_dim": st.just(width)},
+        "gpt_neox": {"use_parallel_residual": st.booleans(), "layer_norm_eps": st.sampled_from([1e-12, 1e-5, 1e-2])},
+        "bert": {"layer_norm_eps": st.sampled_from([1e-12, 1e-5, 1e-2])},
+    }[family]
+    drawn = (heads, width, draw(st.integers(1, 3)), draw(st.integers(1, 40)), draw(st.sampled_from(PLAIN)))
+    return family, {**dict(zip(names, drawn, strict=True)), **{name: draw(value) for name, value in options.items()}}
 
 
-@st.composite
-def opt_like(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    """Biases on or off, affine norms on or off."""
-    heads = draw(st.integers(1, 4))
-    width = heads * draw(st.integers(3, 8))
-    return "opt", {
-        "num_attention_heads": heads,
-        "hidden_size": width,
-        "word_embed_proj_dim": width,
-        "num_hidden_layers": draw(st.integers(1, 3)),
-        "ffn_dim": draw(st.integers(1, 40)),
-        "enable_bias": draw(st.booleans()),
-        "activation_function": draw(st.sampled_from(PLAIN)),
-    }
-
-
-@st.composite
-def other(draw: st.DrawFn, family: str) -> tuple[str, dict[str, Any]]:
-    """Parallel and Post-LN blocks: width a multiple of the heads'."""
-    heads = draw(st.integers(1, 4))
-    return family, {
-        "num_attention_heads": heads,
-        "hidden_size": heads * draw(st.sampled_from([4, 8, 12])),
-        "num_hidden_layers": draw(st.integers(1, 3)),
-        "intermediate_size": draw(st.integers(1, 40)),
-        "hidden_act": draw(st.sampled_from(PLAIN)),
-        "layer_norm_eps": draw(st.sampled_from([1e-12, 1e-5, 1e-2])),
-    } | ({"use_parallel_residual": draw(st.booleans())} if family == "gpt_neox" else {})
+NAMES = {
+    "gpt2": ("n_head", "n_embd", "n_layer", "n_inner", "activation_function"),
+    "opt": ("num_attention_heads", "hidden_size", "num_hidden_layers", "ffn_dim", "activation_function"),
+    "gpt_neox": ("num_attention_heads", "hidden_size", "num_hidden_layers", "intermediate_size", "hidden_act"),
+    "bert": ("num_attention_heads", "hidden_size", "num_hidden_layers", "intermediate_size", "hidden_act"),
+}
+"""How a family calls heads, width, layers, neurons and activation."""
 
 
 MODELS = st.one_of(
-    gpt2_like(),
-    opt_like(),
+    plain("gpt2"),
+    plain("opt"),
     llama_like("llama", hidden_act=st.sampled_from(GATED), attention_bias=st.booleans(), mlp_bias=st.booleans()),
     llama_like("mistral", hidden_act=st.sampled_from(GATED), sliding_window=st.sampled_from([None, 1, 3])),
     llama_like("gemma2", hidden_activation=st.sampled_from(GATED), sliding_window=st.sampled_from([1, 3])),
     llama_like("olmo2", hidden_act=st.sampled_from(GATED), attention_bias=st.booleans()),
     llama_like("mixtral", num_local_experts=4, num_experts_per_tok=st.integers(1, 4)),
-    other("gpt_neox"),
-    other("bert"),
+    plain("gpt_neox"),
+    plain("bert"),
 )
 
 
@@ -136,12 +112,10 @@ def test_laws_of_every_configuration(
         place = slice(max(lengths) - len(sequence), None) if from_left else slice(0, len(sequence))
         batch[row, place], mask[row, place] = sequence, 1
     together = ffb.contribution_maps(bridge, batch, attention_mask=mask)
-    for maps, expected in zip(together, alone, strict=True):
-        _close(maps, expected)
-    for maps, expected in zip(
-        ffb.contribution_maps(bridge, batch.flip(0), attention_mask=mask.flip(0)), alone[::-1], strict=True
-    ):
-        _close(maps, expected)
+    back = ffb.contribution_maps(bridge, batch.flip(0), attention_mask=mask.flip(0))[::-1]
+    for one, other, expected in zip(together, back, alone, strict=True):
+        _close(one, expected)
+        _close(other, expected)
 
     queries = sorted({0, lengths[0] // 2, lengths[0] - 1})
     rows = ffb.contribution_maps(bridge, sequences[0], queries=queries)

@@ -74,7 +74,7 @@ def test_arcs_of_other_words_are_refused() -> None:
     """A word that is not there, rows that are not there, maps of different layers."""
     with pytest.raises(InputError, match="names word 0 or 7: the maps have words 0 to 4"):
         heads.hits(labelled({"h": TREE}), heads.Arcs.of([(0, 7, "det")]))
-    with pytest.raises(InputError, match="1 rows of 5 words"):
+    with pytest.raises(InputError, match="1 rows of 5"):
         heads.hits(labelled({"h": TREE[[1]]}, queries=(1,)), GOLD)
     with pytest.raises(InputError, match="2 kinds"):
         heads.relation_hits([(labelled({"h": TREE}), GOLD), (labelled({"g": TREE}), GOLD)])

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import size
+from tests import lower, size
+from tests.__main__ import SHAPES
 
 
 @pytest.mark.xfail(reason="five circles are being removed", strict=False)
@@ -17,6 +18,12 @@ def test_no_module_imports_itself_through_others() -> None:
 def test_a_file_with_one_importer_says_which_noun_it_is() -> None:
     """Else it is a piece of that importer: `# Noun: ...` above its imports names the term of the field and its source."""
     assert size.single_importers() == []
+
+
+def test_steps_name_tests_that_are_there() -> None:
+    """A path that pytest does not find would end the step."""
+    assert [path for path in (*SHAPES, *lower.SAMPLE) if not (size.ROOT / path).exists()] == []
+    assert lower.lowest(["numpy>=1.26", "a-b[c,d]>=3.9,<5", "e"]) == ["numpy==1.26", "a-b==3.9"]
 
 
 def test_what_counts_as_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests import tiny
 from tests.cases import model_of
 from tl_ffblock.errors import CallError, FFBlockError
 
-ROOMS = ("check", "experiments", "flow", "heads", "interventions", "memories", "metrics", "attribution")
+ROOMS = ("check", "experiments", "graphs", "heads", "interventions", "memories", "metrics", "attribution")
 """Modules whose names are public."""
 
 

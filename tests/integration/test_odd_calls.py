@@ -15,7 +15,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock import heads, memories
 from tl_ffblock.errors import CallError, FFBlockError, InputError, LayerError, ScopeKeyError
-from tl_ffblock.flow import Pruning, overlap, routes, top_tokens
+from tl_ffblock.graphs import Pruning, overlap, top_tokens
 
 NAN, INF = float("nan"), float("inf")
 pytestmark = [pytest.mark.wrong_types, pytest.mark.filterwarnings("ignore")]
@@ -248,8 +248,7 @@ ATTRIBUTIONS = {
     "heads that were not asked for": odd(lambda g: g.bare.heads, "heads", "of=", error=ScopeKeyError),
     "a table of another name": odd(lambda g: g.a.to_dataframe("head"), "of='head'", "Did you mean `heads`?"),
     "token maps of another part": odd(lambda g: g.a.token_maps("head"), "'head'"),
-    "routes of maps": odd(lambda g: routes(g.maps), "ContributionMaps", "ffb.attribute"),
-    "routes without graph": odd(lambda g: routes(g.bare), "graph", error=ScopeKeyError),
+    "a graph of none": odd(lambda g: g.bare.graph(), "graph", error=ScopeKeyError),
     "a mean of one attribution": odd(lambda g: ffb.Attribution.mean(g.a), "a list of texts", "got a Attribution"),
     "a mean of none": odd(lambda g: ffb.Attribution.mean([]), "expected"),
     "average of one": odd(lambda g: ffb.average(g.maps), "average", "[maps]"),
@@ -560,7 +559,6 @@ REAL: list[tuple[str, Number]] = [
     ("rtol", lambda g, v: ffb.contribution_maps(g.m, g.ids, rtol=v)),
     ("rtol", lambda g, v: ffb.attribute(g.m, g.ids, g.target, rtol=v)),
     ("rtol", lambda g, v: ffb.check.check_model(g.m, g.ids, rtol=v)),
-    ("keep", lambda g, v: routes(g.a, keep=v)),
     ("keep", lambda g, v: g.a.graph(v)),
     ("height", lambda g, v: g.maps.show(height=v)),
     ("width", lambda g, v: g.maps.figure(layer=1, scope="AtbLnFf", width=v)),

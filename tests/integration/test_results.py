@@ -33,7 +33,7 @@ PARTS = ("heads", "edges", "neurons", "graph", "maps")
 
 def run(name: str) -> Callable[[], Any]:
     """What a public function gives for one text."""
-    return lambda: RUNS[name].call(ffb, model_of("gpt2"), TEXT)
+    return lambda: RUNS[name].call(model_of("gpt2"), TEXT)
 
 
 # fmt: off
@@ -57,31 +57,22 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "CausalValidation": run("causal_validation"),
     "ValueTokens": run("memories.value_tokens"),
     "CoefficientParts": run("memories.token_parts"),
-    "Triggers": lambda: ffb.memories.find_triggers(model_of("gpt2"), corpus(TEXT), memories="1:3", k=2),
+    "Triggers": lambda: ffb.memories.find_triggers(model_of("gpt2"), corpus(TEXT), memories="1:3", k=4),
     "MemoryCard": lambda: ffb.memories.memory_card(model_of("gpt2"), corpus(TEXT), "1:3", k=2),
     "ModelCheck": lambda: ffb.check.check_model(model_of("gpt2"), TEXT),
 }
 # fmt: on
 """One of each class."""
-NOT_YET = {
-    "AttributionGraph",
-    "Decomposition",
-    "FlowGraph",
-    "MemoryCard",
-    "ModelCheck",
-    "ValueTokens",
-    "CoefficientParts",
-    "Triggers",
-}
+NOT_YET = {"Decomposition", "ModelCheck"}
 GAPS: dict[str, set[str]] = {
     "save": NOT_YET,
     "damage": NOT_YET,
     "write": NOT_YET,
-    "equal": NOT_YET,
-    "table": {"Decomposition", "MemoryCard", "ModelCheck"},
-    "view": NOT_YET - {"FlowGraph"},
+    "equal": NOT_YET | {"MemoryCard"},
+    "table": NOT_YET,
+    "view": NOT_YET,
     "several": NOT_YET,
-    "repr": {"ValueTokens", "CoefficientParts", "MemoryCard", "ModelCheck"},
+    "repr": {"ModelCheck"},
 }
 """By law, classes that do not obey it yet: to become empty. A class that does is not refused for standing here."""
 
@@ -118,6 +109,13 @@ def assert_equal(found: Any, expected: Any) -> None:
         torch.testing.assert_close(mine[path], table, rtol=0, atol=0, equal_nan=True, msg=path)
 
 
+def tables_of(result: Any) -> list[torch.Tensor]:
+    """Its tables of three numbers or more; a card has none."""
+    tables = [table for _, table in numbers(result) if table.is_floating_point() and table.numel() > 2]
+    assert tables or type(result).__name__ == "MemoryCard"
+    return tables
+
+
 @every("save")
 def test_a_result_is_loaded_as_it_was_saved(name: str, tmp_path: Path) -> None:
     """Every number, label and setting; saving again replaces the file; NaN, infinity and negative zero come back."""
@@ -130,8 +128,8 @@ def test_a_result_is_loaded_as_it_was_saved(name: str, tmp_path: Path) -> None:
         assert_equal(loaded, result)
         assert repr(loaded) == repr(result)
         odd = copy.deepcopy(result)
-        table = next(table for _, table in numbers(odd) if table.is_floating_point() and table.numel() > 2)
-        table.flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0])
+        for table in [table for _, table in numbers(odd) if table.is_floating_point() and table.numel() > 2][:1]:
+            table.flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0])
         assert_equal(type(result).load(odd.save(path)), odd)
 
 
@@ -197,9 +195,9 @@ def test_a_result_equals_itself_alone(name: str) -> None:
         result = made(name)
         other = copy.deepcopy(result)
         assert bool(result == other) and bool(result != "result")
-        table = next(table for _, table in numbers(other) if table.is_floating_point() and table.numel() > 2)
-        table.flatten()[:1] += 1
-        assert bool(result != other)
+        for table in tables_of(other)[:1]:
+            table.flatten()[:1] += 1
+            assert bool(result != other)
         with pytest.raises(TypeError, match="unhashable"):
             hash(result)
 

@@ -103,9 +103,9 @@ def test_what_memories_carry_sums_to_what_their_layer_writes(folder: Path) -> No
     torch.testing.assert_close(shares.shares[:, -1], expected, rtol=1e-4, atol=1e-5)
     largest = memories.largest_carried(at_once, k=3)
     sizes = torch.stack([at_once.neurons(layer).abs().flatten().topk(3).values for layer in range(3)])
-    np.testing.assert_allclose(largest["share"].abs(), sizes.flatten().topk(3).values, rtol=1e-6)
+    np.testing.assert_allclose(largest["value"].abs(), sizes.flatten().topk(3).values, rtol=1e-6)
     for row in largest.itertuples():
-        assert memories.carried(at_once, row.memory).shares[0, row.position] == row.share
+        assert memories.carried(at_once, row.memory).shares[0, row.position] == row.value
 
 
 @pytest.mark.parametrize("name", ["1:9999", "1:2:3", "7:0"])

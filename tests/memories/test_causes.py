@@ -171,14 +171,6 @@ def test_effects_are_of_values_of_the_same_sign() -> None:
             check(triggers, values)
 
 
-def test_tokens_to_skip_are_counted_from_the_start() -> None:
-    """A number below 0 would leave all tokens out but the last."""
-    model, corpus = tiny.bridge("gpt2"), [tiny.tokens("gpt2", 6)]
-    for call in (memories.mean_coefficients, memories.find_triggers):
-        with pytest.raises(InputError, match="skip_first=-1: expected a whole number, 0 or more"):
-            call(model, corpus, memories="0:3", skip_first=-1)
-
-
 def test_means_are_over_all_tokens_of_text() -> None:
     """The mean of every coefficient that a slow loop collects; a memory set to its means by name."""
     model, corpus = tiny.bridge("llama"), [tiny.tokens("llama", n, seed=n) for n in (4, 7, 1)]
@@ -217,6 +209,6 @@ def test_a_coefficient_that_is_one_per_cent_off_is_refused(monkeypatch: pytest.M
     clear = (found.coefficient.abs() > 0.1 * largest) & (found.coefficient.abs() > 1e-3)
     assert clear.sum() > 1000
     assert off.error[clear].min() > 1e-4
-    monkeypatch.setattr("tl_ffblock.memories.parts.coefficients", lambda record: 1.01 * coefficients(record))
+    monkeypatch.setattr("tl_ffblock.memories.causes.coefficients", lambda record: 1.01 * coefficients(record))
     with pytest.raises(CompletenessError, match=r"memory 2:\d+: parts and bias miss its coefficient"):
         memories.token_parts(model, KEYS, names)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.memories.composition import OUTCOMES, active, outcomes, zero_agreement
+from tl_ffblock.memories.values import OUTCOMES, active, outcomes, zero_agreement
 
 COEFFICIENTS = torch.tensor([4.0, -3.0, 0.0, 0.5])
 LENGTHS = torch.tensor([1.0, 2.0, 9.0, 1.0])

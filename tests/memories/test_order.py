@@ -1,6 +1,5 @@
-"""Results come in the order in which memories are named, and two results say whether they are equal."""
+"""Results come in the order in which memories are named."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock import memories
 from tl_ffblock.errors import InputError
@@ -23,37 +21,34 @@ def texts(family: str) -> list[torch.Tensor]:
     return [tiny.tokens(family, n) for n in (5, 7, 6)]
 
 
-def test_values_are_in_the_order_given(model_of: Models) -> None:
-    """Row by row what each memory's own call says; they were sorted by layer before."""
-    found = memories.value_tokens(model_of("gpt2"), memories=NAMED, targets=[9])
-    assert [str(name) for name in found.memories] == ["2:7", "0:40", "1:3", "0:2", "2:5"]
-    for row, name in enumerate(NAMED):
-        alone = memories.value_tokens(model_of("gpt2"), memories=name, targets=[9])
-        for field in ("top_ids", "bottom_ids", "target_ranks"):
-            np.testing.assert_array_equal(getattr(found, field)[row], getattr(alone, field)[0])
-        np.testing.assert_allclose(found.probability[row], alone.probability[0], rtol=1e-5)
+CALLS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "values": (
+        lambda model, names: memories.value_tokens(model, memories=names, targets=[9]),
+        ("top_ids", "bottom_ids", "target_ranks", "probability"),
+    ),
+    "parts": (
+        lambda model, names: memories.token_parts(model, tiny.tokens("gpt2", 6), names, query=3),
+        ("parts", "bias", "remainder", "coefficient", "largest"),
+    ),
+    "triggers": (
+        lambda model, names: memories.find_triggers(model, texts("gpt2"), memories=names, k=3),
+        ("coefficient", "position", "sequence"),
+    ),
+}
+"""What has a row per memory, and the fields that have."""
 
 
-def test_parts_are_in_the_order_given(model_of: Models) -> None:
-    """Parts, bias, remainder, coefficient and what errors are measured by."""
-    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 6)
-    found = memories.token_parts(model, tokens, NAMED, query=3)
-    for row, name in enumerate(NAMED):
-        alone = memories.token_parts(model, tokens, name, query=3)
-        for field in ("parts", "bias", "remainder", "coefficient", "largest"):
-            torch.testing.assert_close(getattr(found, field)[row], getattr(alone, field)[0], rtol=1e-5, atol=1e-6)
-    assert float(found.error.max()) < 1e-4
-
-
-@pytest.mark.parametrize("family", ["gpt2", "mixtral"])
-def test_triggers_are_in_the_order_given(model_of: Models, family: str) -> None:
-    """Experts' too."""
+@pytest.mark.parametrize(("call", "family"), [*((call, "gpt2") for call in CALLS), ("triggers", "mixtral")])
+def test_rows_are_in_the_order_given(model_of: Models, call: str, family: str) -> None:
+    """Row by row what each memory's own call says, experts' too; they were sorted by layer before."""
     named = NAMED if family == "gpt2" else ["1:2:3", "0:3:1", "1:0:5", "0:0:5"]
-    found = memories.find_triggers(model_of(family), texts(family), memories=named, k=3)
+    make, fields = CALLS[call]
+    found = make(model_of(family), named)
+    assert [str(name) for name in found.memories] == [name.replace("-1:", "2:") for name in named]
     for row, name in enumerate(named):
-        alone = memories.find_triggers(model_of(family), texts(family), memories=name, k=3)
-        np.testing.assert_allclose(found.coefficient[row], alone.coefficient[0], rtol=1e-5)
-        np.testing.assert_array_equal(found.position[row], alone.position[0])
+        alone = make(model_of(family), name)
+        for field in fields:
+            np.testing.assert_allclose(getattr(found, field)[row], getattr(alone, field)[0], rtol=1e-5, atol=1e-6)
 
 
 def test_means_and_knock_outs_follow_their_names(model_of: Models) -> None:
@@ -88,20 +83,3 @@ def test_a_memory_named_twice_is_refused(model_of: Models) -> None:
     for twice in (["1:3", "1:3"], ["2:5", "-1:5"], [(1, 3), "1:3"]):
         with pytest.raises(InputError, match="is named twice; name each once"):
             memories.value_tokens(model_of("gpt2"), memories=twice)
-
-
-def test_results_of_memories_say_whether_they_are_equal(model_of: Models) -> None:
-    """`==` of arrays and tensors answers; one number more makes another result."""
-    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 6)
-    makes: list[tuple[Callable[[], Any], str]] = [
-        (lambda: memories.token_parts(model, tokens, NAMED), "parts"),
-        (lambda: memories.value_tokens(model, memories=NAMED), "top_ids"),
-        (lambda: memories.find_triggers(model, texts("gpt2"), memories=NAMED, k=9), "coefficient"),
-        (lambda: memories.carried(ffb.attribute(model, tokens, ffb.logit(7)), NAMED), "shares"),
-    ]
-    for make, field in makes:
-        first = make()
-        assert first == make()
-        assert (first != make()) is False
-        assert first != dataclasses.replace(first, **{field: getattr(first, field) + 1})
-        assert first != "something else"

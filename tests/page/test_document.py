@@ -141,7 +141,7 @@ def test_every_view_has_a_small_still(ffb: ModuleType, model_of: Callable[..., A
         "continuation's maps": rest.token_maps().show(),
         "flow": ffb.flow_graph(model, tokens, layers=-1, target=ffb.logit(7)).show(),
         "flow without a target": ffb.flow_graph(model, tokens, layers=-1).show(),
-        "routes": ffb.flow.routes(result),
+        "paths": result.graph(0.8).show(),
     }
     for name, view in views.items():
         picture = still_in(view)

@@ -190,7 +190,7 @@ def test_pages_of_models_open(ffb: ModuleType, model_of: Any, tokens_of: Any, sh
     screen.page.locator(".graph-node").last.click()
     assert "rank of 7" in screen.page.locator("#node-card").inner_text()
     result = ffb.attribute(model, tokens, ffb.logit(7), of="graph")
-    routes = show(html=ffb.flow.routes(result, keep=0.7).html)
+    routes = show(html=result.graph(0.7).to_html())
     routes.settle()
-    assert "routes to logit" in routes.page.title()
+    assert "paths to logit" in routes.page.title()
     assert screen.problems == routes.problems == []

@@ -44,7 +44,7 @@ def test_unequal_texts_are_not_joined_unasked() -> None:
 
 def test_layers_may_come_with_other_sequences_together() -> None:
     """Every sequence gets its own rows of all layers, whichever it ran with in each of them."""
-    from tl_ffblock.layer_tables import LayerTables
+    from tl_ffblock.contributions import LayerTables
 
     def table(layer: int, *numbers: int) -> dict[Hashable, Tensor]:
         return {"map": torch.tensor([[100.0 * layer + number] for number in numbers])}

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import tl_ffblock
 from tl_ffblock import amplification, contextualization_change
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.maps import ContributionMaps
@@ -75,11 +74,6 @@ def test_reachable_cells_follow_the_queries_asked_for() -> None:
     assert maps.reachable().tolist() == [[True, True, True], [True, False, False]]
 
 
-def test_one_token_has_no_ranking() -> None:
-    """A single cell cannot be ranked: NaN, not zero."""
-    assert change(make([[1.0]], [[2.0]])) != change(make([[1.0]], [[2.0]]))
-
-
 @pytest.mark.parametrize(("normalise", "axis"), [("column", 0), ("row", 1)])
 def test_amplification_is_the_difference_of_normalised_maps(normalise: Any, axis: int) -> None:
     """Shares after minus shares before; over the normalised axis gains and losses cancel."""
@@ -97,57 +91,6 @@ def test_amplification_of_an_empty_column_is_finite() -> None:
     torch.testing.assert_close(found, torch.tensor([[0.0, -0.25], [0.0, 0.25]]))
 
 
-def _measure(name: str) -> Any:
-    return getattr(tl_ffblock, name)
-
-
-@pytest.mark.parametrize("measure", ["contextualization_change", "amplification"])
-def test_measures_refuse_differences(measure: str) -> None:
-    """Signed numbers are no norms."""
-    maps = make([[1.0, 2.0]], [[1.0, 2.0]], queries=(0,))
-    with pytest.raises(InputError, match="the maps given are a difference"):
-        _measure(measure)(maps - maps, "Atb", "AtbLn")
-
-
-@pytest.mark.wrong_types
-@pytest.mark.parametrize("measure", ["contextualization_change", "amplification"])
-def test_measures_refuse_lists(measure: str) -> None:
-    """A list of results is not measured as one: the error says what to do."""
-    maps = make([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 4.0]])
-    with pytest.raises(InputError, match="maps is a list: expected ContributionMaps .*, one per call"):
-        _measure(measure)([maps, maps], "Atb", "AtbLn")
-
-
-@pytest.mark.parametrize("measure", ["contextualization_change", "amplification"])
-def test_measures_of_token_maps_are_those_of_the_result(measure: str) -> None:
-    """Scopes as channels of token maps give the same numbers."""
-    maps = make([[1.0, 0.0], [3.0, 4.0]], [[5.0, 0.0], [3.0, 2.0]], causal=True)
-    torch.testing.assert_close(
-        _measure(measure)(maps.token_maps(), "Atb", "AtbLn"), _measure(measure)(maps, "Atb", "AtbLn"), rtol=0, atol=0
-    )
-
-
-@pytest.mark.wrong_types
-@pytest.mark.parametrize(
-    ("measure", "options", "text"),
-    [
-        ("contextualization_change", {"cells": "lower"}, "cells='lower'"),
-        ("amplification", {"normalise": "all"}, "normalise='all'"),
-        ("amplification", {}, "columns can be normalised only over all queries; these maps hold 1 of 2"),
-    ],
-)
-def test_measures_refuse_what_they_cannot_read(measure: str, options: dict[str, Any], text: str) -> None:
-    """Unknown options, and columns of which rows are missing."""
-    with pytest.raises(InputError, match=text):
-        _measure(measure)(make([[1.0, 2.0]], [[1.0, 2.0]]), "Atb", "AtbLn", **options)
-
-
-def test_measures_name_a_missing_scope() -> None:
-    """The KeyError of the maps, which lists what there is."""
-    with pytest.raises(KeyError, match="no scope 'AtbFf' here; there are Atb, AtbLn"):
-        _measure("contextualization_change")(make([[1.0]], [[1.0]]), "Atb", "AtbFf")
-
-
 def test_change_agrees_with_scipy() -> None:
     """On a random map with ties it is what scipy calls Spearman's rho."""
     from scipy.stats import spearmanr
@@ -158,3 +101,23 @@ def test_change_agrees_with_scipy() -> None:
     first, second = draw(0), draw(1)
     expected = 1 - spearmanr(first.flatten(), second.flatten()).statistic
     assert change(make(first.tolist(), second.tolist())) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("measure", [contextualization_change, amplification])
+def test_measures_read_token_maps_and_no_differences(measure: Any) -> None:
+    """Scopes as channels of token maps give the same numbers; signed numbers are no norms; a missing scope is named."""
+    maps = make([[1.0, 0.0], [3.0, 4.0]], [[5.0, 0.0], [3.0, 2.0]], causal=True)
+    torch.testing.assert_close(
+        measure(maps.token_maps(), "Atb", "AtbLn"), measure(maps, "Atb", "AtbLn"), rtol=0, atol=0
+    )
+    with pytest.raises(InputError, match="difference"):
+        measure(maps - maps, "Atb", "AtbLn")
+    with pytest.raises(KeyError, match="'AtbFf'.* Atb, AtbLn"):
+        measure(maps, "Atb", "AtbFf")
+
+
+def test_what_cannot_be_normalised_or_ranked() -> None:
+    """Columns of which rows are missing are refused; a single cell has no ranking: NaN, not zero."""
+    with pytest.raises(InputError, match="1 of 2"):
+        amplification(make([[1.0, 2.0]], [[1.0, 2.0]]), "Atb", "AtbLn")
+    assert change(make([[1.0]], [[2.0]])) != change(make([[1.0]], [[2.0]]))

@@ -51,16 +51,6 @@ def test_a_terminal_sees_what_is_done(on_a_terminal: Shown) -> None:
     assert "4/10" in shown and "10/10" in shown
 
 
-def test_a_short_call_shows_no_passing_bar(on_a_terminal: Shown) -> None:
-    """It appears only where a call takes long."""
-
-    def work() -> None:
-        with Progress("gpt2", 3, "layers") as progress:
-            progress.step(3)
-
-    assert on_a_terminal(work) == ""
-
-
 def test_a_long_call_shows_a_passing_bar(on_a_terminal: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counts, and the line it stood on is empty at the end."""
     monkeypatch.setattr(module, "SECONDS_BEFORE_PASSING_BAR", 1e-9)
@@ -85,45 +75,6 @@ def test_a_log_gets_lines(
         progress.step(4)
         progress.step(6)
     assert capsys.readouterr().err.splitlines() == [f"bypass: {done} of 10 sequences" for done in expected]
-
-
-def test_a_pipe_sees_nothing_of_what_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not one character."""
-    with Progress("gpt2", 3, "layers") as progress:
-        progress.step(3)
-    assert capsys.readouterr().err == ""
-
-
-def test_tqdm_s_variable_silences_bars_and_lines(
-    on_a_terminal: Shown, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`TQDM_DISABLE=1`: nothing on a terminal and nothing in a log."""
-    monkeypatch.setenv("TQDM_DISABLE", "1")
-
-    def work() -> None:
-        with Progress("bypass", 10, "sequences", kind="lasting") as progress:
-            progress.step(10)
-
-    work()
-    assert capsys.readouterr().err == ""
-    assert on_a_terminal(work) == ""
-
-
-@pytest.mark.parametrize("kind", ["passing", "lasting"])
-def test_progress_false_silences_bars_and_lines(
-    on_a_terminal: Shown, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: module.Kind
-) -> None:
-    """A caller's `progress=False`."""
-    monkeypatch.setattr(module, "SECONDS_BEFORE_PASSING_BAR", 1e-9)
-
-    def work() -> None:
-        with Progress("gpt2", 3, "batches", kind=kind, shown=False) as progress:
-            time.sleep(0.2)
-            progress.step(3)
-
-    work()
-    assert capsys.readouterr().err == ""
-    assert on_a_terminal(work) == ""
 
 
 LONG = """with module.Progress("gpt2", 2, "batches") as bar:
@@ -160,3 +111,30 @@ def test_ipython_at_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -
     kernel = types.SimpleNamespace(config={"IPKernelApp": {}})
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: kernel))
     assert module.in_notebook()
+
+
+SILENT = {
+    "a short call": ({}, 1e9, ""),
+    "progress=False": ({"shown": False}, 1e-9, ""),
+    "progress=False, lasting": ({"shown": False, "kind": "lasting"}, 1e-9, ""),
+    "TQDM_DISABLE": ({"kind": "lasting"}, 1e-9, "1"),
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_is_silent_is_silent_everywhere(
+    on_a_terminal: Shown, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A short call, a caller's `progress=False`, tqdm's variable: nothing on a terminal and nothing in a log or a pipe."""
+    options, seconds, disabled = SILENT[name]
+    monkeypatch.setattr(module, "SECONDS_BEFORE_PASSING_BAR", seconds)
+    monkeypatch.setenv("TQDM_DISABLE", disabled)
+
+    def work() -> None:
+        with Progress("gpt2", 3, "batches", **options) as progress:
+            time.sleep(0.2 if seconds < 1 else 0)
+            progress.step(3)
+
+    work()
+    assert capsys.readouterr().err == ""
+    assert on_a_terminal(work) == ""

@@ -38,17 +38,12 @@ def test_channels_and_layers_are_found_by_name_and_number(patterns: TokenMaps) -
 
 @pytest.mark.wrong_types
 @pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("head 3", "no channel 'head 3' here; there are head 0, head 1, head 2"),
-        (("head 0", 0), "no layer 0 here; there are layers 1, 4 (negative numbers count from the end)"),
-    ],
+    ("key", "said"), [("head 3", "'head 3'.* head 0, head 1, head 2"), (("head 0", 0), "no layer 0 .* 1, 4")]
 )
-def test_a_missing_key_says_what_there_is(patterns: TokenMaps, key: Any, text: str) -> None:
+def test_a_missing_key_says_what_there_is(patterns: TokenMaps, key: Any, said: str) -> None:
     """As for contribution maps: a KeyError that lists channels or layers."""
-    with pytest.raises(KeyError) as error:
+    with pytest.raises(KeyError, match=said):
         patterns[key]
-    assert str(error.value) == text
 
 
 def test_only_a_causal_model_has_cells_out_of_reach(patterns: TokenMaps) -> None:

@@ -5,11 +5,11 @@ from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.average_shares import AverageShares, average_shares
 from tl_ffblock.attribution.certificate import Certificate
 from tl_ffblock.attribution.continuation import ContinuationAttribution, attribute_continuation
-from tl_ffblock.attribution.edge_estimates import EdgeEstimates
 from tl_ffblock.attribution.faithfulness import Faithfulness, faithfulness
-from tl_ffblock.attribution.graph import AttributionGraph
+from tl_ffblock.attribution.flow_graph import flow_graph
 from tl_ffblock.attribution.patching import PatchingEstimates, attribution_patching
 from tl_ffblock.attribution.targets import Direction, direction
+from tl_ffblock.graphs import AttributionGraph, EdgeEstimates
 
 __all__ = [
     "Attribution",
@@ -27,4 +27,5 @@ __all__ = [
     "average_shares",
     "direction",
     "faithfulness",
+    "flow_graph",
 ]

@@ -1,7 +1,7 @@
 """`ffb.attribute`: a model, prompts and a target become attributions.
 
 One forward pass with linearised rules and one backward pass per batch of prompts (bridge/linearised.py). Shares are
-`<tensor, df/d tensor>`: of biases, embeddings and the residual stream by gates of ones (bridge/tape.py), of heads, edges and
+`<tensor, df/d tensor>`: of biases, embeddings and the residual stream by gates of ones, of heads, edges and
 neurons by kept tensors. Shares that do not sum to the target are refused.
 """
 
@@ -160,7 +160,7 @@ def attribute(
         rtol: Largest relative error accepted in the certificate.
 
     Returns:
-        One result for a text or [pos] tokens; `ffb.Results`, a list, for a list of texts or a [batch, pos] tensor.
+        One result for a text or [pos] tokens; `Results`, a list, for a list of texts or a [batch, pos] tensor.
 
     Raises:
         InputError: for input, a target or options that cannot be used.

@@ -1,6 +1,7 @@
 """Attribution: one target of one sequence attributed to its tokens and biases, through heads, edges and neurons."""
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -10,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.certificate import VANISHED, Certificate, relative
-from tl_ffblock.attribution.flows import flows_of
-from tl_ffblock.attribution.graph import AttributionGraph, graph_of
-from tl_ffblock.errors import ScopeKeyError
+from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.graphs.attribution_graph import AttributionGraph, Flows, attribution_graph
+from tl_ffblock.graphs.graph import GraphTarget
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.settings import TOLERANCE
@@ -216,23 +217,46 @@ class Attribution(Result):
     def graph(self, keep: float = 0.9) -> AttributionGraph:
         """The attribution as a graph of tokens, heads, feed-forwards and the residual stream, in which flows are conserved.
 
-        Nodes are ("token" | "stream" | "head" | "mid" | "mlp" | "target" | "rest", layer, head, position); "mid" is the
-        residual stream between heads and feed-forward, which parallel layers do not have. What each adds itself is
-        compared with the named biases. Hooks of yours may scale anything, and add to the residual stream at layers' inputs and
-        outputs; what they add elsewhere has no node, and is refused.
+        Nodes are tokens, the residual stream at layers' inputs ("L23.resid") and between heads and feed-forwards
+        ("L23.resid_mid", which parallel layers do not have), heads ("L23H3"), feed-forwards ("L23.mlp") and the target, each
+        at a position. Their intercepts are compared with the named biases. Hooks of yours may scale anything, and add to the
+        residual stream at layers' inputs and outputs; what they add elsewhere has no node, and is refused.
 
         Args:
-            keep: The part of the sum of all edges' sizes that is shown, largest first; the others lead through one node, "rest".
+            keep: The part of the sum of all edges' sizes that is shown, largest first; the others lead through one node, "pruned".
 
         Raises:
             ScopeKeyError: if it was not asked for with `of=("graph", ...)`.
             InputError: for rules that are not complete, or another `keep`.
-            CompletenessError: if what nodes add themselves misses the named biases by more than the certificate's tolerance,
+            CompletenessError: if intercepts miss the named biases by more than the certificate's tolerance,
                 as in a layer inside which a hook of yours adds something.
         """
         self._part("graph.edges", "graph")
-        rtol = self.certificate.rtol if self.certificate is not None else _RTOL_OF_COMBINED
-        return graph_of(flows_of(self, rtol), keep)
+        if self.rules != "path":
+            raise InputError(f"a graph conserves what flows, which only rules='path' does, not {self.rules!r}.")
+        biases: dict[int, float] = defaultdict(float)
+        for layer, share in zip(self.bias_layers, self.bias_shares.double(), strict=True):
+            biases[layer] += float(share.sum())
+        edits: dict[int, tuple[str, ...]] = defaultdict(tuple)
+        for name, of_edit in self.edits.items():
+            biases[self.edit_layers[name]] += of_edit
+            edits[self.edit_layers[name]] += (name,)
+        layers = {name.removeprefix("graph."): part.double() for name, part in self.parts.items() if name != "heads"}
+        flows = Flows(
+            model=self.model,
+            labels=self.labels,
+            target=GraphTarget(self.target, self.value),
+            first_order=self.first_order,
+            entering=self.entering.double(),
+            stream=self.residual.double(),
+            layers={**layers, "heads": self.parts["heads"][: len(layers["edges"])].double()},
+            biases=biases,
+            edits=edits,
+            size=self.total_size(),
+            rtol=self.certificate.rtol if self.certificate is not None else _RTOL_OF_COMBINED,
+            certificate=repr(self.certificate or "no certificate: a difference or a mean"),
+        )
+        return attribution_graph(flows).prune(keep)
 
     def _part(self, name: str, asked: str) -> Tensor:
         if name not in self.parts:

@@ -144,7 +144,7 @@ class ContinuationAttribution(Result):
         return f"{what} · worst error {scientific(float(self.errors.max()))}", lines
 
 
-@spelled_out(ForwardOptions, {name: DEFAULTS[name] for name in ForwardOptions.__annotations__})
+@spelled_out(ForwardOptions, DEFAULTS)
 def attribute_continuation(
     model: Any,
     prompt: TextOrIds | Sequence[TextOrIds],
@@ -170,7 +170,7 @@ def attribute_continuation(
         **options: As in `ffb.attribute`: fwd_hooks, rtol.
 
     Returns:
-        One result for one prompt; `ffb.Results`, a list, for a list of prompts.
+        One result for one prompt; `Results`, a list, for a list of prompts.
 
     Raises:
         InputError: for input that cannot be used, or not exactly one of `continuation` and `generate`.

@@ -51,12 +51,12 @@ class EdgeWalk:
     def through(self, read_at: int) -> None:
         """All layers before the target, and the target."""
         embedded = self.sums.change("residual", 0, self.positions)
-        self.buffer = embedded.new_zeros(len(embedded), len(self.sums.table.senders) - 1, embedded.shape[-1])
+        self.buffer = embedded.new_zeros(len(embedded), len(self.sums.senders) - 1, embedded.shape[-1])
         self.buffer[:, 0] = embedded
         for layer in range(read_at):
             _LayerWalk(self, layer).through()
         by_end = self.sums.own(self.derivatives["residual", read_at], self.positions)
-        self.received = len(self.sums.table.receivers) - 1
+        self.received = len(self.sums.receivers) - 1
         self.receive(self.stream, self.whole("residual", read_at), by_end[:, None])
 
     @property
@@ -89,15 +89,15 @@ class EdgeWalk:
         rest = einsum(change, by_inputs, "pos d, pos receiver d -> pos receiver") - cells.sum(dim=1)
         gap = relative((change - changes.sum(dim=1)).norm(dim=-1), clean.norm(dim=-1))
         sums.streams = max(sums.streams, float(gap.max()))
-        n_senders, table = changes.shape[1], sums.table
-        table.possible[:n_senders, columns] = True
-        table.possible[-1, columns] = True
+        n_senders = changes.shape[1]
+        sums.possible[:n_senders, columns] = True
+        sums.possible[-1, columns] = True
         for rows, estimates in ((slice(n_senders), cells), (slice(-1, None), rest[:, None])):
             weighed = self.weight * estimates.cpu()
-            if table.values.ndim == 3:
-                table.values[rows, columns, self.positions] += weighed.permute(1, 2, 0)
+            if sums.values.ndim == 3:
+                sums.values[rows, columns, self.positions] += weighed.permute(1, 2, 0)
             else:
-                table.values[rows, columns] += weighed.sum(dim=0)
+                sums.values[rows, columns] += weighed.sum(dim=0)
 
 
 class _LayerWalk:
@@ -106,7 +106,7 @@ class _LayerWalk:
     def __init__(self, walk: EdgeWalk, layer: int) -> None:
         self.walk, self.layer = walk, layer
         model = walk.traced.model
-        self.block: Block = model.layers[layer].read(walk.sums.table.values.dtype)
+        self.block: Block = model.layers[layer].read(walk.sums.values.dtype)
         self.steps = steps_to_output(model.family.order)
         self.at: dict[str, Tensor] = {INPUT: walk.stream}
         """Changes by scope, of the senders that are in it."""
@@ -154,7 +154,7 @@ class _LayerWalk:
 
     def _by_attention(self) -> Float[Tensor, "pos receiver d"]:
         """By what queries, keys and values are made of, head by head."""
-        weights = self.walk.traced.model.layers[self.layer].query_keys(self.walk.sums.table.values.dtype)
+        weights = self.walk.traced.model.layers[self.layer].query_keys(self.walk.sums.values.dtype)
         by_values = self._own("v")
         n_kv = by_values.shape[1]
         matrices = {"q": weights.w_q, "k": _by_heads(weights.w_k, n_kv), "v": _by_heads(self.block.attention.w_v, n_kv)}

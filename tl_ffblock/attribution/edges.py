@@ -11,15 +11,18 @@ with what goes past, to that by the stream before it. Positions are walked some 
 result and one buffer.
 """
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.edge_estimates import REST, TARGET, EdgeEstimates, EdgeTable
 from tl_ffblock.attribution.edge_walk import Derivatives, EdgeWalk
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import CompletenessError, UnsupportedModelError
+from tl_ffblock.graphs.edge_estimates import RECEIVERS, SENDERS, EdgeEstimates, edge_components
+from tl_ffblock.graphs.graph import GraphCertificate, GraphTarget
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "q", "k", "v", "ff_in", "norms"})
 """What a run has to keep for its edges."""
@@ -34,21 +37,16 @@ class EdgeSums:
         model = run.model
         self.run, self.clean, self.corrupted = run, clean, corrupted
         n_heads, n_layers = model.n_heads, model.n_layers
-        fed = [f"m{layer}" for layer in range(n_layers)] if model.family.order != "attn_only" else []
-        _refuse_unseen(run, clean, fed)
+        fed = model.family.order != "attn_only"
+        _refuse_unseen(run, clean, n_layers if fed else 0)
         n_kv = clean.tape.kept["v", 0].shape[2]
-        kind = "h" if n_kv == n_heads else "kv"
-        senders, receivers = ["input"], list[str]()
-        for layer in range(n_layers):
-            senders += [f"a{layer}.h{head}" for head in range(n_heads)] + fed[layer : layer + 1]
-            receivers += [f"a{layer}.h{head}<q>" for head in range(n_heads)]
-            receivers += [f"a{layer}.{kind}{head}<{read}>" for read in "kv" for head in range(n_kv)]
-            receivers += fed[layer : layer + 1]
-        senders.append(REST)
-        receivers.append(TARGET)
-        shape = (len(senders), len(receivers), len(run.sequences[0].tokens))
-        values = torch.zeros(shape if by_position else shape[:2], dtype=run.settings.dtype)
-        self.table = EdgeTable(tuple(senders), tuple(receivers), values, torch.zeros(shape[:2], dtype=torch.bool))
+        self.nodes = edge_components(n_layers, n_heads, n_kv, fed=fed)
+        self.senders, self.receivers = (
+            [number for number, node in enumerate(self.nodes) if node.kind in kinds] for kinds in (SENDERS, RECEIVERS)
+        )
+        shape = (len(self.senders), len(self.receivers), len(run.sequences[0].tokens))
+        self.values = torch.zeros(shape if by_position else shape[:2], dtype=run.settings.dtype)
+        self.possible = torch.zeros(shape[:2], dtype=torch.bool)
         self.streams = 0.0
         self.derivatives = 0.0
 
@@ -66,27 +64,40 @@ class EdgeSums:
                 the residual stream where it is a sum of them.
         """
         n_positions, width = self.clean.tape.kept["residual", 0].shape[1:]
-        each = len(self.table.senders) * width * self.table.values.element_size()
+        each = len(self.senders) * width * self.values.element_size()
         at_once = max(1, BUFFER_BYTES // each)
         for first in range(0, n_positions, at_once):
             EdgeWalk(self, traced, derivatives, slice(first, first + at_once), weight).through(read_at)
         self._hold()
 
-    def labelled(self, labels: tuple[str, ...], target: str) -> EdgeEstimates:
+    def labelled(self, labels: tuple[str, ...], target: GraphTarget) -> EdgeEstimates:
         """What was summed, as its reader holds it."""
+        summed = self.values.sum(dim=-1) if self.values.ndim == 3 else self.values
+        rows, columns = self.possible.nonzero(as_tuple=True)
+        weights = summed[rows, columns]
+        senders, receivers = torch.tensor(self.senders), torch.tensor(self.receivers)
+        into, out = dict(zip(self.receivers, summed.sum(dim=0).tolist(), strict=True)), summed.sum(dim=1).tolist()
+        shares = into | dict(zip(self.senders, out, strict=True))
         return EdgeEstimates(
-            **vars(self.table),
-            labels=labels,
-            target=target,
-            rules=self.clean.rules.name,
-            streams=self.streams,
-            derivatives=self.derivatives,
             model=self.run.model.name,
+            labels=labels,
+            targets=(target,),
+            nodes=tuple(
+                replace(node, shares=(shares[number],), own_shares=(0.0,)) for number, node in enumerate(self.nodes)
+            ),
+            ends=torch.stack([senders[rows], receivers[columns]], dim=1),
+            weights=weights[:, None],
+            sizes=weights.abs(),
+            at_positions=self.values[rows, columns] if self.values.ndim == 3 else None,
+            certificate=GraphCertificate(
+                {"streams": self.streams, "derivatives": self.derivatives}, self.run.settings.rtol
+            ),
+            rules=self.clean.rules.name,
         )
 
     def own(self, tensor: Float[Tensor, "1 length ..."], positions: slice) -> Float[Tensor, "pos ..."]:
         """Some positions of a tensor of a run, in the result's arithmetic."""
-        return tensor.detach()[0, positions].to(self.table.values.dtype)
+        return tensor.detach()[0, positions].to(self.values.dtype)
 
     def change(self, name: str, layer: int, positions: slice) -> Float[Tensor, "pos ..."]:
         """A kept tensor of the corrupted run less that of the clean one."""
@@ -109,9 +120,9 @@ class EdgeSums:
             )
 
 
-def _refuse_unseen(run: Run, traced: Traced, fed: list[str]) -> None:
+def _refuse_unseen(run: Run, traced: Traced, n_fed: int) -> None:
     kept = [("v", layer) for layer in range(run.model.n_layers)]
-    kept += [(name, layer) for layer in range(len(fed)) for name in ("ff_in", "mlp_out")]
+    kept += [(name, layer) for layer in range(n_fed) for name in ("ff_in", "mlp_out")]
     missing = sorted({name for name, layer in kept if (name, layer) not in traced.tape.kept})
     if missing:
         raise UnsupportedModelError(

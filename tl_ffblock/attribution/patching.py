@@ -17,9 +17,7 @@ from torch import Tensor
 
 from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run
 from tl_ffblock.attribution.certificate import refuse_forms
-from tl_ffblock.attribution.edge_estimates import EdgeEstimates
-from tl_ffblock.attribution.edges import KEEPS as OF_EDGES
-from tl_ffblock.attribution.edges import EdgeSums
+from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
 from tl_ffblock.bridge.inputs import is_single
@@ -28,6 +26,8 @@ from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.graphs.edge_estimates import EdgeEstimates
+from tl_ffblock.graphs.graph import GraphTarget
 from tl_ffblock.layer.positions import layer_number, whole_number
 from tl_ffblock.metrics import Metric
 from tl_ffblock.numerals import significant
@@ -91,7 +91,7 @@ class PatchingEstimates(Result):
 
     @property
     def edges(self) -> EdgeEstimates:
-        """Edges from senders to receivers: `edges["a3.h5", "m7"]`.
+        """Edges from senders to receivers: `edges["L3H5", "L7.mlp"]`.
 
         Raises:
             ScopeKeyError: if they were not asked for.
@@ -231,7 +231,7 @@ def attribution_patching(
         **options: As in `ffb.attribute`: attention_mask (of ones alone), token_type_ids, fwd_hooks, rtol.
 
     Returns:
-        One result for two prompts; `ffb.Results`, a list, for lists, pair by pair.
+        One result for two prompts; `Results`, a list, for lists, pair by pair.
 
     Raises:
         InputError: for input that cannot be used, pairs of different lengths among it.
@@ -294,7 +294,7 @@ def _estimates(
         model=model.name,
         fingerprint=model.fingerprint,
         steps=steps,
-        edge_estimates=None if sums is None else sums.labelled(labels, words),
+        edge_estimates=None if sums is None else sums.labelled(labels, GraphTarget(words, float(ends[0][0][0]))),
         cells=estimated_cells(runs[0], runs[1], by_stream) if maps else {},
     )
 

@@ -3,17 +3,20 @@
 families.py   which architectures, and the order of their blocks
 refusals.py   every known reason not to decompose a model
 hugging_face.py  is a bridge the Hugging Face model that it wraps?
-protocols.py  what is used of TransformerLens' classes
-model.py      a model recognised, with what was found out about it
-sites.py      which HookPoint carries which tensor
-weights.py    a model's own parameters -> Block
-capture.py    HookPoint callbacks -> LayerRecord
-taps.py       callbacks on single HookPoints, and silence
+linears.py    the weight that a linear module acts with, adapters included
+model.py      a model recognised, with what was found out about it, and its layers
+layers.py     one layer, bound once: its HookPoints, its norms, its weights
+taps.py       callbacks on single HookPoints, and what is used of TransformerLens' classes
+inputs.py     text and tensors to batches, token labels, the forward pass
+records.py    HookPoint callbacks to LayerRecord
 selfcheck.py  the identities of a block, checked on captured tensors
-loading.py    a name -> a model
-shipped.py    what is known of a name before anything is loaded
-conversion.py GGUF -> a folder that is kept
-token_spans.py  what a tokenizer makes of a text, and where in it each token stands
-facts.py      sizes, the longest input, a digest of the weights
-inputs.py     text and tensors -> batches, token labels, the forward pass
+capture.py    forward passes of users: recorded as they happen, or read from a cache
+runs.py       a model and what is to run through it, checked, and its records layer by layer
+tape.py       gates of ones, and what a backward pass needs of a forward pass
+linearised.py linearised rules of norms, activations, attention, experts, embeddings and heads
+traced.py     a forward pass under linearised rules, and vector-Jacobian products through it
+readout.py    vectors read as logits
+edited.py     forward passes with tokens hidden, heads replaced, neurons set, or resumed
+loading.py    a name to a model
+conversion.py GGUF to a folder that is kept
 """

@@ -137,7 +137,6 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
 
 
 def _cached(model: Model, cached: Mapping[str, Tensor], name: str) -> Tensor | None:
-    """A tensor of a cache, under the name asked for or the HookPoint's own."""
     return cached.get(name, cached.get(str(model.hook_point(name).name)))
 
 
@@ -162,7 +161,6 @@ def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: in
 
 
 def _follows_from_weights(record: LayerRecord, rtol: float) -> bool:
-    """Whether any sum of the layer that weights enter is what the record says: edits break some, not all."""
     errors = (
         error for name, error in identities(record.sequence(0).rows(slice(0, 4))) if "W_" in name or "router" in name
     )
@@ -226,7 +224,6 @@ def _refuse_other_tokens(model: Model, records: Records, batch: Batch, cache: An
 
 
 def _is_of_tokens(model: Model, cached: Mapping[str, Tensor], batch: Batch) -> bool:
-    """Whether what the cache shows of the embedding is that of the input."""
     ids = cached.get(_TOKENS)
     if ids is not None:
         return torch.equal(ids.cpu().reshape(batch.tokens.shape), batch.tokens.cpu())
@@ -257,13 +254,8 @@ def _passing(model: Model, batch: Batch, name: str) -> Tensor:
         reached.append(tensor)
         raise _Reached
 
-    with model.hooks_disabled():
-        tap = Tap(model.hook_point(name), stop)
-        try:
-            with suppress(_Reached):
-                forward(model, batch)
-        finally:
-            tap.remove()
+    with model.hooks_disabled(), Tap(model.hook_point(name), stop), suppress(_Reached):
+        forward(model, batch)
     if not reached:
         raise CaptureError(f"{name} did not fire in a forward pass of {model.name}.")
     return reached[0]
@@ -279,7 +271,6 @@ def _refuse_hidden_padding(model: Model, records: Records) -> None:
 
 
 def _shows_padding(record: LayerRecord, index: int) -> bool:
-    """Whether the first or the last keys of a sequence are seen by no query, as far as the rows asked for tell."""
     queries = record.queries[index]
     attended = (record.pattern[index] != 0).any(dim=0)
     n_keys = attended.shape[1]

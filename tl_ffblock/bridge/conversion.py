@@ -12,6 +12,7 @@ transformers takes half a minute to read a GGUF file of 100 MB, nearly all of it
 `converted` is all of it.
 """
 
+# Noun: file format GGUF (ggml, docs/gguf.md)
 import hashlib
 import json
 import os
@@ -102,7 +103,12 @@ def keep(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", file: P
         _remove_abandoned(folder.parent)
         with _unfinished(folder.parent) as part:
             _write(model, tokenizer, part / folder.name)
-            _publish(part / folder.name, folder, part / "damaged")
+            try:
+                (part / folder.name).rename(folder)
+            except OSError:  # another process was quicker, or what is there is damaged
+                if not is_whole(folder):
+                    folder.rename(part / "damaged")
+                    (part / folder.name).rename(folder)
     except (OSError, SafetensorError) as error:
         _say(f"{name} could not be kept for the next time: {_reason(error)}.")
         return None
@@ -135,13 +141,11 @@ def cache_folder() -> Path:
 
 
 def _place(file: Path, name: str) -> Path:
-    """Where the folder of a GGUF file is, or is to be."""
     versions = f"{FORMAT} {version('transformers')} {version('gguf')} {_digest(file)}"
     return cache_folder() / f"{name}-{hashlib.sha256(versions.encode()).hexdigest()[:16]}"
 
 
 def _write(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: Path) -> None:
-    """Weights, configuration, tokenizer, and the record of their digests."""
     from copy import deepcopy
 
     from safetensors.torch import save_file
@@ -162,20 +166,8 @@ def _write(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folde
     (folder / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
-def _publish(unfinished: Path, folder: Path, damaged: Path) -> None:
-    """Rename a folder to its place, unless another process was quicker."""
-    try:
-        unfinished.rename(folder)
-    except OSError:
-        if is_whole(folder):
-            return
-        folder.rename(damaged)
-        unfinished.rename(folder)
-
-
 @contextmanager
 def _unfinished(caches: Path) -> Iterator[Path]:
-    """A folder in the cache that is removed at the end, with what is still in it."""
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=caches, ignore_cleanup_errors=True) as part:
         yield Path(part)
 
@@ -207,7 +199,6 @@ def _digest(file: Path) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What the system says, and of which path, without the number of the error."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

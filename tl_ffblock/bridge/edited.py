@@ -103,7 +103,6 @@ class Removals:
 
     @cached_property
     def _seen(self) -> "_Seen":
-        """What the prompt's run as it is shows."""
         seen, first = _Seen(), self.model.layers[0]
         callbacks = (seen.enter, seen.show, seen.use)
         names = (first.sites["resid_pre"], first.sites["pattern"], first.values_name)
@@ -117,25 +116,17 @@ class Removals:
         callbacks: Mapping[str, Callable[..., Any]],
         hidden: Bool[Tensor, "run 1 query key"] | None = None,
     ) -> Float[Tensor, "run pos d"]:
-        """Runs side by side; `hidden` goes into an attention mask."""
         model, options = self.model, {}
         if hidden is not None:
             numbers = model.parameter
             least = torch.finfo(numbers.dtype).min
             options["attention_mask"] = numbers.new_zeros(hidden.shape).masked_fill(hidden.to(numbers.device), least)
         stream: list[Tensor] = []
-        tap = None
-        if self.layer is not None:
-            at_end = self.layer == model.n_layers
-            name = model.output_name if at_end else model.layers[self.layer].sites["resid_pre"]
-            tap = Tap(model.hook_points[name], stream.append)
-        try:
-            with model.hooked.hooks(fwd_hooks=list(callbacks.items())):
-                logits: Tensor = model.hooked(self.tokens.to(model.device).expand(n_runs, -1), **options)
-        finally:
-            if tap is not None:
-                tap.remove()
-        return logits if tap is None else stream[-1]
+        at_end = self.layer in (None, model.n_layers)
+        name = model.output_name if at_end or self.layer is None else model.layers[self.layer].sites["resid_pre"]
+        with Tap(model.hook_points[name], stream.append), model.hooked.hooks(fwd_hooks=list(callbacks.items())):
+            logits: Tensor = model.hooked(self.tokens.to(model.device).expand(n_runs, -1), **options)
+        return logits if self.layer is None else stream[-1]
 
 
 class _Seen:
@@ -260,7 +251,6 @@ class ResumedRuns:
         return self._model.hooked.run_with_hooks(tokens, fwd_hooks=list(hooks), past_key_values=cache, use_cache=True)
 
     def _keys_and_values(self, start: int, prompts: Sequence[int]) -> tuple[dict[int, int], Any]:
-        """Those of all prompts that will be asked for from there."""
         if self._prefix is None or self._prefix[0] != start or not self._prefix[1].keys() >= set(prompts):
             wanted = {number for number, starts in enumerate(self._starts) if start in starts} | set(prompts)
             row_of = {number: row for row, number in enumerate(sorted(wanted))}
@@ -270,7 +260,6 @@ class ResumedRuns:
         return self._prefix[1:]
 
     def _reproduces(self, clean: Sequence[Float[Tensor, "pos d_vocab"]]) -> bool:
-        """Whether unedited runs from the earliest start give the clean runs' logits."""
         start = max(1, min(start for of_prompt in self._starts for start in of_prompt))
         if start >= self._tokens.shape[1]:
             return False

@@ -112,7 +112,7 @@ def family_of(model: Any, api: Api, architecture: str | None) -> Family:
 
 
 def _as_configured(family: Family, *, parallel: bool) -> Family:
-    """Some families have both forms: GPT-NeoX and StableLM by use_parallel_residual, Falcon by parallel_attn."""
+    # GPT-NeoX and StableLM have both forms by use_parallel_residual, Falcon by parallel_attn.
     if family.order == "parallel" and not parallel:
         return replace(family, name=f"{family.name}, serial", order="pre_ln")
     if family.order == "pre_ln" and parallel:
@@ -121,7 +121,6 @@ def _as_configured(family: Family, *, parallel: bool) -> Family:
 
 
 def _own_configuration(cfg: Any) -> Family:
-    """A HookedTransformer that was made from a configuration, not from a published architecture."""
     if cfg.normalization_type not in ("LN", "LNPre", "RMS", "RMSPre", None):
         raise UnsupportedModelError(
             f"normalization_type={cfg.normalization_type!r}: expected LN, LNPre, RMS, RMSPre or None."

@@ -77,7 +77,6 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
 
 
 def _without_bridges(module: nn.Module, copies: dict[int, nn.Module]) -> nn.Module:
-    """A copy of a tree of modules, with what bridges wrap in their places and the same tensors."""
     module = unwrapped(module)
     if id(module) not in copies:
         copy: Any = module.__new__(type(module))
@@ -96,7 +95,6 @@ def _is_component(module: nn.Module) -> bool:
 
 
 def _has_callbacks(module: nn.Module) -> bool:
-    """Whether callbacks of torch sit on it, but those that TransformerLens puts there."""
     callbacks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
     return any(not str(getattr(callback, "__module__", "")).startswith("transformer_lens.") for callback in callbacks)
 

@@ -150,7 +150,6 @@ def in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 _"]], *, togethe
 
 
 def _neighbours(by_length: Mapping[int, Sequence[int]]) -> Iterator[list[int]]:
-    """Numbers of sequences whose lengths are joined, from the shortest on, where `APPENDED` allows it."""
     joined: list[int] = []
     longest = 0
     for length in sorted(by_length):
@@ -202,7 +201,6 @@ def is_single(given: Any) -> bool:
 
 
 def _is_ids(given: Any) -> bool:
-    """Whether it is a list of integers: the token ids of one sequence."""
     return (
         isinstance(given, Sequence)
         and not isinstance(given, (str, bytes, bytearray))
@@ -377,27 +375,22 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
     rows = tokens.detach().cpu().long().reshape(-1, tokens.shape[-1]).clone()
     mask = None
     if attention_mask is not None:
-        mask = _values_below("attention_mask", attention_mask, rows, 2).bool()
+        mask = _values_below("attention_mask", attention_mask, rows, 2, tokens.shape).bool()
         _refuse_masks(model, mask)
     return Batch(_checked(model, rows), None if mask is None or mask.all() else mask, numbers=tuple(range(len(rows))))
 
 
-def _values_below(name: str, given: Any, tokens: Int[Tensor, "batch pos"], count: int) -> Int[Tensor, "batch pos"]:
-    """A mask or segments as numbers below a count, one for each token.
-
-    Raises:
-        InputError: if they are not.
-    """
+def _values_below(
+    name: str, given: Any, tokens: Int[Tensor, "batch pos"], count: int, shape: Sequence[int]
+) -> Int[Tensor, "batch pos"]:
+    expected = "zeros and ones" if name == "attention_mask" else f"0 to {count - 1}"
     if not isinstance(given, Tensor) or given.ndim == 0 or given.numel() == 0:
-        raise InputError(
-            f"{name}={brief(given)}: expected a tensor of numbers from 0 to {count - 1}, one for each token."
-        )
+        raise InputError(f"{name}={brief(given)}: expected a tensor of {expected}, one for each token.")
     values = given.detach().cpu().reshape(-1, given.shape[-1])
-    allowed = torch.arange(count).to(values.dtype)
-    if values.shape != tokens.shape or not torch.isin(values, allowed).all():
+    if values.shape != tokens.shape or not torch.isin(values, torch.arange(count).to(values.dtype)).all():
         raise InputError(
-            f"{name} has shape {tuple(given.shape)} and values {sorted(set(values.flatten().tolist()))[:5]}; expected numbers from "
-            f"0 to {count - 1} of the input's shape {tuple(tokens.shape)}."
+            f"{name} has shape {tuple(given.shape)} and values {sorted(set(values.flatten().tolist()))[:5]}; expected {expected} of "
+            f"the input's shape {tuple(shape)}."
         )
     return values.long()
 
@@ -432,7 +425,9 @@ def _with_types(model: Model, batch: Batch, token_type_ids: Tensor) -> Batch:
         token_type_ids.is_floating_point() or token_type_ids.dtype == torch.bool
     ):
         raise InputError(f"token_type_ids has dtype {token_type_ids.dtype}; expected integers of the input's shape.")
-    return replace(batch, token_types=_values_below("token_type_ids", token_type_ids, batch.tokens, count))
+    return replace(
+        batch, token_types=_values_below("token_type_ids", token_type_ids, batch.tokens, count, batch.tokens.shape)
+    )
 
 
 def _checked(model: Model, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:

@@ -14,7 +14,7 @@ absent biases are zero.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -224,7 +224,6 @@ class BoundLayer:
         return found
 
     def _of_step(self, step: Step) -> dict[str, str]:
-        """The sites of a step's tensor: one HookPoint, or two whose product it is; none where the model makes no such tensor."""
         scope, operation, on_bridge = step.scope, step.operation, self.api == "TransformerBridge"
         if step.at_keys or (self.order == "parallel" and operation == Add("Attn", INPUT)):
             return {}  # a parallel block adds x, attention and feed-forward at once
@@ -262,7 +261,6 @@ class BoundLayer:
         return {f"whole.{scope}": name}
 
     def _query_or_key(self, site: ExtraSite) -> str:
-        """Where the vectors are whose products are the scores: after the rotation, where there is one."""
         rotated = f"attn.hook_rot_{site[0]}"
         if self.name(rotated) in self.hook_points:
             return self.name(rotated)
@@ -400,8 +398,8 @@ class BoundLayer:
         """
         mlp, where = self.block.mlp, f"layer {self.number}"
         if self.api != "TransformerBridge":
-            of = mlp.experts
-            return Experts(tuple(_expert((e.W_gate, e.W_in, e.W_out), recognise(e.act_fn, where), dtype) for e in of))
+            of = [(_read_linears(e.W_gate, e.W_in, e.W_out), recognise(e.act_fn, where)) for e in mlp.experts]
+            return Experts(tuple(_expert(linears, activation, dtype) for linears, activation in of))
         original = mlp.original_component
         experts = _inner(original.experts)
         if hasattr(experts, "gate_up_proj_bias"):
@@ -412,7 +410,7 @@ class BoundLayer:
             raise UnsupportedModelError(f"{where}: experts of type {type(experts).__name__} are of no known form.")
         if hasattr(original, "shared_expert"):
             shared = _inner(original.shared_expert)
-            linears = [_inner(getattr(shared, name)) for name in SHARED_EXPERT]
+            linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT))
             routed += (_expert(linears, recognise(shared.act_fn, where), dtype),)
         return Experts(routed)
 
@@ -525,9 +523,12 @@ def _gain_is_offset(norm: Any, cfg: Any, *, centred: bool) -> bool:
     return bool(getattr(cfg, "rmsnorm_uses_offset", False))
 
 
-def _expert(modules: Collection[Any], activation: Activation, dtype: torch.dtype) -> FeedForward:
-    """An expert of three linear modules: gate, up, down."""
-    gate, up, down = (linear_of(m, "an expert") or Linear(m.weight.T, m.bias) for m in modules)
+def _read_linears(*modules: Any) -> list[Linear]:
+    return [linear_of(module, "an expert") or Linear(module.weight.T, module.bias) for module in modules]
+
+
+def _expert(linears: Sequence[Linear], activation: Activation, dtype: torch.dtype) -> FeedForward:
+    gate, up, down = linears
     w_gate, w_in, w_out = (_tensor(linear.weight, dtype) for linear in (gate, up, down))
     d_mlp, d_model = w_out.shape
     b_in, b_gate = (_bias(linear.bias, (d_mlp,), w_in) for linear in (up, gate))
@@ -536,12 +537,9 @@ def _expert(modules: Collection[Any], activation: Activation, dtype: torch.dtype
 
 def _stacked_experts(experts: Any, activation: Activation, dtype: torch.dtype) -> tuple[FeedForward, ...]:
     """Mixtral, Qwen: gate_up_proj [expert 2 d_mlp d_model], the gate first; no biases."""
-    experts_read = []
-    for gate_up, down in zip(_tensor(experts.gate_up_proj, dtype), _tensor(experts.down_proj, dtype), strict=True):
-        gate, up = gate_up.chunk(2, dim=0)
-        none = gate.new_zeros(len(gate))
-        experts_read.append(FeedForward(up.T, none, down.T, gate.new_zeros(len(down)), activation, gate.T, none))
-    return tuple(experts_read)
+    pairs = zip(_tensor(experts.gate_up_proj, dtype), _tensor(experts.down_proj, dtype), strict=True)
+    of_experts = ((*gate_up.chunk(2, dim=0), down) for gate_up, down in pairs)
+    return tuple(_expert([Linear(weight.T, None) for weight in of], activation, dtype) for of in of_experts)
 
 
 def _interleaved_experts(experts: Any, dtype: torch.dtype) -> tuple[FeedForward, ...]:
@@ -560,7 +558,6 @@ def _interleaved_experts(experts: Any, dtype: torch.dtype) -> tuple[FeedForward,
 
 
 def _inner(module: Any) -> Any:
-    """The Hugging Face module that a bridge's component wraps."""
     return getattr(module, "original_component", module)
 
 

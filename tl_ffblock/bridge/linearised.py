@@ -108,7 +108,6 @@ def _unchanged(x: Tensor, hook: object = None) -> None:
 
 
 def _norms(model: Model) -> Iterator[tuple[int, str]]:
-    """Every norm on the path from embeddings to logits: the layer to which it belongs, and its module."""
     for names, layer in ((("embed_ln", "embed.ln"), EMBEDDING), (("ln_final", "mlm_head.ln"), model.n_layers)):
         yield from ((layer, name) for name in names if has_norm(model.hooked, name))
     for bound in model.layers:
@@ -130,8 +129,6 @@ def token_embedding_name(model: Model) -> str:
 
 @dataclass(frozen=True)
 class _Linearised:
-    """Puts the rules of one run on its model."""
-
     model: Model
     rules: Rules
     tape: Tape
@@ -142,7 +139,6 @@ class _Linearised:
         return self.model.api == "TransformerBridge"
 
     def embedding(self) -> None:
-        """Gates on what each position's token, number and segment bring."""
         name, tokens = token_embedding_name(self.model), self.tape.measured(Place("token", EMBEDDING, ""))
         if self.model.api == "HookedTransformer" and has_norm(self.model.hooked, "embed.ln"):
             self.fittings.input_of("embed.ln", tokens)
@@ -160,7 +156,6 @@ class _Linearised:
                 self.tape.unseen_positions = positional == "standard"
 
     def norm(self, layer: int, name: str) -> None:
-        """The slope of a norm, and a gate on its shift."""
         if "norms" in self.tape.keeps:
             enter = partial(_set, self.tape.norm_inputs, name)
             if self.on_bridge:
@@ -189,7 +184,6 @@ class _Linearised:
         self.fittings.before(f"{name}.hook_out", form)
 
     def layer(self, layer: BoundLayer) -> None:
-        """The residual stream at the layer's input, attention, feed-forward."""
         number, tape, after = layer.number, self.tape, self.fittings.after
         self.boundary(number, layer.name("hook_resid_pre"))
         if self.rules.attention:
@@ -240,7 +234,6 @@ class _Linearised:
             self.fittings.input_of(layer.name("mlp"), alone)
 
     def boundary(self, layer: int, name: str) -> None:
-        """The residual stream at a layer's input, or after the last one."""
         measured, keep = self.tape.measured(Place("residual", layer, "")), self.tape.keep("residual", layer)
         self.fittings.after(name, lambda x: keep(measured(x)))
 
@@ -265,7 +258,6 @@ class _Linearised:
             self._at_output(layer, "mlp", biased("mlp.b_out", bias(layer.block.mlp, "b_out")))
 
     def _at_output(self, layer: BoundLayer, branch: Branch, change: Change | None) -> None:
-        """Change what a branch gives, before any norm of the branch."""
         if self.on_bridge:
             self.fittings.before(layer.branch_output_name(branch), change)
         else:
@@ -293,7 +285,6 @@ class _Linearised:
         self.fittings.before(site, form)
 
     def head(self) -> None:
-        """Gates on the biases after the last layer, and path shares for an encoder's head."""
         model, tape, fittings = self.model, self.tape, self.fittings
         fittings.before("unembed.hook_out", tape.biased(unembedding_bias(model), bias_of_unembedding(model)))
         fittings.after("unembed.hook_in", tape.keep("unembedded", END))
@@ -318,13 +309,11 @@ class _Linearised:
                 fittings.output_of("mlm_head.act_fn", lambda y: self._of_head(y, read["pre"]))
 
     def _of_head(self, y: Float[Tensor, "..."], pre: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """The output of the activation in an encoder's head with the slope of its path shares."""
         wide = pre.to(self.model.working_dtype)
         activation = _activation_between(self.model, wide.detach(), y.detach().to(wide.dtype))
         return self.tape.carry("mlm_head", y, shared(activation.coefficients(wide.detach(), None), wide, None))
 
     def edits(self) -> None:
-        """What callbacks of users add to the values of a run: a gate before them, turned back, and one after them."""
         for name in edited_names(self.model.hook_points):
             place = Place("edit", _layer_of(self.model, name), name)
             entered: list[Tensor] = []
@@ -386,8 +375,6 @@ class _ExpertSum:
     weights: Float[Tensor, "row expert"]
 
     def linearised(self, x: Float[Tensor, "row d"]) -> Float[Tensor, "row d"]:
-        """With the slopes of path shares."""
-
         def post(expert: FeedForward, pre: Tensor, linear: Tensor | None) -> Tensor:
             coefficients = expert.activation.coefficients(pre.detach(), None if linear is None else linear.detach())
             return shared(coefficients, pre, linear)
@@ -395,7 +382,6 @@ class _ExpertSum:
         return self._sum(x, self.weights, post)
 
     def themselves(self, x: Float[Tensor, "row d"]) -> Float[Tensor, "row d"]:
-        """With their own slopes, and a gate on the bias in the logits of the router."""
         bias, weights = self.layer.router_bias(), self.weights
         if bias is not None and bool(bias.any()):
             place = Place("bias", self.layer.number, self.layer.name("mlp.router.b"))
@@ -425,7 +411,6 @@ class _ExpertSum:
         return total
 
     def _gated(self, chosen: Tensor, name: str, y: Tensor, bias: Tensor | None) -> Float[Tensor, "row width"]:
-        """What came out at the rows that chose an expert, with a gate on a bias that is in it."""
         if bias is None or not bool(bias.any()):
             return y
         place = Place("bias", self.layer.number, self.layer.name(f"mlp.experts.{name}"))
@@ -437,14 +422,12 @@ def _set(kept: dict[str, Tensor], name: str, x: Tensor) -> None:
 
 
 def _on_device(norm: Norm, x: Tensor) -> Norm:
-    """The norm on the device of what enters it."""
     if norm.gain.device == x.device:
         return norm
     return Norm(norm.gain.to(x.device), norm.shift.to(x.device), norm.eps, norm.centred, norm.divides)
 
 
 def _layer_of(model: Model, name: str) -> int:
-    """The layer after whose input an edit comes in."""
     block = re.match(r"blocks\.(\d+)\.(.*)", name)
     if block is None:
         return EMBEDDING if "embed" in name and "unembed" not in name else model.n_layers
@@ -452,7 +435,6 @@ def _layer_of(model: Model, name: str) -> int:
 
 
 def _activation_between(model: Model, pre: Tensor, post: Tensor) -> Activation:
-    """The known activation that makes one of the other."""
     rtol = 1e-5 if model.dtype in ("float32", "float64") else 1e-2
     for activation in KNOWN:
         if torch.allclose(activation(pre), post, rtol=rtol, atol=rtol * float(post.abs().max())):

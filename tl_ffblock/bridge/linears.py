@@ -11,7 +11,6 @@ HookedTransformer and HookedEncoder have no linear modules: their matrices are p
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -49,16 +48,8 @@ class Linear(NamedTuple):
     bias: Float[Tensor, " d_out"] | None
 
 
-@dataclass(frozen=True)
-class _ReadLinear:
-    """What was read of a module, and the response that it had then."""
-
-    response: Float[Tensor, "vector d_out"]
-    linear: Linear | None
-    """None where the module acts with the parameters that it shows."""
-
-
-_kept: WeakKeyDictionary[nn.Module, _ReadLinear] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[nn.Module, tuple[Float[Tensor, "vector d_out"], Linear | None]] = WeakKeyDictionary()
+"""The response that a module had when it was read, and what was read; None where it acts with the parameters that it shows."""
 
 
 def adapted_linears(hooked: HookedModel) -> dict[str, nn.Module]:
@@ -144,13 +135,16 @@ def linear_of(module: nn.Module, name: str) -> Linear | None:
     if is_plain(module):
         return None
     own = response(module, name)
-    kept = _kept.get(module)
-    if kept is None or not same(kept.response, own):
-        _kept.pop(module, None)
-        kept = _ReadLinear(own, None if _acts_as_shown(module, own) else _read(module, name))
-        if sum(_n_bytes(other) for other in _kept.values()) + _n_bytes(kept) <= KEPT_BYTES:
-            _kept[module] = kept
-    return kept.linear
+    if module in _kept and same(_kept[module][0], own):
+        return _kept[module][1]
+    _kept.pop(module, None)
+    linear = None if _acts_as_shown(module, own) else _read(module, name)
+    if (
+        sum(each.weight.nbytes for each in [*(of for _, of in _kept.values()), linear] if each is not None)
+        <= KEPT_BYTES
+    ):
+        _kept[module] = own, linear
+    return linear
 
 
 def matrix(part: Any, name: str) -> Tensor:
@@ -161,8 +155,7 @@ def matrix(part: Any, name: str) -> Tensor:
         name: "W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate" or "W_out".
     """
     linear = _linear_of_part(part, name)
-    tensor: Tensor = getattr(part, name) if linear is None else _by_head(part, name, linear.weight)
-    return tensor
+    return torch.as_tensor(getattr(part, name)) if linear is None else _by_head(part, name, linear.weight)
 
 
 def bias(part: Any, name: str) -> Tensor | None:
@@ -238,7 +231,6 @@ def _rows_through(module: nn.Module, rows: Float[Tensor, "row d_in"]) -> Float[T
 
 
 def _is_copied(name: str) -> bool:
-    """Whether a bridge runs split copies of a module and not the module."""
     part, _, role = name.rpartition(".")
     return part.endswith(tuple(_LINEARS)) and role not in _LINEARS[part.rpartition(".")[2]]
 
@@ -271,10 +263,6 @@ def _width(module: nn.Module, name: str) -> int:
 
 @torch.no_grad()
 def _acts_as_shown(module: nn.Module, own: Float[Tensor, "vector d_out"]) -> bool:
-    """Whether the response is that of the shown weight and bias: callbacks that only read, another way to multiply.
-
-    Of modules of other types it is not known which dimension of their weight is d_in.
-    """
     shown: Any = module
     if isinstance(module, nn.Linear):
         return _gives(own, shown.weight.T, shown.bias)
@@ -313,7 +301,3 @@ def _read(module: nn.Module, name: str) -> Linear:
             "largest), so it cannot be decomposed. Expected a linear module, or an adapter that adds a linear form (LoRA)."
         )
     return Linear(weight, at_zero if bool(at_zero.any()) else None)
-
-
-def _n_bytes(kept: _ReadLinear) -> int:
-    return 0 if kept.linear is None else kept.linear.weight.nbytes

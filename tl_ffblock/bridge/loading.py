@@ -174,7 +174,7 @@ def hub_can_be_reached() -> bool:
 
 
 def _hub_was_reached() -> bool:
-    """Whether the hub's cache holds any model: TransformerLens has names of its own for some of them."""
+    # Any model in its cache: TransformerLens has names of its own for some of them.
     from huggingface_hub import constants
 
     return any(Path(constants.HF_HUB_CACHE).glob("models--*"))
@@ -294,16 +294,6 @@ def _hugging_face_model(folder: Path, config: "PretrainedConfig") -> "PreTrained
 
 
 def _refuse_random_weights(folder: Path, found: Mapping[str, Iterable[Any]], head: str | None) -> None:
-    """Refuse a folder whose tensors are not the model's: transformers fills the model up with random numbers.
-
-    Args:
-        folder: For the error.
-        found: What transformers says of the tensors.
-        head: How the names of tensors begin that need not be there.
-
-    Raises:
-        ModelLoadError: naming the tensors.
-    """
     missing = [name for name in sorted(found["missing_keys"]) if head is None or not name.startswith(head)]
     reshaped = [
         f"{name} {[*given]}, expected {[*expected]}" for name, given, expected in sorted(found["mismatched_keys"])

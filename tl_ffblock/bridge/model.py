@@ -364,7 +364,6 @@ def _on_cpu(tensors: Sequence[Tensor]) -> bool:
 
 
 def _weights(hooked: Any) -> Iterator[Tensor]:
-    """Every parameter and buffer once, in the order of the modules."""
     random_modules = () if _has_trained_head(hooked) else MODULES_AFTER_LAST_LAYER
     known: set[int] = set()
     for name, module in hooked.named_modules():
@@ -380,7 +379,6 @@ def _weights(hooked: Any) -> Iterator[Tensor]:
 
 
 def _settings_of_modules(hooked: Any) -> Iterator[str]:
-    """The kind of each module that computes, with its numbers, switches and functions."""
     for module in hooked.modules():
         kind = type(module)
         if kind.__module__.startswith("transformer_lens.model_bridge") or kind.__name__ == "HookPoint":
@@ -393,7 +391,6 @@ def _settings_of_modules(hooked: Any) -> Iterator[str]:
 
 
 def _numbers_of(owner: object) -> Iterator[str]:
-    """Numbers, switches and functions by name, but for those that running changes."""
     for name, value in vars(owner).items():
         if name.startswith("_") or name == "training" or "cached" in name:
             continue

@@ -110,8 +110,6 @@ def _own_logits(model: Model, rows: Float[Tensor, "n d_model"]) -> Float[Tensor,
 
 
 def _carried(model: Model, rows: Float[Tensor, "pos d_model"]) -> Float[Tensor, "pos d_vocab"]:
-    """Logits of a run of as many tokens, whose last layer gives these vectors in place of its own output."""
-
     def replace(tensor: Tensor, hook: object = None) -> Tensor:
         return rows.reshape(tensor.shape).to(tensor)
 
@@ -122,19 +120,11 @@ def _carried(model: Model, rows: Float[Tensor, "pos d_model"]) -> Float[Tensor, 
 
 @torch.no_grad()
 def _check(model: Model) -> None:
-    """Compare the read-out of a run's own last layer with its logits.
-
-    Raises:
-        IdentityError: if they differ by more than rounding.
-    """
     tokens = probe_tokens(model.hooked)
     kept: dict[str, Tensor] = {}
     with model.hooks_disabled():
-        tap = Tap(model.hook_points[model.output_name], partial(kept.__setitem__, "output"))
-        try:
+        with Tap(model.hook_points[model.output_name], partial(kept.__setitem__, "output")):
             logits = forward(model, Batch(tokens))[0]
-        finally:
-            tap.remove()
         own = _own_logits(model, kept["output"].reshape(tokens.shape[1], -1))
     error = float((own - logits).abs().max() / logits.abs().max())
     if not error < model.tolerance:

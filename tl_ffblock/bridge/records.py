@@ -115,8 +115,6 @@ class IgnoredEditWarning(FFBlockError, UserWarning):  # noqa: N818 - a warning
 
 
 class _Collector:
-    """Gathers the sites of one layer, and makes its record when the last one has come."""
-
     def __init__(self, model: Model, spec: CaptureSpec, layer: int, done: RecordHandler, records: Records) -> None:
         self.layer, self.names = layer, model.layers[layer].site_names(spec.extra)
         self._model, self._spec, self._done, self._pending = model, spec, done, records.pending
@@ -148,15 +146,12 @@ class _Collector:
         return onward
 
     def attend(self, *_: Any) -> None:
-        """Heads were summed: a pattern that arrives after this is one that was used."""
         self._attended = True
 
     def mark_edited(self, before: Tensor) -> None:
-        """Another callback changed a tensor inside the block."""
         self._edited = True
 
     def mark_pattern_edited(self, before: Tensor) -> None:
-        """Another callback changed the pattern, in time or too late."""
         if not self._attended:
             self._edited = True
             return
@@ -253,7 +248,6 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
 
 
 def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows: Tensor | None) -> dict[str, Tensor]:
-    """The model's own tensor at the end of every step."""
     whole: dict[str, Tensor] = {}
     for step in STEPS[layer.order]:
         scope, operation = step.scope, step.operation

@@ -5,6 +5,7 @@ What the table of families, a missing HookPoint or a weight shows is refused whe
 What only a run can show is found by the identities (selfcheck.py).
 """
 
+# Noun: unsupported architectures (TransformerLens, supported_models)
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +27,80 @@ _IGNORED_OPTIONS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ),
 )
 """Beginning of the architecture's name, an option in words, and whether a Hugging Face configuration has it."""
+
+
+def _option(config: Any, name: str) -> Any:
+    return getattr(config, name, None)
+
+
+# Each with the question (model, its Hugging Face configuration, architecture) and the sentence.
+_REASONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
+    (
+        lambda model, config, _: hasattr(model, "encoder_blocks") or bool(_option(config, "is_encoder_decoder")),
+        "{architecture} is an encoder-decoder: cross-attention mixes tokens of two sequences, for which no scope is "
+        "defined here. Supported are decoders and encoders alone.",
+    ),
+    (
+        lambda model, *_: bool(_option(model.cfg, "is_audio_model") or _option(model.cfg, "is_visual_model")),
+        "{architecture} reads sounds or images; maps are of tokens of a text.",
+    ),
+    (
+        lambda model, *_: not hasattr(model, "blocks"),
+        "{architecture} has no list of blocks: no known block form. Supported are {supported}.",
+    ),
+)
+_REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
+    (
+        lambda _, config, name: name.startswith("OPT") and _option(config, "do_layer_norm_before") is False,
+        "OPT with do_layer_norm_before=False (OPT-350m) is Post-LN, which TransformerLens cannot run with hooks. "
+        "Every other OPT size is supported.",
+    ),
+    *(
+        (
+            lambda _, config, name, start=start, is_set=is_set: (
+                config is not None and name.startswith(start) and is_set(config)
+            ),
+            f"{{architecture}} with {option} is not supported: TransformerLens does not know the option and runs the model "
+            "without it, so what runs is another model than Hugging Face's.",
+        )
+        for start, option, is_set in _IGNORED_OPTIONS
+    ),
+    (
+        lambda _, config, name: name.startswith("Gemma3") and bool(_option(config, "use_bidirectional_attention")),
+        "{architecture} with use_bidirectional_attention=True is not supported: its tokens attend to later ones, and "
+        "the family is decomposed as a causal one.",
+    ),
+    (
+        lambda _, config, name: bool(_option(config, "new_decoder_architecture")),
+        "Falcon with new_decoder_architecture=True (40B, 180B, Falcon-2) is not supported: TransformerLens splits its "
+        "queries, keys and values wrongly, so what runs is not Falcon. Falcon-7B and Falcon-RW are supported.",
+    ),
+    (
+        lambda _, config, name: name.startswith(("Bert", "Roberta")) and bool(_option(config, "is_decoder")),
+        "{architecture} with is_decoder=True is not supported: expected the bidirectional encoder.",
+    ),
+    *(
+        (
+            lambda model, _, name, family=family: name in family.architectures and not _option(model.cfg, family.needs),
+            f"{{architecture}}: this TransformerLens does not know {family.needs} and runs another model than Hugging "
+            "Face does (its residual stream differs by more than its own size). TransformerLens 4.3 runs it rightly.",
+        )
+        for family in FAMILIES
+        if family.needs
+    ),
+    (
+        lambda model, *_: any(parameter.is_meta for parameter in model.parameters()),
+        "{architecture} has weights on no device (offloaded by accelerate): they cannot be read. Give device_map "
+        "devices that hold the whole model.",
+    ),
+    (
+        lambda model, *_: bool(_option(model.cfg, "use_attention_sinks")) and hasattr(model.blocks[0].mlp, "experts"),
+        "{architecture} as a HookedTransformer is not supported: its clamped experts are of no known form there. A "
+        "TransformerBridge of it is, on TransformerLens 4.",
+    ),
+)
+_FOREIGN = {"linear_attn", "mixer", "mamba", "ssm", "time_mix", "short_conv", "conv"}
+"""Modules of layers that mix tokens without an attention pattern."""
 
 
 def refuse(model: Any, architecture: str) -> None:
@@ -61,36 +136,13 @@ def active_dropout(model: nn.Module) -> str | None:
 
 def _reasons(model: Any, architecture: str) -> Iterator[str]:
     config = getattr(getattr(model, "original_model", None), "config", None)
-    if hasattr(model, "encoder_blocks") or getattr(config, "is_encoder_decoder", False):
-        yield (
-            f"{architecture} is an encoder-decoder: cross-attention mixes tokens of two sequences, for which no scope is "
-            "defined here. Supported are decoders and encoders alone."
-        )
-    if getattr(model.cfg, "is_audio_model", False) or getattr(model.cfg, "is_visual_model", False):
-        yield f"{architecture} reads sounds or images; maps are of tokens of a text."
-    if not hasattr(model, "blocks"):
-        yield f"{architecture} has no list of blocks: no known block form. Supported are {supported()}."
+    said = {"architecture": architecture, "supported": supported()}
+    yield from (text.format(**said) for holds, text in _REASONS if holds(model, config, architecture))
     attn_only = bool(getattr(model.cfg, "attn_only", False))
     for layer, block in enumerate(model.blocks):
         reasons = _reasons_of_block(block, attn_only=attn_only)
         yield from (f"{architecture}, layer {layer}: {reason}" for reason in reasons)
-    yield from _reasons_of_options(config, architecture)
-    for family in FAMILIES:
-        if architecture in family.architectures and family.needs and not getattr(model.cfg, family.needs, False):
-            yield (
-                f"{architecture}: this TransformerLens does not know {family.needs} and runs another model than Hugging "
-                "Face does (its residual stream differs by more than its own size). TransformerLens 4.3 runs it rightly."
-            )
-    if any(parameter.is_meta for parameter in model.parameters()):
-        yield (
-            f"{architecture} has weights on no device (offloaded by accelerate): they cannot be read. Give device_map "
-            "devices that hold the whole model."
-        )
-    if getattr(model.cfg, "use_attention_sinks", False) and hasattr(model.blocks[0].mlp, "experts"):
-        yield (
-            f"{architecture} as a HookedTransformer is not supported: its clamped experts are of no known form there. A "
-            "TransformerBridge of it is, on TransformerLens 4."
-        )
+    yield from (text.format(**said) for holds, text in _REASONS_OF_OPTIONS if holds(model, config, architecture))
     yield from _unused_epsilons(model, architecture)
     if _processed_sinks(model):
         yield (
@@ -100,36 +152,9 @@ def _reasons(model: Any, architecture: str) -> Iterator[str]:
         )
 
 
-def _reasons_of_options(config: Any, architecture: str) -> Iterator[str]:
-    """Options of a Hugging Face configuration that make another model than the family's."""
-    if architecture.startswith("OPT") and getattr(config, "do_layer_norm_before", True) is False:
-        yield (
-            "OPT with do_layer_norm_before=False (OPT-350m) is Post-LN, which TransformerLens cannot run with hooks. "
-            "Every other OPT size is supported."
-        )
-    for start, option, is_set in _IGNORED_OPTIONS:
-        if config is not None and architecture.startswith(start) and is_set(config):
-            yield (
-                f"{architecture} with {option} is not supported: TransformerLens does not know the option and runs the model "
-                "without it, so what runs is another model than Hugging Face's."
-            )
-    if architecture.startswith("Gemma3") and getattr(config, "use_bidirectional_attention", False):
-        yield (
-            f"{architecture} with use_bidirectional_attention=True is not supported: its tokens attend to later ones, and "
-            "the family is decomposed as a causal one."
-        )
-    if getattr(config, "new_decoder_architecture", False):
-        yield (
-            "Falcon with new_decoder_architecture=True (40B, 180B, Falcon-2) is not supported: TransformerLens splits its "
-            "queries, keys and values wrongly, so what runs is not Falcon. Falcon-7B and Falcon-RW are supported."
-        )
-    if getattr(config, "is_decoder", False) and architecture.startswith(("Bert", "Roberta")):
-        yield f"{architecture} with is_decoder=True is not supported: expected the bidirectional encoder."
-
-
 def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
     children = {name for name, _ in block.named_children()}
-    foreign = sorted(children & {"linear_attn", "mixer", "mamba", "ssm", "time_mix", "short_conv", "conv"})
+    foreign = sorted(children & _FOREIGN)
     if foreign or "attn" not in children:
         yield (
             f"a {', '.join(foreign) or 'layer without attention'} mixes tokens without an attention pattern (state-space, "
@@ -145,9 +170,12 @@ def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
             f"branches are multiplied by {block.residual_contribution_scale:g} before they are added (residual_multiplier), "
             "which is no known block form: Attn + resid_pre = Atb does not hold."
         )
-    quantised = _quantised(block)
-    if quantised:
-        yield f"{quantised}: quantised weights cannot be read exactly. Load the model in bfloat16, float16 or float32."
+    for name, parameter in block.named_parameters():
+        if parameter.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+            yield (
+                f"{name} is {parameter.dtype}: quantised weights cannot be read exactly. Load the model in bfloat16, float16 or "
+                "float32."
+            )
 
 
 def _unused_epsilons(model: Any, architecture: str) -> Iterator[str]:
@@ -166,20 +194,9 @@ def _unused_epsilons(model: Any, architecture: str) -> Iterator[str]:
                 )
 
 
-def _quantised(block: Any) -> str | None:
-    """The first parameter that is no plain float, with its dtype."""
-    for name, parameter in block.named_parameters():
-        if parameter.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
-            return f"{name} is {parameter.dtype}"
-    return None
-
-
 def _processed_sinks(model: Any) -> bool:
-    """gpt_oss in compatibility mode with processing, or a HookedTransformer of it with folded weights."""
-    cfg = model.cfg
+    # gpt_oss in compatibility mode with processing, or a HookedTransformer of it with folded weights.
+    cfg, attention = model.cfg, model.blocks[0].attn
     folded = getattr(model, "_weights_processed", False) or str(getattr(cfg, "normalization_type", "")).endswith("Pre")
-    if not folded:
-        return False
-    attention = model.blocks[0].attn
-    inner = getattr(attention, "original_component", attention)
-    return hasattr(inner, "sinks") or bool(getattr(cfg, "use_attention_sinks", False))
+    sinks = hasattr(getattr(attention, "original_component", attention), "sinks") or _option(cfg, "use_attention_sinks")
+    return bool(folded and sinks)

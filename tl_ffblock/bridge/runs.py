@@ -96,8 +96,9 @@ DEFAULTS: dict[str, Any] = {
     "value_bias": "bias",
     "rtol": None,
     "precision": None,
+    "chunk_bytes": None,
 }
-"""What the options are where they are left out."""
+"""What the options are where they are not given."""
 
 
 Receiver: TypeAlias = Callable[[Mapping[int, LayerRecord]], None]
@@ -194,7 +195,6 @@ class Run:
         self._run(batch, spec, handle)
 
     def _run(self, batch: Batch, spec: CaptureSpec, handle: Callable[[LayerRecord], None]) -> None:
-        """One forward pass under the hooks given; it ends early where nothing behind the last layer is wanted."""
         model, left = self.model, set(self.layers)
         listened_to = self.is_hooked
 
@@ -214,7 +214,6 @@ class Run:
             raise records.incomplete(layer)
 
     def _rows(self, batch: Batch) -> Int[Tensor, "batch query"] | None:
-        """Absolute positions to capture, ascending; None means all."""
         sequences = [self.sequences[number] for number in batch.numbers]
         if all(len(sequence.ascending) == len(sequence.tokens) for sequence in sequences):
             return None
@@ -332,7 +331,6 @@ def kept_records(run: Run) -> tuple[dict[int, LayerRecord], ...]:
 
 
 def _refuse_other_kinds(model: Model, fwd_hooks: Hooks, cache: object) -> None:
-    """Refuse hooks that are not a list of pairs or name no HookPoint, and a cache that holds no tensors."""
     pairs = isinstance(fwd_hooks, Sequence) and all(
         isinstance(pair, tuple | list)
         and len(pair) == 2

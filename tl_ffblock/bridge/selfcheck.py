@@ -125,7 +125,6 @@ def _identity(record: LayerRecord, step: Step) -> str:
 
 
 def _inside_feed_forward(record: LayerRecord, x: Tensor) -> Iterator[tuple[str, float]]:
-    """What a dense feed-forward shows of its inside; experts show nothing."""
     ff = record.block.feed_forward
     if not isinstance(ff, FeedForward):
         return
@@ -211,7 +210,6 @@ def hold_end(model: Model, dtype: torch.dtype, layers: Collection[int], *, alway
 
 
 def _after_layers(model: Model) -> list[tuple[str, nn.Module]]:
-    """The modules outside the layers that compute: TransformerLens's heads, and others with parameters of their own."""
     inside = {id(module) for block in model.hooked.blocks for module in block.modules()}
     named: dict[int, tuple[str, nn.Module]] = {}
     wrapped = getattr(model.hooked, "original_model", model.hooked)
@@ -228,7 +226,6 @@ def _after_layers(model: Model) -> list[tuple[str, nn.Module]]:
 def _refuse_other_end(
     model: Model, name: str, entered: Tensor, scope: Float[Tensor, "batch pos d"], between: Sequence[str]
 ) -> None:
-    """Refuse a last scope that is not what enters the first matrix after it."""
     entered = entered.to(scope)
     error = float((entered - scope).norm() / scope.norm()) if entered.shape == scope.shape else float("nan")
     if not error <= model.tolerance:

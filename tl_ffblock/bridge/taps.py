@@ -79,9 +79,14 @@ class _Armed:
             self._reader = None
 
     def remove(self) -> None:
-        """Leave the HookPoint as it was."""
         self._arming.remove()
         self._disarm()
+
+    def __enter__(self) -> "_Armed":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
 
 class Tap(_Armed):

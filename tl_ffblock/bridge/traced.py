@@ -284,11 +284,6 @@ def layers_run_twice(run: Run, batch: Batch, asked: bool | None) -> bool:
 
 @contextmanager
 def _checkpointed(model: Model) -> Iterator[None]:
-    """Layers of the forward pass inside keep their inputs alone, and run again in a backward pass.
-
-    Raises:
-        UnsupportedModelError: if a layer runs again before that pass is over.
-    """
     forward_pass = [model]
     with set_checkpoint_early_stop(False), ExitStack() as stack:  # callbacks see a layer to its end
         stack.callback(forward_pass.clear)

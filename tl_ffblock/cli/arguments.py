@@ -201,11 +201,9 @@ def check_needs(options: argparse.Namespace, needs: Iterable[tuple[str, tuple[st
     Raises:
         InputError: naming the option and what it needs.
     """
+    given = {name for name, value in vars(options).items() if value is not None and value is not False}
     for name, others in needs:
-        if all(getattr(options, other) in (None, False) for other in others) and getattr(options, name) not in (
-            None,
-            False,
-        ):
+        if name in given and not given & set(others):
             raise InputError(f"{flag(name)} needs {' or '.join(map(flag, others))}; without it nothing would change.")
 
 

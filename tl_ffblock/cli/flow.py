@@ -21,10 +21,10 @@ from tl_ffblock.cli.arguments import (
 from tl_ffblock.errors import InputError
 
 if TYPE_CHECKING:
-    from tl_ffblock.flow import FlowGraph
+    from tl_ffblock.graphs import FlowGraph
 
 KEEP = 0.8
-"""The part of the flow on a page of routes."""
+"""The part of the flow on a page of paths."""
 NEEDS = (("minus", ("target",)), ("routes", ("target",)), ("keep", ("routes",)), ("keep", ("html",)))
 MOST = 12
 """Nodes that the table names."""
@@ -33,7 +33,7 @@ MOST = 12
 def run(options: argparse.Namespace) -> None:
     """Read the arguments, draw the graph, print its largest nodes and write the files."""
     check_needs(options, NEEDS)
-    for name in ("json", "layers", "all"):
+    for name in ("json", "save", "layers", "all"):
         if options.routes and getattr(options, name):
             raise InputError(
                 f"--{name} belongs to a flow graph. --routes have a page alone, of the whole model: give --html."
@@ -42,27 +42,27 @@ def run(options: argparse.Namespace) -> None:
         raise InputError(f"--keep {options.keep:g}: expected a part above 0, and 1 at most.")
     target = read_target(options, options.position)
     text, layers = read_text(options.text), read_numbers("--layers", options.layers, "layers such as 10,11,12")
-    files = read_files(options, "html", "json")
+    files = read_files(options, "html", "json", "save")
     model = load(options)
     if options.routes:
         from tl_ffblock.attribution import attribute
-        from tl_ffblock.flow import routes
 
         assert target is not None, "--routes needs --target"
         result = attribute(model, text, target(), of="graph")
         say(str(result))
         keep = KEEP if options.keep is None else options.keep
-        write_files(files, result, html=lambda file: routes(result, keep=keep).save(file))
+        write_files(files, result, html=result.graph(keep).to_html)
         return
-    from tl_ffblock.flow import Pruning, flow_graph
+    from tl_ffblock.attribution import flow_graph
+    from tl_ffblock.graphs import Pruning
 
     pruning = Pruning.off() if options.all else Pruning()
     metric = None if target is None else target()
     graph = flow_graph(model, text, layers=layers or [-1], position=options.position, target=metric, pruning=pruning)
     say(str(graph))
     columns = {"layer": True, "what": False, "says": False, "norm": True, "share": True}
-    console().print(table("largest heads, memories and rows", columns, _largest(graph)))
-    write_files(files, graph, json=graph.save)
+    console().print(table("largest heads, neurons and rows", columns, _largest(graph)))
+    write_files(files, graph)
 
 
 COMMAND = Command(
@@ -85,7 +85,7 @@ COMMAND = Command(
             },
             "--minus": {},
             "--all": {"action": "store_true", "help": "show every head, row and neuron: for small models"},
-            "--routes": {"action": "store_true", "help": "draw the routes from all tokens to the target instead"},
+            "--routes": {"action": "store_true", "help": "draw the paths from all tokens to the target instead"},
             "--keep": {
                 "type": float,
                 "metavar": "X",
@@ -94,17 +94,18 @@ COMMAND = Command(
             "--model": {},
             "--device": {},
             "--html": {},
-            "--json": {"help": "write the graph, for FlowGraph.load"},
+            "--json": {"help": "write nodes and edges"},
+            "--save": {"help": "write the graph, for FlowGraph.load"},
         }
     ),
 )
 
 
 def _largest(graph: "FlowGraph") -> Iterator[tuple[str, ...]]:
-    """The heads, memories and rows that carry most of the target, or that are largest where there is none."""
+    """The heads, neurons and rows that carry most of the target, or that are largest where there is none."""
     from tl_ffblock.results.tokens import visible
 
-    nodes = [node for node in graph.nodes if node.kind in ("head", "memory value", "row")]
+    nodes = [node for node in graph.nodes if node.kind in ("head", "neuron", "row")]
     nodes.sort(key=lambda node: -abs(node.shares[0] if node.shares else node.norm))
     for node in nodes[:MOST]:
         says = " ".join(visible(token) for token in node.tokens[:3])

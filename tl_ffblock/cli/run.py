@@ -97,7 +97,6 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _argument(field: DeclaredField, default: Any) -> Argument:
-    """What argparse is told of a field."""
     shown = field.default if default is argparse.SUPPRESS else default
     kind: dict[str, Any] = {"type": field.kind, "metavar": {int: "N", float: "X"}.get(field.kind, "TEXT")}
     if field.choices:

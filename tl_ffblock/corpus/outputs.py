@@ -134,7 +134,6 @@ def _problems(shards: Shards, stored: Sequence[StoredShard]) -> pd.DataFrame:
 
 
 def _masked(worker: Worker, stored: Sequence[StoredShard]) -> pd.DataFrame:
-    """What stood where the model read a mask token."""
     rows = [mask | {"token": worker.facts.label(mask["token"])} for shard in stored for mask in shard.meta["masked"]]
     return pd.DataFrame(rows, columns=["sequence", "where", "position", "token"])
 
@@ -233,7 +232,6 @@ def _page(
 
 
 def _section(study: Study, tables: Tables, figures: Mapping[str, tuple[Path, Path]]) -> dict[str, Any]:
-    """One study's part of the page."""
     prefix = f"{study.name}_"
     own = {name.removeprefix(prefix): table for name, table in tables.items() if name.startswith(prefix)}
     drawn = []
@@ -347,7 +345,6 @@ def _clear(element: ElementTree.Element, names: set[str], prefix: str) -> None:
 
 
 def _local(name: str) -> str:
-    """A name without its namespace, which a page does not need."""
     return name.rpartition("}")[2]
 
 

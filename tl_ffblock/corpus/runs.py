@@ -233,7 +233,6 @@ class _Dispatcher:
                 self.running[self.actors[actor].compute.remote(texts)] = (shard, actor, len(texts), claim.pop_all())
 
     def _collect(self) -> None:
-        """Write one finished shard."""
         (future, *_), _ = self.ray.wait(list(self.running), num_returns=1)
         shard, actor, sequences, claim = self.running.pop(future)
         self.load[actor] -= 1

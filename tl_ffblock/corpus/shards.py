@@ -101,7 +101,6 @@ def cut_into_shards(config: Config) -> Shards:
 
 
 def _digests(config: Config, chosen: Int[np.ndarray, " text"]) -> tuple[str, tuple[bytes, ...]]:
-    """The digest of all chosen texts, and of each shard's."""
     whole, of_shards = hashlib.sha256(), list[bytes]()
     for texts in _shards(config, chosen):
         whole.update(_bytes_of(texts))

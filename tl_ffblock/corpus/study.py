@@ -25,14 +25,13 @@ from torch.nn.utils.rnn import pad_sequence
 from tl_ffblock.bridge.inputs import label, padding_token
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import kept_records, open_run
-from tl_ffblock.contributions import contribution_maps
+from tl_ffblock.contributions import MapTables, contribution_maps
 from tl_ffblock.corpus.settings import Config, Options, imported
 from tl_ffblock.corpus.statistics import Moments, ShardArrays, merged
 from tl_ffblock.corpus.tokenised import PAPER_MASKED, TokenisedText
 from tl_ffblock.errors import CallError, InputError, UnsupportedModelError, did_you_mean
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import STEPS, Order, Step
-from tl_ffblock.map_tables import MapTables
 from tl_ffblock.results.maps import ContributionMaps
 
 if TYPE_CHECKING:

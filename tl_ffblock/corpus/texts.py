@@ -162,7 +162,6 @@ def _table(config: Config, path: Path) -> Read:
 
 
 def _dataset(config: Config, path: Path) -> Read:
-    """A dataset saved by `save_to_disk`, a folder that `load_dataset` reads, or a name on the hub."""
     require(["datasets"])
     import datasets
 
@@ -204,8 +203,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str | Problem]]:
                 yield number, Problem(f"{path.name}:{number}", f"is not UTF-8 (byte {error.start} is wrong)", "reading")
 
 
-_PLAIN = 10
-_CONLLULEX = 19
+_PLAIN, _CONLLULEX = 10, 19
+"""Columns of CoNLL-U, and of STREUSLE's format."""
 
 
 def read_conllu(path: Path) -> Read:
@@ -329,7 +328,6 @@ def _expressions(words: list[list[str]], columns: list[str] | None, width: int) 
 
 
 def _entities(words: list[list[str]]) -> Iterator[list[int]]:
-    """Named entities by BIO tags in MISC."""
     group: list[int] = []
     for index, row in enumerate(words):
         misc = dict(item.partition("=")[::2] for item in row[9].split("|"))

@@ -7,8 +7,7 @@ The gradient is along one weight alone: rows need not sum to 1 then, and scores 
 weights it is `z_i . d metric / d z_i`, to first order what taking the head out at this position takes from the metric.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -17,9 +16,9 @@ from torch import Tensor
 from tl_ffblock.bridge.edited import logits_with_heads_replaced, slopes_at_values
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify
-from tl_ffblock.bridge.runs import Tokens, kept_records, open_run
-from tl_ffblock.errors import InputError
+from tl_ffblock.bridge.runs import Run, Tokens, kept_records, open_run
 from tl_ffblock.layer.heads import head_names
+from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric, run_by_run
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
@@ -45,13 +44,11 @@ def ablation_effects(
         UntrainedHeadError: for a model whose unembedding was never trained.
         UnsupportedModelError: for models whose layers are not decomposed.
     """
-    if replacement not in get_args(Replacement):
-        raise InputError(f'replacement={replacement!r}: expected "zero" or "mean".')
-    observed = _ObservedRun.of(model, input, metric)
-    effects = []
-    for layer in range(observed.model.n_layers):
-        logits = logits_with_heads_replaced(observed.model, observed.tokens, layer, mean=replacement == "mean")
-        effects.append(run_by_run(observed.metric, logits) - observed.clean)
+    known, tokens, read, run, _ = _observed(model, input, metric)
+    clean, effects = read(run.logits[0]).detach().reshape(()), []
+    for layer in range(known.n_layers):
+        logits = logits_with_heads_replaced(known, tokens, layer, mean=replacement == "mean")
+        effects.append(run_by_run(read, logits) - clean)
     return torch.stack(effects).float().cpu()
 
 
@@ -69,56 +66,33 @@ def attention_gradients(model: Any, input: str | Tokens, metric: Metric | LogitF
         UntrainedHeadError: for a model whose unembedding was never trained.
         UnsupportedModelError: for models whose layers are not decomposed.
     """
-    observed = _ObservedRun.of(model, input, metric)
-    slopes = slopes_at_values(observed.model, observed.tokens, observed.metric)
-    gradient = torch.einsum("lqhe,lkhe->lhqk", slopes.to(observed.values), observed.values)
-    causal, n_layers, n_heads = observed.model.family.causal, *observed.pattern.shape[:2]
+    known, tokens, read, run, records = _observed(model, input, metric)
+    values = torch.stack([records[layer].head_values for layer in run.layers]).cpu()
+    slopes = slopes_at_values(known, tokens, read)
+    gradient = torch.einsum("lqhe,lkhe->lhqk", slopes.to(values), values)
+    labels, causal = run.sequences[0].labels, known.family.causal
     return TokenMaps(
         values=gradient.tril() if causal else gradient,
-        tokens=observed.labels,
-        layers=tuple(range(n_layers)),
-        channels=head_names(range(n_heads)),
-        queries=tuple(range(len(observed.labels))),
+        tokens=labels,
+        layers=run.layers,
+        channels=head_names(range(gradient.shape[1])),
+        queries=tuple(range(len(labels))),
         causal=causal,
-        model=observed.model.name,
+        model=known.name,
         signed=True,
-        kind=f"gradient of {observed.metric.name} along attention",
-        provenance={"fingerprint": observed.model.fingerprint},
+        kind=f"gradient of {read.name} along attention",
+        provenance={"fingerprint": known.fingerprint},
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _ObservedRun:
-    """One text's run, with what is read of it."""
-
-    model: Model
-    tokens: Int[Tensor, "1 pos"]
-    labels: tuple[str, ...]
-    pattern: Float[Tensor, "layer head query key"]
-    values: Float[Tensor, "layer key head d_head"]
-    metric: Metric
-    clean: Float[Tensor, ""]
-    """The metric of the run as it is."""
-
-    @classmethod
-    def of(cls, model: Any, input: str | Tokens, metric: Metric | LogitFunction) -> "_ObservedRun":
-        known = identify(model)
-        known.refuse_untrained_head()
-        tokens = one_sequence(known, input, "input")
-        run = open_run(known, tokens, keeps_logits=True)
-        (records,) = kept_records(run)
-        read = (
-            as_metric(metric)
-            .for_prompts(1)
-            .bound_to(known)
-            .of_prompt(CleanRun(0, run.batches[0].tokens[0], run.logits[0][0]))
-        )
-        return cls(
-            model=known,
-            tokens=tokens[None],
-            labels=run.sequences[0].labels,
-            pattern=torch.stack([records[layer].pattern for layer in run.layers]).cpu(),
-            values=torch.stack([records[layer].head_values for layer in run.layers]).cpu(),
-            metric=read,
-            clean=read(run.logits[0]).detach().reshape(()),
-        )
+def _observed(
+    model: Any, input: str | Tokens, metric: Metric | LogitFunction
+) -> tuple[Model, Int[Tensor, "1 pos"], Metric, Run, dict[int, LayerRecord]]:
+    """The model, one text's tokens, the metric of its runs, and its run with the records by layer."""
+    known = identify(model)
+    known.refuse_untrained_head()
+    tokens = one_sequence(known, input, "input")
+    run = open_run(known, tokens, keeps_logits=True)
+    (records,) = kept_records(run)
+    clean = CleanRun(0, run.batches[0].tokens[0], run.logits[0][0])
+    return known, tokens[None], as_metric(metric).for_prompts(1).bound_to(known).of_prompt(clean), run, records

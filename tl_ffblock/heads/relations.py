@@ -1,27 +1,43 @@
-"""Maps as parsers: whether a map points from a word to the one that it depends on (Clark et al. 2019, section 4.2).
+"""Maps of words, as parsers and as resolvers of coreference (Clark et al. 2019, sections 4.1 to 4.3).
+
+Pieces become words: to a word the sum of what goes to its pieces, from a word the mean over its pieces. So rows of attention
+still sum to 1. For "un ##do it" with the row of `it` (0.1, 0.3, 0.6): 0.4 on the first word, 0.6 on its own.
+
+Relations: does a map point from a word to the one that it depends on?
 
 1. A map of words is read without its diagonal, and in a causal model within reach: a word is not its own head.
 2. "from dependent": the dependent's row. The arc is found if no other word has as much of it as the head.
    "from head": the dependent's column. The arc is found if no other word's row has as much on the dependent.
    A tie is a miss.
 3. A causal model's rows see what is before them: from the dependent only arcs whose head is before it are within
-   reach, from the head those whose head is behind it. All others are left out, of the baseline too.
-4. The baseline says that the head is k words behind the dependent, for each k on its own.
+   reach, from the head those whose head is after it. All others are left out, of the baseline too.
+4. The baseline says that the head is k words after the dependent, for each k on its own.
+
+Coreference: does a mention point to an earlier one of the same thing? A mention is the row of its head word. Of every mention
+that has an antecedent the candidates are the head words of all earlier mentions; it is found if an antecedent's weight in the
+mention's row is larger than that of every candidate that is none. A tie is a miss. The baseline takes the nearest earlier
+mention.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from jaxtyping import Bool, Int
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import several
+from tl_ffblock.result import Result
 from tl_ffblock.results.token_maps import TokenMaps
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import strict, whole
 
+SpecialTokens: TypeAlias = Literal["keep", "drop", "renormalise"]
+"""What becomes of tokens of no word: each stays as a unit of its own, or they go with their weight, or they go and every
+row is divided by what is left of it."""
 Direction: TypeAlias = Literal["from dependent", "from head"]
 """Whose row is read: the dependent's, or those of the words that may be its head."""
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
@@ -30,6 +46,54 @@ OFFSETS = tuple(k for k in range(-7, 8) if k)
 ALL = "all"
 """All relations but punctuation's."""
 PUNCTUATION = "punct"
+Mentions: TypeAlias = Sequence[tuple[int, int]]
+"""The row of each mention's head word and a number for what it is a mention of, in the order of the text."""
+
+
+@strict
+def word_maps(
+    maps: TokenMaps, word: Sequence[int] | Int[np.ndarray, " token"], *, special: SpecialTokens = "drop"
+) -> TokenMaps:
+    """The maps with one row and column per word, in the order of their first pieces; a word's label is that of its pieces.
+
+    Args:
+        maps: Any maps, with all tokens as rows.
+        word: The number of the word that each token belongs to; -1 for tokens of no word, such as [CLS].
+        special: What becomes of tokens of no word: "keep", "drop" or "renormalise" (a row of zeros stays zero).
+
+    Raises:
+        InputError: if `word` is not one number per token, no word is left, or rows are missing.
+    """
+    given, count = np.asarray(word), len(maps.tokens)
+    if given.shape != (count,) or given.dtype.kind != "i":
+        raise InputError(
+            f"word has shape {given.shape} of {given.dtype}: expected {count} whole numbers, one per token."
+        )
+    _refuse_some_rows(maps)
+    keep = special == "keep"
+    numbers = (
+        np.where(given >= 0, given, -1 - np.arange(count)) if keep else given
+    )  # kept tokens get names of their own
+    names = [name for name in dict.fromkeys(numbers.tolist()) if keep or name >= 0]
+    if not names:
+        raise InputError("word: no token belongs to a word, so no word is left.")
+    members = numbers[None] == np.array(names)[:, None]
+    by_word = torch.from_numpy(members.astype(float)).to(maps.values)
+    mean = by_word / by_word.sum(dim=1, keepdim=True)
+    values = mean @ maps.values @ by_word.T
+    if special == "renormalise":
+        total = values.sum(dim=-1, keepdim=True)
+        values = values / total.where(total != 0, 1)
+    labels = tuple("".join(np.array(maps.tokens, dtype=object)[row]) for row in members)
+    return replace(maps, values=values, tokens=labels, queries=tuple(range(len(labels))))
+
+
+def _refuse_some_rows(maps: TokenMaps) -> None:
+    if maps.queries != tuple(range(len(maps.tokens))):
+        raise InputError(
+            f"these maps have {len(maps.queries)} rows of {len(maps.tokens)} tokens or words, {brief(maps.queries)}: all of them are "
+            "needed. Make the maps with queries=None."
+        )
 
 
 @strict
@@ -51,21 +115,18 @@ class Arcs:
         listed = several(arcs)
         if not all(isinstance(arc, list | tuple) and len(arc) == 3 for arc in listed):
             raise InputError(f"arcs={brief(arcs)}: expected (dependent, head, name), two rows and a text each.")
-        return cls(
-            np.array([dependent for dependent, _, _ in listed], dtype=np.int64),
-            np.array([head for _, head, _ in listed], dtype=np.int64),
-            tuple(name for _, _, name in listed),
-        )
+        dependent, head = (np.array([arc[end] for arc in listed], dtype=np.int64) for end in (0, 1))
+        return cls(dependent, head, tuple(name for _, _, name in listed))
 
     @property
     def offset(self) -> Int[np.ndarray, " arc"]:
-        """How many words the head is behind the dependent; negative where it is before."""
+        """How many words the head is after the dependent; negative where it is before."""
         return self.head - self.dependent
 
 
 @strict
-@dataclass(frozen=True, eq=False)
-class RelationHits:
+@dataclass(frozen=True, repr=False, eq=False)
+class RelationHits(Result):
     """Which arcs of a corpus each map finds."""
 
     hits: Bool[np.ndarray, "direction arc layer channel"]
@@ -84,13 +145,29 @@ class RelationHits:
     @cached_property
     def relations(self) -> Mapping[str, Bool[np.ndarray, " arc"]]:
         """The arcs of each relation: `ALL` but punctuation, then every name, with subtypes among their relation and alone."""
-        bases = [name.partition(":")[0] for name in self.name]
-        groups = {ALL: np.array([name != PUNCTUATION for name in self.name], dtype=bool)}
-        for name in sorted({*bases, *self.name}):
-            groups[name] = np.array(
-                [name in (base, whole) for base, whole in zip(bases, self.name, strict=True)], dtype=bool
+        names = np.array(self.name, dtype=object)
+        bases = np.array([name.partition(":")[0] for name in self.name], dtype=object)
+        groups = {name: (names == name) | (bases == name) for name in sorted({*bases, *names})}
+        return {ALL: names != PUNCTUATION, **groups}
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per direction and arc within reach: relation, offset, document, and the number of maps that find it."""
+        frames = []
+        for number, direction in enumerate(DIRECTIONS):
+            table = {"relation": self.name, "offset": self.offset, "document": self.document}
+            frame = pd.DataFrame({"direction": direction, **table, "maps": self.hits[number].sum(axis=(-1, -2))})
+            frames.append(frame[self.reachable(direction)])
+        return pd.concat(frames, ignore_index=True)
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """How many arcs and maps, and the best map's share of the arcs within reach."""
+        best: dict[str, object] = {}
+        for number, direction in enumerate(DIRECTIONS):
+            reached = self.hits[number][self.reachable(direction)]
+            best[direction] = (
+                f"best map finds {reached.mean(axis=0).max():.0%} of {len(reached)}" if len(reached) else "none"
             )
-        return groups
+        return f"{len(self.name)} arcs, {self.hits[0, 0].size if self.name else 0} maps", best
 
 
 @strict
@@ -116,26 +193,19 @@ def hits(
     Raises:
         InputError: if rows are missing, or an arc's word is none of the maps'.
     """
-    if direction not in DIRECTIONS:
-        raise InputError(f"direction={direction!r}: expected one of {', '.join(DIRECTIONS)}.")
-    count = len(words.tokens)
-    if words.queries != tuple(range(count)):
-        raise InputError(f"these maps have {len(words.queries)} rows of {count} words: relations need them all.")
-    ends = np.concatenate([arcs.dependent, arcs.head])
+    _refuse_some_rows(words)
+    count, ends = len(words.tokens), np.concatenate([arcs.dependent, arcs.head])
     if len(ends) and (ends.min() < 0 or ends.max() >= count):
         raise InputError(
             f"an arc names word {int(ends.min())} or {int(ends.max())}: the maps have words 0 to {count - 1}."
         )
-    values = words.values.detach().double().cpu().numpy()
     open_cells = words.reachable().numpy() & ~np.eye(count, dtype=bool)
-    weights = np.where(open_cells, values, -np.inf)
+    weights = np.where(open_cells, _values(words), -np.inf)
     if direction == "from head":
         weights = weights.swapaxes(-1, -2)
     rows = weights[:, :, arcs.dependent]
-    at_head = np.take_along_axis(
-        rows, np.broadcast_to(arcs.head[:, None], (*rows.shape[:2], len(arcs.head), 1)), axis=-1
-    )
-    return (rows >= at_head).sum(axis=-1) == np.where(np.isfinite(at_head[..., 0]), 1, -1)
+    at_head = weights[:, :, arcs.dependent, arcs.head]
+    return (rows >= at_head[..., None]).sum(axis=-1) == np.where(np.isfinite(at_head), 1, -1)
 
 
 @strict
@@ -149,17 +219,13 @@ def relation_hits(sentences: Sequence[tuple[TokenMaps, Arcs]], documents: Sequen
     Raises:
         InputError: if there is no sentence, their maps differ in kind, or an arc names no word.
     """
-    pairs = isinstance(sentences, Sequence) and all(
-        isinstance(pair, tuple | list) and len(pair) == 2 for pair in sentences
-    )
-    if not pairs:
+    if not isinstance(sentences, Sequence) or not all(isinstance(s, tuple | list) and len(s) == 2 for s in sentences):
         raise InputError(f"sentences={brief(sentences)}: expected pairs of maps of words and their Arcs.")
     kinds = {(maps.layers, maps.channels, maps.causal) for maps, _ in sentences}
     if len(kinds) != 1:
         raise InputError(
             f"sentences: expected maps of the same layers and channels, of one at least; here are {len(kinds)} kinds."
         )
-    ((_, _, causal),) = kinds
     by_direction = [
         np.concatenate([np.moveaxis(hits(maps, arcs, direction), -1, 0) for maps, arcs in sentences])
         for direction in DIRECTIONS
@@ -170,5 +236,56 @@ def relation_hits(sentences: Sequence[tuple[TokenMaps, Arcs]], documents: Sequen
         name=tuple(name for _, arcs in sentences for name in arcs.name),
         offset=np.concatenate([arcs.offset for _, arcs in sentences]),
         document=np.repeat(np.array(list(numbers), dtype=np.int64), [len(arcs.name) for _, arcs in sentences]),
-        causal=causal,
+        causal=sentences[0][0].causal,
     )
+
+
+@strict
+def antecedent_hits(words: TokenMaps, mentions: Mentions) -> Bool[np.ndarray, "layer channel anaphor"]:
+    """Which anaphors each map resolves: the mentions, in order, that have an antecedent.
+
+    Args:
+        words: Maps of words, as `word_maps` gives them, with all rows.
+        mentions: In the order of the text, each word once.
+
+    Raises:
+        InputError: if rows are missing, or mentions are not ascending words of the maps.
+    """
+    anaphors = list(_anaphors(mentions))
+    count, rows = len(words.tokens), [word for word, _ in mentions]
+    _refuse_some_rows(words)
+    if rows != sorted(set(rows)) or not all(0 <= word < count for word in rows):
+        raise InputError(f"mentions at words {rows}: expected ascending words from 0 to {count - 1}, each once.")
+    values = _values(words)
+    found = np.zeros((*values.shape[:2], len(anaphors)), dtype=bool)
+    for number, (word, antecedents, others) in enumerate(anaphors):
+        wrong = values[:, :, word, others].max(axis=-1, initial=-np.inf)
+        found[..., number] = values[:, :, word, antecedents].max(axis=-1) > wrong
+    return found
+
+
+@strict
+def nearest_hits(mentions: Mentions) -> Bool[np.ndarray, " anaphor"]:
+    """Which anaphors the nearest earlier mention resolves.
+
+    Raises:
+        InputError: for mentions that are no pairs of numbers.
+    """
+    right = [max(antecedents) > max(others, default=-1) for _, antecedents, others in _anaphors(mentions)]
+    return np.array(right, dtype=bool)
+
+
+def _anaphors(mentions: Mentions) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Every mention with an antecedent: its word, its antecedents' words, and those of the other earlier mentions."""
+    pairs = several(mentions)
+    if not all(isinstance(pair, tuple | list) and len(pair) == 2 and None not in map(whole, pair) for pair in pairs):
+        raise InputError(f"mentions={brief(mentions)}: expected pairs (row of the word, number of what it mentions).")
+    for place, (word, entity) in enumerate(mentions):
+        earlier = mentions[:place]
+        antecedents = [row for row, named in earlier if named == entity]
+        if antecedents:
+            yield word, antecedents, [row for row, named in earlier if named != entity]
+
+
+def _values(words: TokenMaps) -> Float[np.ndarray, "layer channel word word"]:
+    return words.values.detach().double().cpu().numpy()

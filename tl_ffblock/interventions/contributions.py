@@ -23,6 +23,7 @@ from tl_ffblock.bridge.edited import TOLERANCE, logits_under
 from tl_ffblock.bridge.layers import BEFORE_GAIN, patching_name
 from tl_ffblock.bridge.model import Model, identify, refuse_other_model
 from tl_ffblock.bridge.runs import Hooks, Layers, Run, Texts, Tokens, kept_records, open_run
+from tl_ffblock.contributions import certify
 from tl_ffblock.errors import InputError, LayerError, UnsupportedModelError, brief
 from tl_ffblock.layer.heads import head_numbers, of_heads
 from tl_ffblock.layer.linear import LinearLayer
@@ -31,7 +32,6 @@ from tl_ffblock.layer.records import Block, LayerRecord
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Normalise, NormName, select_scopes
 from tl_ffblock.layer.settings import ValueBias
 from tl_ffblock.layer.vectors import Decomposition, decompose_record
-from tl_ffblock.map_tables import certify
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out, strict, whole
 
@@ -572,7 +572,6 @@ class Contributions:
 
 
 def _kept(run: Run) -> Iterator[_Prompt]:
-    """What is kept of every prompt of a run, in their order."""
     records = kept_records(run)
     logits = [of_prompt for batch in run.logits for of_prompt in batch]
     rows = [(batch.tokens, row) for batch in run.batches for row in range(len(batch.numbers))]

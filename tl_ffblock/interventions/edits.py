@@ -1,7 +1,7 @@
 """Edits: a vector that is added at one position of one HookPoint, and many of them measured in few forward passes.
 
 Edits at whatever layers, of one prompt or of several of equally many tokens, run side by side as rows of a batch; every row
-is a run of its own, from its edit on where the model can go on from cached keys and values (bridge/resume.py). Where hooks
+is a run of its own, from its edit on where the model can go on from cached keys and values (bridge/edited.py). Where hooks
 took part in the run to be edited, each edit is a forward pass of its own, in which they see the batch that they saw before.
 """
 

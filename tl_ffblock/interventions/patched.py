@@ -95,7 +95,6 @@ class PatchedMaps(Result):
         return {"clean": self.clean, "corrupted": self.corrupted, "patched": self.patched}
 
     def _difference(self, first: str, second: str) -> ContributionMaps:
-        """A difference whose two sides are named by the runs, whatever their texts."""
         maps = difference(self._runs[first], self._runs[second])
         sides = dict(zip(SIDES, (f"the {first} run", f"the {second} run"), strict=True))
         return dataclasses.replace(maps, provenance={**maps.provenance, **sides})
@@ -129,7 +128,7 @@ def patched_maps(
     queries: Positions = None,
     **options: Unpack[HowMade],
 ) -> Results[PatchedMaps]: ...
-@spelled_out(HowMade, {name: (DEFAULTS | {"chunk_bytes": None})[name] for name in HowMade.__annotations__})
+@spelled_out(HowMade, DEFAULTS)
 def patched_maps(
     model: Any,
     clean: str | Tokens | PromptList,

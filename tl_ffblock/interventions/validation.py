@@ -17,7 +17,7 @@ the vectors the maps are made of.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -39,9 +39,6 @@ from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result, Values
 from tl_ffblock.results.intervals import Correlation, bootstrap_weights, mean_interval, rank_correlation
 from tl_ffblock.signatures import strict
-
-if TYPE_CHECKING:
-    pass
 
 ATTENTION, VALUES, PLACEBO, KNOCKOUT = "attention", "attention x value norm", "placebo", "edge knockout"
 BY_NAME: dict[str, Callable[[], Metric]] = {"kl": kl_divergence, "loss": loss}
@@ -343,7 +340,6 @@ def causal_validation(
 def _tokens(
     model: Model, prompts: PromptList, corrupted: PromptList | None
 ) -> list[tuple[Int[Tensor, " pos"], Int[Tensor, " pos"] | None]]:
-    """The prompts, each with its corrupted one where there is one."""
     for given, name in ((prompts, "prompts"), (corrupted, "corrupted")):
         alone = isinstance(given, str) or (isinstance(given, Tensor) and given.ndim < 2)
         listed = [] if alone or not isinstance(given, Iterable) else list(given)
@@ -432,7 +428,6 @@ class _Sampler:
         return places
 
     def _edit(self, run: Contributions, donor: Contributions | None, effect: str, cell: Cell) -> Edit | None:
-        """What changes a cell; None where there is nothing to change, as outside a window of attention."""
         layer, query, key, _ = cell
         if not any(bool(of.reaches(layer)[query, key]) for of in (run, donor) if of is not None):
             return None

@@ -135,7 +135,7 @@ class Activation:
         return total
 
     def _derivative(self, s: Tensor) -> Tensor:
-        # What is kept for this derivative is no part of a run whose layers forget what they keep (bridge/checkpoints.py).
+        # What is kept for this derivative is no part of a run whose layers forget what they keep (bridge/traced.py).
         as_it_is = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
         with torch.inference_mode(False), torch.enable_grad(), as_it_is:
             at = s.detach().clone().requires_grad_()

@@ -268,11 +268,9 @@ class LinearLayer:
             case Normalise(of, name):
                 return self.block.norm(name)(record.tensor(of))
             case Feed(of):
-                total = torch.zeros_like(record.tensor(of))
+                x, total = record.tensor(of), torch.zeros_like(record.tensor(of))
                 for _, ff, weight in record.feed_forwards():
-                    post = (
-                        record.post if weight is None else ff.activation.output(*ff.pre_activations(record.tensor(of)))
-                    )
+                    post = record.post if weight is None else ff.activation.output(*ff.pre_activations(x))
                     assert post is not None, "neither activations nor a router"
                     out = post @ ff.w_out + ff.b_out
                     total += out if weight is None else weight[:, None] * out
@@ -371,9 +369,9 @@ class LinearLayer:
         """`<F_i(x_j), g_i>` at a scope, signed: what each contribution carries to the target whose derivative g is."""
         record, found = self.record, self._pull(scope, by_scope, to_keys=False)
         cells = by_scope.new_zeros(len(by_scope), len(record.resid_pre))
-        for step in self.steps:
-            if isinstance(step.operation, Attend) and step.scope in found:
-                cells += self.attention_cells(found[step.scope])
+        (attend_step,) = (step for step in self.steps if isinstance(step.operation, Attend))
+        if attend_step.scope in found:
+            cells += self.attention_cells(found[attend_step.scope])
         if INPUT in found:
             cells[torch.arange(len(cells)), record.queries] += (record.tensor(INPUT) * found[INPUT]).sum(dim=-1)
         return cells

@@ -59,10 +59,8 @@ def activated(
     pre_linear: Float[Tensor, "*shape"] | None,
 ) -> tuple[Float[Tensor, "..."], Float[Tensor, "*shape"]]:
     """An activation's output with the vjp of `shared`, and that form without any."""
-    inputs, factors = [pre], [coefficients.on_pre]
-    if pre_linear is not None and coefficients.on_linear is not None:
-        inputs, factors = [pre, pre_linear], [coefficients.on_pre, coefficients.on_linear]
-    onward = _linearised(value.detach(), _vjp_of_products, inputs, *factors)
+    inputs = [pre] if pre_linear is None else [pre, pre_linear]
+    onward = _linearised(value.detach(), _vjp_of_products, inputs, *coefficients.factors)
     with torch.no_grad():
         return onward, shared(coefficients, pre, pre_linear)
 

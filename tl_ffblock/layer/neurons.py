@@ -24,8 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.layer.linear import LinearLayer, Parts, reconcile, weigh
-from tl_ffblock.layer.records import Block, LayerRecord
-from tl_ffblock.layer.records import feed_forwards as feed_forwards
+from tl_ffblock.layer.records import Block, LayerRecord, feed_forwards as feed_forwards
 from tl_ffblock.layer.scopes import feed_step
 from tl_ffblock.layer.settings import Settings
 

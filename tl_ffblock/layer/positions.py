@@ -1,5 +1,6 @@
 """Positions and layers as callers name them: whole numbers of any type, negative ones counted from the end."""
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, SupportsIndex, TypeAlias
 
@@ -199,14 +200,9 @@ def real_number(
         InputError: if it is not a finite number, or outside.
     """
     number = real(given)
-    limits = {"above": above, "at least": at_least, "at most": at_most}
-    outside = number is None or (
-        (above is not None and number <= above)
-        or (at_least is not None and number < at_least)
-        or (at_most is not None and number > at_most)
-    )
-    if outside:
-        said = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
+    checks = (("above", above, operator.gt), ("at least", at_least, operator.ge), ("at most", at_most, operator.le))
+    limits = [(word, limit, holds) for word, limit, holds in checks if limit is not None]
+    if number is None or not all(holds(number, limit) for _, limit, holds in limits):
+        said = " and ".join(f"{word} {limit:g}" for word, limit, _ in limits)
         raise InputError(f"{name}={brief(given)}: expected a finite number{', ' * bool(said)}{said}.")
-    assert number is not None, "refused above"
     return number

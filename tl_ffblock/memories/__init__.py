@@ -14,30 +14,34 @@
 A memory is a neuron of a feed-forward: one row of W_out, its value, and one column of W_in (gated: two), its key. Its
 coefficient is what its value is multiplied by, `g(k x + b)`, gated `g(k x + b) (k' x + b')`; an expert's includes the
 router's weight.
-
-names.py       memories by name: "12:305", of an expert "12:3:305"
-best.py        the best positions of a stream
-triggers.py    prefixes of a corpus with the largest coefficients
-values.py      the tokens that a memory writes, and agreement with its triggers
-composition.py which memories are active, and whose top token a layer's output has
-parts.py       a coefficient as a sum over source tokens
-annotation.py  a sheet on which a reader names patterns of triggers
-ablation.py    coefficients of shortened triggers
-carried.py     what memories carry to a target
-card.py        all that is known of one memory, as plain data
-knock_out.py   memories set to zero, their mean or a value, and what that does
 """
 
-from tl_ffblock.memories.ablation import ablate
-from tl_ffblock.memories.annotation import read_annotations, write_annotation_sheet
+from importlib import import_module
+from typing import Any
+
 from tl_ffblock.memories.card import CardText, CardTrigger, CardValue, MemoryCard, memory_card
-from tl_ffblock.memories.carried import CarriedShares, carried, largest_carried
-from tl_ffblock.memories.composition import OUTCOMES, active, outcomes, zero_agreement
-from tl_ffblock.memories.knock_out import knock_out, knock_out_effects, mean_coefficients
+from tl_ffblock.memories.causes import (
+    CarriedShares,
+    CoefficientParts,
+    ablate,
+    carried,
+    knock_out,
+    knock_out_effects,
+    largest_carried,
+    mean_coefficients,
+    token_parts,
+)
 from tl_ffblock.memories.names import MemoryName
-from tl_ffblock.memories.parts import CoefficientParts, token_parts
 from tl_ffblock.memories.triggers import Trigger, Triggers, find_triggers
-from tl_ffblock.memories.values import ValueTokens, agreement, value_tokens
+from tl_ffblock.memories.values import (
+    OUTCOMES,
+    ValueTokens,
+    active,
+    agreement,
+    outcomes,
+    value_tokens,
+    zero_agreement,
+)
 
 __all__ = [
     "OUTCOMES",
@@ -62,9 +66,14 @@ __all__ = [
     "mean_coefficients",
     "memory_card",
     "outcomes",
-    "read_annotations",
     "token_parts",
     "value_tokens",
-    "write_annotation_sheet",
     "zero_agreement",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Annotation sheets are of the study of Geva et al. (`tl_ffblock.experiments.geva.annotation`)."""
+    if name in ("read_annotations", "write_annotation_sheet"):
+        return getattr(import_module("tl_ffblock.experiments.geva.annotation"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,29 +1,31 @@
 """All that is known of one memory, as plain data: what a view, a table or a JSON file takes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import pandas as pd
 import torch
 
+from tl_ffblock.attribution import Attribution
 from tl_ffblock.bridge.model import Model, identify, refuse_other_model
 from tl_ffblock.bridge.readout import Reading
-from tl_ffblock.bridge.runs import Run, open_run
+from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.memories.best import Per
-from tl_ffblock.memories.carried import NeuronAttribution, carried
-from tl_ffblock.memories.names import Cells, Named, select_memories
-from tl_ffblock.memories.parts import CoefficientParts, parts_at
-from tl_ffblock.memories.triggers import Text, Triggers, refuse_one_text, search
+from tl_ffblock.memories.causes import carried, parts_at
+from tl_ffblock.memories.names import MemoryName, Named, named_table, select_memories
+from tl_ffblock.memories.triggers import Per, Text, Triggers, refuse_one_text, search
 from tl_ffblock.memories.values import agreeing, value_tokens
+from tl_ffblock.result import Result, Values
+from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict
 
 
 @strict
-@dataclass(frozen=True)
-class CardTrigger:
+@dataclass(frozen=True, eq=False)
+class CardTrigger(Values):
     """A trigger with what turned the memory on."""
 
     rank: int
@@ -35,7 +37,7 @@ class CardTrigger:
     along: tuple[float, ...]
     """The memory's coefficient at every token of the text."""
     parts: tuple[float, ...]
-    """What every token brings to the coefficient at `position`; with `bias` they sum to it."""
+    """What every token contributes to the coefficient at `position`; with `bias` they sum to it."""
     bias: float
 
     @property
@@ -45,8 +47,8 @@ class CardTrigger:
 
 
 @strict
-@dataclass(frozen=True)
-class CardValue:
+@dataclass(frozen=True, eq=False)
+class CardValue(Values):
     """What a memory's value says."""
 
     reading: Reading
@@ -61,26 +63,26 @@ class CardValue:
 
 
 @strict
-@dataclass(frozen=True)
-class CardText:
-    """A memory in a text of the reader's own: where it fires, by which tokens, and what it carries."""
+@dataclass(frozen=True, eq=False)
+class CardText(Values):
+    """A memory in a text of the reader's own: where it fires, by which tokens, and what it contributes."""
 
     tokens: tuple[str, ...]
     along: tuple[float, ...]
     """The memory's coefficient at every token."""
     parts: tuple[tuple[float, ...], ...]
-    """What every token brings to the coefficient at every position, [query key]; with `bias` they sum to it."""
+    """What every token contributes to the coefficient at every position, [query key]; with `bias` they sum to it."""
     bias: tuple[float, ...]
     """By position."""
     target: str | None = None
     """What was attributed, in words."""
     carried: tuple[float, ...] | None = None
-    """What the memory carries to the target from every position, signed."""
+    """What the memory contributes to the target from every position, signed."""
 
 
 @strict
-@dataclass(frozen=True)
-class MemoryCard:
+@dataclass(frozen=True, repr=False, eq=False)
+class MemoryCard(Result):
     """One memory of one model over one corpus. A page of maps shows it beside them: `maps.to_html(file, beside=card)`."""
 
     memory: str
@@ -97,13 +99,13 @@ class MemoryCard:
     fingerprint: str = ""
     """Of the model's weights; empty where it is not known."""
 
-    def on_text(self, model: Any, text: Text, attribution: NeuronAttribution | None = None) -> "MemoryCard":
+    def on_text(self, model: Any, text: Text, attribution: Attribution | None = None) -> "MemoryCard":
         """The card with a text of the reader's own.
 
         Args:
             model: The card's.
             text: A text, or a tensor of token ids [pos].
-            attribution: From `ffb.attribute` of the same text, for what the memory carries to its target.
+            attribution: From `ffb.attribute` of the same text, for what the memory contributes to its target.
 
         Raises:
             InputError: if the model is not the card's, or the attribution is of another text, or has no such memory.
@@ -116,10 +118,6 @@ class MemoryCard:
         if not run.single:
             raise InputError("text is several sequences; a card shows one.")
         labels = run.sequences[0].labels
-        if attribution is not None and not isinstance(attribution, NeuronAttribution):
-            raise InputError(
-                f"attribution is a {type(attribution).__name__}: expected what ffb.attribute makes, with its neurons."
-            )
         if attribution is not None and attribution.labels != labels:
             raise InputError(
                 f"the attribution is of {len(attribution.labels)} tokens, the text of {len(labels)} others."
@@ -140,6 +138,29 @@ class MemoryCard:
     def to_dict(self) -> dict[str, Any]:
         """The same in lists, numbers and strings, for JSON."""
         return asdict(self)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per trigger, with the columns of `Triggers.to_dataframe`, those of the largest coefficients first."""
+        triggers = (*self.positive, *self.negative)
+        columns = {
+            name: [getattr(one, name) for one in triggers] for name in ("rank", "coefficient", "sequence", "position")
+        }
+        columns["token"] = [one.tokens[one.position] for one in triggers]
+        columns["next_token"] = [one.next_token for one in triggers]
+        columns["prefix"] = ["".join(one.tokens[: one.position + 1]) for one in triggers]
+        return named_table([MemoryName.read(self.memory)] * len(triggers), columns)
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """Of which memory, its largest coefficients either way, and what it writes."""
+        either = {"positive": self.positive, "negative": self.negative}
+        lines: dict[str, object] = {
+            name: f"{len(triggers)} triggers, {triggers[0].coefficient:.4g} at {visible(triggers[0].tokens[triggers[0].position])}"
+            for name, triggers in either.items()
+            if triggers
+        }
+        if self.value is not None:
+            lines["promotes"] = " ".join(map(repr, self.value.top[:5]))
+        return f"memory {self.memory} of {self.model} over {self.corpus_texts} texts", lines
 
 
 @strict
@@ -184,12 +205,17 @@ def memory_card(
 
 
 def _card_triggers(model: Model, triggers: Triggers) -> tuple[CardTrigger, ...]:
-    (name,) = triggers.memories
-    cells = select_memories(model, [name])
+    cells = select_memories(model, triggers.memories)
     cards = []
-    for trigger in triggers.of(name):
+    for trigger in triggers.of(triggers.memories[0]):
         run = open_run(model, torch.as_tensor(triggers.tokens[trigger.sequence], dtype=torch.long), layers=cells.layers)
-        along, parts = _along_and_parts(run, cells, trigger.position)
+
+        def measure(record: LayerRecord, _: int, run: Any = run, position: int = trigger.position) -> Any:
+            (parts,) = parts_at(run, record, cells, [position])
+            return tuple(coefficients(record)[:, int(cells.numbers[0])].tolist()), parts
+
+        (by_layer,) = run.by_layer(measure)
+        ((along, parts),) = by_layer.values()
         cards.append(
             CardTrigger(
                 rank=trigger.rank,
@@ -203,17 +229,6 @@ def _card_triggers(model: Model, triggers: Triggers) -> tuple[CardTrigger, ...]:
             )
         )
     return tuple(cards)
-
-
-def _along_and_parts(run: Run, cells: Cells, position: int) -> tuple[tuple[float, ...], CoefficientParts]:
-    """A memory's coefficient at every token of a text, and its parts at one."""
-
-    def measure(record: LayerRecord, _: int) -> tuple[tuple[float, ...], CoefficientParts]:
-        (parts,) = parts_at(run, record, cells, [position])
-        return tuple(coefficients(record)[:, int(cells.numbers[0])].tolist()), parts
-
-    (by_layer,) = run.by_layer(measure)
-    return next(iter(by_layer.values()))
 
 
 def _card_value(model: Model, triggers: Triggers, reading: Reading, k: int) -> CardValue:

@@ -1,10 +1,11 @@
-"""Memories by name, and those that a call looks at."""
+"""Memories by name, those that a call looks at, and tables with a row per memory."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
@@ -15,12 +16,17 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import feed_forwards, located
 from tl_ffblock.layer.positions import layer_number
 from tl_ffblock.layer.records import Block
+from tl_ffblock.result import Result, Values, tabulated
+from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict, whole
+
+SHOWN = 3
+"""Memories that the short form of a result names."""
 
 
 @strict
 @dataclass(frozen=True)
-class MemoryName:
+class MemoryName(Values):
     """A neuron of a feed-forward, "12:305"; of an expert "12:3:305" (layer, expert, neuron)."""
 
     layer: int
@@ -57,17 +63,57 @@ Memories: TypeAlias = str | MemoryName | Iterable[Named] | None
 """A name, or several; None where none is named."""
 
 
-def row_of(memory: Named, memories: Sequence[MemoryName]) -> int:
-    """The row of a memory in a table of these.
+def named_table(names: Sequence[MemoryName], columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
+    """A table whose rows are of memories: memory, layer and neuron as the first columns.
 
-    Raises:
-        InputError: if it is not among them.
+    Args:
+        names: The memory of each row.
+        columns: The others.
     """
-    name = MemoryName.read(memory)
-    if name not in memories:
-        shown = ", ".join(map(str, memories[:3])) + (", ..." if len(memories) > 3 else "")
-        raise InputError(f"memory {name} is not among these {len(memories)}: {shown}.")
-    return memories.index(name)
+    first = {
+        "memory": map(str, names),
+        "layer": (name.layer for name in names),
+        "neuron": (name.neuron for name in names),
+    }
+    return tabulated({column: list(values) for column, values in first.items()} | dict(columns))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class MemoryTable(Result):
+    """A result with a row per memory."""
+
+    memories: tuple[MemoryName, ...]
+
+    def row_of(self, memory: Named) -> int:
+        """The row of a memory.
+
+        Raises:
+            InputError: if it is not among these.
+        """
+        name = MemoryName.read(memory)
+        if name not in self.memories:
+            raise InputError(f"memory {name} is not among these {len(self.memories)}: {', '.join(self._shown())}.")
+        return self.memories.index(name)
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """How many memories, and of the first of them the row with the largest number."""
+        frame = self.to_dataframe()
+        if "value" in frame:
+            frame = frame.sort_values("value", key=abs, ascending=False, kind="stable")
+        first = frame.groupby("memory", sort=False).head(1).set_index("memory").drop(columns=["layer", "neuron"])
+        lines = {
+            str(name): ", ".join(f"{column} {_shortly(value)}" for column, value in first.loc[str(name)].items())
+            for name in self.memories[:SHOWN]
+            if str(name) in first.index
+        }
+        return f"{len(self.memories)} memories, {', '.join(self._shown())}", lines
+
+    def _shown(self) -> list[str]:
+        return [*map(str, self.memories[:SHOWN]), *(["..."] if len(self.memories) > SHOWN else [])]
+
+
+def _shortly(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else visible(str(value))[:40]
 
 
 @dataclass(frozen=True)
@@ -127,14 +173,15 @@ def select_memories(model: Model, memories: Memories = None, layers: Sequence[in
     """
     if memories is not None and layers is not None:
         raise InputError("memories and layers were given: name memories, or layers whose memories are all meant.")
+    names = [] if memories is None else named_memories(memories)
+    asked = [layer_number(name.layer, model.n_layers, f"in {model.name}") for name in names]
+    wanted = select_layers(model, layers) if memories is None else dict.fromkeys(asked)
+    blocks = {layer: model.layers[layer].read(settings_of(model, {}).dtype) for layer in wanted}
     if memories is None:
-        blocks = [_block(model, layer) for layer in select_layers(model, layers)]
-        return cells_of([(block, range(n_neurons(block))) for block in blocks])
-    names = named_memories(memories)
-    layer_of = [layer_number(name.layer, model.n_layers, f"in {model.name}") for name in names]
-    blocks_by_layer = {layer: _block(model, layer) for layer in dict.fromkeys(layer_of)}
-    asked_of = [(blocks_by_layer[layer], name) for layer, name in zip(layer_of, names, strict=True)]
-    cells = cells_of([(block, [_number(block, name)]) for block, name in asked_of])
+        return cells_of([(block, range(n_neurons(block))) for block in blocks.values()])
+    cells = cells_of(
+        [(blocks[layer], [_number(blocks[layer], name)]) for layer, name in zip(asked, names, strict=True)]
+    )
     refuse_twice(cells.names)
     return cells
 
@@ -162,12 +209,7 @@ def cells_of(chosen: Iterable[tuple[Block, Iterable[int]]]) -> Cells:
     return Cells(tuple(names), np.array(numbers, dtype=np.int64))
 
 
-def _block(model: Model, layer: int) -> Block:
-    return model.layers[layer].read(settings_of(model, {}).dtype)
-
-
 def _number(block: Block, name: MemoryName) -> int:
-    """The number of a memory among all its layer's."""
     widths = [len(ff.w_out) for ff in feed_forwards(block)]
     if (name.expert is None) != (len(widths) == 1):
         form = "LAYER:NEURON" if len(widths) == 1 else "LAYER:EXPERT:NEURON"

@@ -1,10 +1,16 @@
-"""Trigger examples: the prefixes of a corpus at which a memory's coefficient is largest (Geva et al. 2021, section 3)."""
+"""Trigger examples: the prefixes of a corpus at which a memory's coefficient is largest (Geva et al. 2021, section 3).
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+What is kept of a stream does not grow with the corpus: of each memory the best positions, coefficients of one sign as
+magnitudes; a row is filled up with zeros at sequence -1, which are no triggers. Of equal magnitudes the earlier sequence comes
+first, then the earlier position, so that the order in which a corpus is read, cut or merged changes nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -16,24 +22,85 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.memories.best import BestPositions, Per
-from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
+from tl_ffblock.memories.names import Cells, Memories, MemoryName, MemoryTable, Named, named_table, select_memories
 from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
 
-if TYPE_CHECKING:
-    import pandas
-
+Per: TypeAlias = Literal["sentence", "token"]
 Sign: TypeAlias = Literal["positive", "negative"]
 Text: TypeAlias = str | Int[Tensor, " pos"]
-
 _AT_ONCE = 32
-"""Texts handed to the model together."""
+"""Texts given to the model together."""
+
+
+@dataclass(frozen=True)
+class BestPositions:
+    """The largest magnitudes of each memory, largest first, and where they were."""
+
+    magnitude: Float[np.ndarray, "memory rank"]
+    sequence: Int[np.ndarray, "memory rank"]
+    position: Int[np.ndarray, "memory rank"]
+
+    @classmethod
+    def none(cls, n_memories: int, size: int) -> "BestPositions":
+        """Before anything was read."""
+        nowhere = np.full((n_memories, size), -1, dtype=np.int32)
+        return cls(np.zeros((n_memories, size), dtype=np.float32), nowhere, nowhere.copy())
+
+    @classmethod
+    def of_sequence(
+        cls,
+        magnitudes: Float[np.ndarray, "token memory"],
+        positions: Int[np.ndarray, " token"],
+        sequence: int,
+        size: int,
+        per: Per,
+    ) -> "BestPositions":
+        """Of one sequence: its best position, or its `size` best ones.
+
+        Args:
+            magnitudes: Of the tokens that may be triggers; not positive where a memory did not fire.
+            positions: Of these tokens in the sequence, ascending.
+            sequence: Number of the sequence.
+            size: Ranks to keep.
+            per: Whether a sequence may give one trigger or several.
+        """
+        if per == "sentence":
+            order = magnitudes.argmax(axis=0)[:, None]  # the first of equal ones
+        else:
+            order = np.argsort(-magnitudes, axis=0, kind="stable")[: min(size, len(positions))].T
+        taken = np.take_along_axis(magnitudes.T, order, axis=1).astype(np.float32)
+        fired = taken > 0
+        return cls(
+            np.where(fired, taken, 0).astype(np.float32),
+            np.where(fired, sequence, -1).astype(np.int32),
+            np.where(fired, positions[order], -1).astype(np.int32),
+        )
+
+    def take(self, more: "BestPositions", rows: Int[np.ndarray, " row"] | None = None) -> None:
+        """Keep the best of both, in place.
+
+        Args:
+            more: Of the same memories, or of those in `rows`.
+            rows: This one's memories that `more` is about.
+        """
+        rows = np.arange(len(self.magnitude)) if rows is None else rows
+        # Of equal magnitudes the smaller sequence number wins, which may be that of `more`.
+        better = (more.magnitude[:, 0] > 0) & (more.magnitude[:, 0] >= self.magnitude[rows, -1])
+        changed = rows[better]
+        names = ("magnitude", "sequence", "position")
+        joined = {
+            name: np.concatenate([getattr(self, name)[changed], getattr(more, name)[better]], 1) for name in names
+        }
+        order = np.lexsort((joined["position"], joined["sequence"], -joined["magnitude"]), axis=-1)
+        order = order[:, : self.magnitude.shape[1]]
+        for name in names:
+            getattr(self, name)[changed] = np.take_along_axis(joined[name], order, axis=1)
 
 
 @strict
-@dataclass(frozen=True)
-class Trigger:
+@dataclass(frozen=True, eq=False)
+class Trigger(Values):
     """A prefix at whose last token a memory's coefficient is large."""
 
     memory: MemoryName
@@ -50,11 +117,10 @@ class Trigger:
 
 
 @strict
-@dataclass(frozen=True, eq=False)
-class Triggers(Values):
+@dataclass(frozen=True, repr=False, eq=False)
+class Triggers(MemoryTable):
     """The triggers of some memories over a corpus, best first."""
 
-    memories: tuple[MemoryName, ...]
     sign: Sign
     """Whether these are the largest coefficients, or the most negative ones."""
     coefficient: Float[np.ndarray, "memory rank"]
@@ -75,10 +141,22 @@ class Triggers(Values):
     def next_ids(self) -> Int[np.ndarray, "memory rank"]:
         """The token that follows each trigger; -1 where there is none."""
         following = np.full_like(self.sequence, -1)
-        for cell in zip(*np.nonzero(self.sequence >= 0), strict=True):
+        for cell in self.cells():
             ids, after = self.tokens[int(self.sequence[cell])], int(self.position[cell]) + 1
             following[cell] = ids[after] if after < len(ids) else -1
         return following
+
+    def cells(self, ranks: int | None = None) -> list[tuple[int, int]]:
+        """Row and rank, from 0, of every trigger.
+
+        Args:
+            ranks: Triggers of each memory, best first; None means all.
+
+        Raises:
+            InputError: for a number of ranks below 1.
+        """
+        most = None if ranks is None else whole_number(ranks, "ranks", at_least=1)
+        return [(int(row), int(rank)) for row, rank in zip(*np.nonzero(self.sequence[:, :most] >= 0), strict=True)]
 
     def of(self, memory: Named) -> tuple[Trigger, ...]:
         """The triggers of one memory, fewer than ranks where it fired less often.
@@ -86,10 +164,8 @@ class Triggers(Values):
         Raises:
             InputError: if it is not among these.
         """
-        row = row_of(memory, self.memories)
-        return tuple(
-            self._trigger(row, rank) for rank in range(self.sequence.shape[1]) if self.sequence[row, rank] >= 0
-        )
+        row = self.row_of(memory)
+        return tuple(self._trigger(row, int(rank)) for rank in np.flatnonzero(self.sequence[row] >= 0))
 
     def prefix(self, row: int, rank: int) -> Int[np.ndarray, " pos"]:
         """Token ids of a trigger, the trigger token last.
@@ -104,41 +180,23 @@ class Triggers(Values):
             )
         return self.tokens[int(self.sequence[row, rank])][: int(self.position[row, rank]) + 1]
 
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """One row a trigger."""
-        import pandas as pd
-
-        cells = zip(*np.nonzero(self.sequence >= 0), strict=True)
-        triggers = [self._trigger(int(row), int(rank)) for row, rank in cells]
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per trigger."""
+        triggers = [self._trigger(*cell) for cell in self.cells()]
+        names = ("rank", "coefficient", "sequence", "position", "token", "next_token", "prefix")
         rows = [
-            dict(
-                memory=str(trigger.memory),
-                layer=trigger.memory.layer,
-                rank=trigger.rank,
-                coefficient=trigger.coefficient,
-                sequence=trigger.sequence,
-                position=trigger.position,
-                token=trigger.prefix[-1],
-                next_token=trigger.next_token,
-                prefix="".join(trigger.prefix),
-            )
-            for trigger in triggers
+            (one.rank, one.coefficient, one.sequence, one.position, one.prefix[-1], one.next_token, "".join(one.prefix))
+            for one in triggers
         ]
-        columns = ["memory", "layer", "rank", "coefficient", "sequence", "position", "token", "next_token", "prefix"]
-        return pd.DataFrame(rows, columns=columns)
+        columns = zip(*rows, strict=True) if rows else [()] * len(names)
+        return named_table([one.memory for one in triggers], dict(zip(names, columns, strict=True)))
 
     def _trigger(self, row: int, rank: int) -> Trigger:
         sequence, position = int(self.sequence[row, rank]), int(self.position[row, rank])
         labels = self.labels[sequence]
-        return Trigger(
-            memory=self.memories[row],
-            rank=rank + 1,
-            coefficient=float(self.coefficient[row, rank]),
-            sequence=sequence,
-            position=position,
-            prefix=labels[: position + 1],
-            next_token=labels[position + 1] if position + 1 < len(labels) else None,
-        )
+        following = labels[position + 1] if position + 1 < len(labels) else None
+        number = float(self.coefficient[row, rank])
+        return Trigger(self.memories[row], rank + 1, number, sequence, position, labels[: position + 1], following)
 
 
 @strict
@@ -155,8 +213,8 @@ def find_triggers(
 ) -> Triggers:
     """The prefixes of a corpus at which memories have their largest coefficients.
 
-    The corpus is streamed: what is kept are `k` positions a memory and the tokens of the texts. Where a memory never had a
-    coefficient of this sign it has no triggers. In an encoder a "prefix" is what stands before a position; the memory has
+    The corpus is streamed: what is kept are `k` positions per memory and the tokens of the texts. Where a memory never had a
+    coefficient of this sign it has no triggers. In an encoder a "prefix" is what is before a position; the memory has
     seen the whole text.
 
     Args:
@@ -164,7 +222,7 @@ def find_triggers(
         texts: Sentences, as texts or tensors of token ids [pos].
         memories: Names such as "12:305".
         layers: Layers whose memories are all meant; without names and layers, all layers.
-        k: Triggers a memory.
+        k: Triggers per memory.
         per: "sentence": a text gives a memory one trigger at most, its largest (as in the paper); "token": several.
         sign: "negative" for the most negative coefficients of activations that have some.
         skip_first: Tokens at the start of every text that are no triggers: many models park huge activations there.
@@ -187,7 +245,7 @@ def search(
         model: The model.
         texts: As in `find_triggers`.
         cells: Whose triggers.
-        k: Triggers a memory.
+        k: Triggers per memory.
         per: As in `find_triggers`.
         signs: The signs asked for.
         skip_first: As in `find_triggers`.
@@ -195,33 +253,74 @@ def search(
     Raises:
         InputError: for texts or options that cannot be used.
     """
-    check_skip_first(skip_first)
     whole_number(k, "k", at_least=1)
-    reader = _Reader(model, cells, {sign: BestPositions.none(len(cells.names), k) for sign in signs}, per, skip_first)
-    for batch in batches_of(texts):
-        reader.read(batch)
-    if not reader.tokens:
+    by_sign = {sign: BestPositions.none(len(cells.names), k) for sign in signs}
+
+    def offer(number: int, rows: Any, positions: Any, own: Any) -> None:
+        for sign, best in by_sign.items() if len(positions) else ():
+            magnitudes = own * (1 if sign == "positive" else -1)
+            best.take(BestPositions.of_sequence(magnitudes, positions, number, k, per), rows)
+
+    tokens = read_corpus(model, texts, cells, skip_first, offer)
+    found = {}
+    for sign, best in by_sign.items():
+        kept = {int(number): tokens[int(number)] for number in np.unique(best.sequence[best.sequence >= 0])}
+        found[sign] = Triggers(
+            memories=cells.names,
+            sign=sign,
+            coefficient=best.magnitude if sign == "positive" else -best.magnitude,
+            sequence=best.sequence,
+            position=best.position,
+            tokens=kept,
+            labels={number: label(model, torch.as_tensor(ids)) for number, ids in kept.items()},
+            causal=model.family.causal,
+            fingerprint=model.fingerprint,
+        )
+    return found
+
+
+Receive: TypeAlias = Callable[
+    [int, Int[np.ndarray, " row"], Int[np.ndarray, " token"], Float[np.ndarray, "token row"]], None
+]
+"""Takes the number of a text, rows of memories, positions, and the coefficients there."""
+
+
+def read_corpus(
+    model: Model, texts: Iterable[Text], cells: Cells, skip_first: int, receive: Receive
+) -> dict[int, Int[np.ndarray, " pos"]]:
+    """Run a corpus, some texts at a time, and give the coefficients of every layer's memories at tokens that stand for text.
+
+    Args:
+        model: The model.
+        texts: As in `find_triggers`.
+        cells: The memories.
+        skip_first: As in `find_triggers`.
+        receive: Called for every text and layer.
+
+    Returns:
+        Token ids by the number of the text.
+
+    Raises:
+        InputError: for texts or a number of tokens that cannot be used.
+    """
+    whole_number(skip_first, "skip_first", at_least=0)
+    tokens: dict[int, Int[np.ndarray, " pos"]] = {}
+    first = 0
+
+    def measure(record: LayerRecord, number: int) -> None:
+        rows = cells.rows(record.layer)
+        neurons = torch.as_tensor(cells.numbers[rows], device=record.resid_pre.device)
+        positions = np.flatnonzero(can_be_triggers(model, tokens[first + number], skip_first))
+        receive(first + number, rows, positions, coefficients(record)[:, neurons].cpu().numpy()[positions])
+
+    for batch in _batches(texts):
+        run, first = open_run(model, batch, layers=cells.layers), len(tokens)
+        for number, sequence in enumerate(run.sequences, first):
+            tokens[number] = sequence.tokens.numpy().astype(np.int32)
+        run.by_layer(measure)
+    if not tokens:
         raise InputError("texts is empty; give at least one text.")
-    return {sign: _triggers(model, cells, sign, best, reader.tokens) for sign, best in reader.best.items()}
-
-
-def _triggers(
-    model: Model, cells: Cells, sign: Sign, best: BestPositions, tokens: Mapping[int, Int[np.ndarray, " pos"]]
-) -> Triggers:
-    """Best positions with the texts they are in."""
-    named = {int(number) for number in np.unique(best.sequence[best.sequence >= 0])}
-    kept = {number: tokens[number] for number in sorted(named)}
-    return Triggers(
-        memories=cells.names,
-        sign=sign,
-        coefficient=best.magnitude if sign == "positive" else -best.magnitude,
-        sequence=best.sequence,
-        position=best.position,
-        tokens=kept,
-        labels={number: label(model, torch.as_tensor(ids)) for number, ids in kept.items()},
-        causal=model.family.causal,
-        fingerprint=model.fingerprint,
-    )
+    return tokens
 
 
 def can_be_triggers(model: Model, ids: Int[np.ndarray, " pos"], skip_first: int) -> Bool[np.ndarray, " pos"]:
@@ -229,57 +328,6 @@ def can_be_triggers(model: Model, ids: Int[np.ndarray, " pos"], skip_first: int)
     allowed = ~np.isin(ids, special_ids(model))
     allowed[:skip_first] = False
     return allowed
-
-
-def read_ranks(ranks: int | None) -> int | None:
-    """How many triggers of each memory are asked for; None means all.
-
-    Raises:
-        InputError: for a number below 1.
-    """
-    return None if ranks is None else whole_number(ranks, "ranks", at_least=1)
-
-
-def check_skip_first(skip_first: int) -> None:
-    """Refuse a number of tokens below 0, which would be read from the end.
-
-    Raises:
-        InputError: for such a number.
-    """
-    whole_number(skip_first, "skip_first", at_least=0)
-
-
-class _Reader:
-    """What has been read of a corpus so far."""
-
-    def __init__(
-        self, model: Model, cells: Cells, best: Mapping[Sign, BestPositions], per: Per, skip_first: int
-    ) -> None:
-        self.best = best
-        self.tokens: dict[int, Int[np.ndarray, " pos"]] = {}
-        self._model, self._cells, self._per, self._skip_first = model, cells, per, skip_first
-        self._rows = {layer: cells.rows(layer) for layer in cells.layers}
-
-    def read(self, texts: list[str] | Int[Tensor, " pos"]) -> None:
-        """Run some texts, and keep what is better than what was kept."""
-        first = len(self.tokens)
-        run = open_run(self._model, texts, layers=self._cells.layers)
-        for number, sequence in enumerate(run.sequences):
-            self.tokens[first + number] = sequence.tokens.numpy().astype(np.int32)
-        run.by_layer(lambda record, number: self._offer(first + number, record))
-
-    def _offer(self, number: int, record: LayerRecord) -> None:
-        rows = self._rows[record.layer]
-        neurons = torch.as_tensor(self._cells.numbers[rows], device=record.resid_pre.device)
-        own = coefficients(record)[:, neurons].cpu().numpy()
-        positions = np.flatnonzero(can_be_triggers(self._model, self.tokens[number], self._skip_first))
-        if not len(positions):
-            return
-        for sign, best in self.best.items():
-            magnitudes = own[positions] * (1 if sign == "positive" else -1)
-            best.take(
-                BestPositions.of_sequence(magnitudes, positions, number, best.magnitude.shape[1], self._per), rows
-            )
 
 
 def refuse_one_text(texts: object) -> None:
@@ -293,20 +341,16 @@ def refuse_one_text(texts: object) -> None:
         raise InputError(f"texts={brief(texts)} is {one}; give a list of texts.")
 
 
-def batches_of(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:
-    """Texts in their order, as many at a time as are handed to the model together; tensors one by one."""
+def _batches(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:
     refuse_one_text(texts)
     waiting: list[str] = []
     for text in texts:
-        if isinstance(text, str):
-            waiting.append(text)
-            if len(waiting) == _AT_ONCE:
-                yield waiting
-                waiting = []
-            continue
-        if waiting:
+        if waiting and (len(waiting) == _AT_ONCE or not isinstance(text, str)):
             yield waiting
             waiting = []
-        yield text
+        if isinstance(text, str):
+            waiting.append(text)
+        else:
+            yield text
     if waiting:
         yield waiting

@@ -1,14 +1,19 @@
-"""What a memory writes, read as tokens (Geva et al. 2021, section 4), and how that agrees with its triggers.
+"""What a memory writes, read as tokens, and how memories make up a layer's output (Geva et al. 2021, sections 4 and 5).
 
-A memory's value is a direction of the residual stream, the same whatever the input. Behind a norm inside the branch
+A memory's value is a direction of the residual stream, the same whatever the input. Before a norm inside the branch
 (sandwich, norm_after) it is the direction before that norm.
+
+Agreement: is the token after a memory's triggers the one that its value promotes?
+Composition: a layer's output is a sum over memories; does the token that it promotes most belong to one of them?
+Refinement: the residual has a top token already; what does the feed-forward's output make of it?
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -20,24 +25,25 @@ from tl_ffblock.bridge.runs import settings_of
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import neuron_values
 from tl_ffblock.layer.positions import whole_number
-from tl_ffblock.memories.names import Cells, Memories, MemoryName, Named, row_of, select_memories
+from tl_ffblock.memories.names import Cells, Memories, MemoryTable, Named, named_table, select_memories
 from tl_ffblock.memories.triggers import Sign, Triggers
-from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
 
-if TYPE_CHECKING:
-    import pandas
-
+ActiveRule: TypeAlias = Literal["positive", "mass"]
+"""Which memories count as active: "positive" those with `m_i > 0`, the paper's rule, in which ReLU's zeros are silent;
+"mass" the smallest set with 90 % of `sum_i |m_i| ||v_i||`, for activations that are never silent (GELU, gated)."""
+MASS = 0.9
+OUTCOMES = ("residual", "feed-forward", "agreement", "composition")
+"""Whose top token the sum's is: the residual's alone, the feed-forward's alone, of both, or of neither (a compromise)."""
 _CHUNK = 256
 """Values read at a time."""
 
 
 @strict
-@dataclass(frozen=True, eq=False)
-class ValueTokens(Values):
+@dataclass(frozen=True, repr=False, eq=False)
+class ValueTokens(MemoryTable):
     """The tokens that memories promote and demote."""
 
-    memories: tuple[MemoryName, ...]
     reading: Reading
     sign: Sign
     """"negative" reads `-v`, what a memory writes where its coefficient is negative."""
@@ -57,28 +63,18 @@ class ValueTokens(Values):
 
     def top(self, memory: Named) -> tuple[str, ...]:
         """The tokens that a memory promotes most."""
-        return self._labelled(self.top_ids[row_of(memory, self.memories)])
+        return self._labelled(self.top_ids[self.row_of(memory)])
 
     def bottom(self, memory: Named) -> tuple[str, ...]:
         """The tokens that a memory demotes most."""
-        return self._labelled(self.bottom_ids[row_of(memory, self.memories)])
+        return self._labelled(self.bottom_ids[self.row_of(memory)])
 
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """One row a memory."""
-        import pandas as pd
-
-        rows = [
-            dict(
-                memory=str(name),
-                layer=name.layer,
-                probability=float(self.probability[row]),
-                top=" ".join(repr(token) for token in self._labelled(self.top_ids[row])),
-                bottom=" ".join(repr(token) for token in self._labelled(self.bottom_ids[row])),
-                **{f"rank of {t!r}": int(rank) for t, rank in zip(self.targets, self.target_ranks[row], strict=True)},
-            )
-            for row, name in enumerate(self.memories)
-        ]
-        return pd.DataFrame(rows)
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per memory."""
+        sides = {"top": self.top_ids, "bottom": self.bottom_ids}
+        columns = {name: [" ".join(map(repr, self._labelled(row))) for row in ids] for name, ids in sides.items()}
+        ranks = {f"rank of {target!r}": self.target_ranks[:, n] for n, target in enumerate(self.targets)}
+        return named_table(self.memories, {"probability": self.probability.astype(float), **columns, **ranks})
 
     def _labelled(self, ids: Int[np.ndarray, " rank"]) -> tuple[str, ...]:
         return tuple(self.labels[token] for token in ids.tolist())
@@ -117,15 +113,17 @@ def value_tokens(
         raise InputError(f"targets={brief(targets)}: expected a list of tokens, such as [{targets!r}].")
     readout, target_ids = read_out(known, reading), [single_token(known, target) for target in targets]
     tops, bottoms, probabilities, ranks = [], [], [], []
-    for logits in readout.in_chunks(value_vectors(known, cells, sign), _CHUNK):
+    for logits in readout.in_chunks(_value_vectors(known, cells, sign), _CHUNK):
         if whole_number(k, "k", at_least=1) > logits.shape[-1]:
             raise InputError(f"k={k}: the vocabulary has {logits.shape[-1]} tokens; expected at most as many.")
         if beyond := [token for token in target_ids if not 0 <= token < logits.shape[-1]]:
             raise InputError(f"targets: token id {beyond[0]}; the vocabulary has ids 0 to {logits.shape[-1] - 1}.")
         tops.append(logits.topk(k).indices.cpu())
         bottoms.append(logits.topk(k, largest=False).indices.cpu())
-        probabilities.append(_top_probability(logits))
-        ranks.append(ranks_in(logits, torch.tensor(target_ids, dtype=torch.long).expand(len(logits), -1)))
+        wide = logits.float()
+        probabilities.append((wide.amax(-1) - wide.logsumexp(-1)).exp().cpu())
+        # 1 for the largest logit; equal ones share the better rank.
+        ranks.append(1 + (logits[:, None] > logits[:, target_ids, None]).sum(dim=-1).cpu())
     top_ids, bottom_ids = torch.cat(tops), torch.cat(bottoms)
     named = torch.from_numpy(np.unique(torch.cat([top_ids, bottom_ids]).numpy()))
     return ValueTokens(
@@ -137,13 +135,12 @@ def value_tokens(
         probability=torch.cat(probabilities).numpy(),
         labels=dict(zip(named.tolist(), label(known, named), strict=True)),
         target_ranks=torch.cat(ranks).numpy(),
-        targets=tuple(str(target) for target in targets),
+        targets=tuple(map(str, targets)),
         fingerprint=known.fingerprint,
     )
 
 
-def value_vectors(model: Model, cells: Cells, sign: Sign = "positive") -> Float[Tensor, "memory d_model"]:
-    """The values of memories, `-v` for negative coefficients."""
+def _value_vectors(model: Model, cells: Cells, sign: Sign) -> Float[Tensor, "memory d_model"]:
     dtype = settings_of(model, {}).dtype
     by_layer = [
         neuron_values(model.layers[layer].read(dtype))[cells.numbers[cells.rows(layer)]] for layer in cells.layers
@@ -151,16 +148,9 @@ def value_vectors(model: Model, cells: Cells, sign: Sign = "positive") -> Float[
     return cells.in_order(torch.cat(by_layer)) * (1 if sign == "positive" else -1)
 
 
-def ranks_in(logits: Float[Tensor, "memory d_vocab"], ids: Int[Tensor, "memory n"]) -> Int[Tensor, "memory n"]:
-    """Ranks of tokens, 1 for the largest logit; equal ones share the better rank."""
-    of_tokens = logits.gather(1, ids.to(logits.device))
-    ranks = [1 + (logits > of_token[:, None]).sum(dim=-1) for of_token in of_tokens.T]
-    return torch.stack(ranks, dim=1).cpu() if ranks else torch.zeros_like(ids)
-
-
 @strict
-def agreement(triggers: Triggers, values: ValueTokens) -> "pandas.DataFrame":
-    """Whether the token after a memory's triggers is the one its value promotes most, a row a memory.
+def agreement(triggers: Triggers, values: ValueTokens) -> pd.DataFrame:
+    """Whether the token after a memory's triggers is the one its value promotes most, one row per memory.
 
     Columns: `agrees`, of the first trigger (the paper's agreement); `precision`, the share of all its triggers that a
     token follows. Both are NaN where none does.
@@ -172,21 +162,12 @@ def agreement(triggers: Triggers, values: ValueTokens) -> "pandas.DataFrame":
     Raises:
         InputError: if they are of other memories or another sign, or of an encoder, which reads the next token, too.
     """
-    import pandas as pd
-
     values = of_same_memories(triggers, values)
     followed, agrees = agreeing(triggers.next_ids, values.top_ids[:, 0])
     with np.errstate(invalid="ignore"):
         precision = agrees.sum(axis=1) / followed.sum(axis=1)
-    return pd.DataFrame(
-        dict(
-            memory=[str(name) for name in triggers.memories],
-            layer=[name.layer for name in triggers.memories],
-            agrees=np.where(followed[:, 0], agrees[:, 0], np.nan),
-            precision=precision,
-            probability=values.probability,
-        )
-    )
+    first = np.where(followed[:, 0], agrees[:, 0], np.nan)
+    return named_table(triggers.memories, {"agrees": first, "precision": precision, "probability": values.probability})
 
 
 def of_same_memories(triggers: Triggers, values: ValueTokens) -> ValueTokens:
@@ -223,7 +204,7 @@ def agreeing(
 
 
 def chance_agreement(next_ids: Int[np.ndarray, " memory"], top_ids: Int[np.ndarray, " memory"]) -> float:
-    """The agreement to expect if the triggers' next tokens were dealt out to the memories at random: `sum_t p(t) q(t)`.
+    """The agreement to expect if the triggers' next tokens were assigned to the memories at random: `sum_t p(t) q(t)`.
 
     p and q are the shares of a token among next tokens and among top tokens. NaN where no token follows any.
     """
@@ -235,6 +216,69 @@ def chance_agreement(next_ids: Int[np.ndarray, " memory"], top_ids: Int[np.ndarr
     return float((counts * tops[tokens]).sum() / (len(following) * len(top_ids)))
 
 
-def _top_probability(logits: Float[Tensor, "memory d_vocab"]) -> Float[Tensor, " memory"]:
-    wide = logits.float()
-    return (wide.amax(-1) - wide.logsumexp(-1)).exp().cpu()
+@strict
+def active(
+    coefficients: Float[Tensor, "*lead neuron"], lengths: Float[Tensor, " neuron"], rule: ActiveRule
+) -> Bool[Tensor, "*lead neuron"]:
+    """Which memories take part in a layer's output.
+
+    Args:
+        coefficients: `m_i`.
+        lengths: `||v_i||`.
+        rule: See `ActiveRule`.
+
+    Raises:
+        InputError: for another rule.
+    """
+    _refuse_others(coefficients=coefficients, lengths=lengths)
+    if rule == "positive":
+        return (coefficients > 0) & (lengths > 0)
+    sizes, order = (coefficients.abs() * lengths).sort(dim=-1, descending=True, stable=True)
+    before = sizes.cumsum(dim=-1) - sizes
+    wanted = (before < MASS * sizes.sum(dim=-1, keepdim=True)) & (sizes > 0)
+    return torch.zeros_like(wanted).scatter(-1, order, wanted)
+
+
+@strict
+def zero_agreement(
+    coefficients: Float[Tensor, "*lead neuron"],
+    chosen: Bool[Tensor, "*lead neuron"],
+    tops: Int[Tensor, "side neuron"],
+    token: Int[Tensor, "*lead"],
+) -> Bool[Tensor, "*lead"]:
+    """Whether no active memory promotes a token most: the layer says something that none of its memories says.
+
+    A memory of negative coefficient writes `-|m| v`, so its top token is that of `-v`.
+
+    Args:
+        coefficients: `m_i`.
+        chosen: The active ones.
+        tops: Top token of every `v_i`, and of every `-v_i`, in the direction's reading, where no size changes it.
+        token: The layer's: the paper's text has the top token of the feed-forward's output, its program that of the output
+            plus the residual.
+    """
+    _refuse_others(coefficients=coefficients, chosen=chosen, tops=tops, token=token)
+    says = torch.where(coefficients > 0, tops[0], tops[1])
+    return ~((says == token[..., None]) & chosen).any(dim=-1)
+
+
+@strict
+def outcomes(
+    residual: Int[np.ndarray, "*lead"], feed_forward: Int[np.ndarray, "*lead"], output: Int[np.ndarray, "*lead"]
+) -> Int[np.ndarray, "*lead"]:
+    """For each case the number of its outcome in `OUTCOMES`, of three top tokens."""
+    shapes = [np.shape(tokens) for tokens in (residual, feed_forward, output)]
+    if len(set(shapes)) > 1:
+        raise InputError(
+            f"residual, feed_forward and output have shapes {brief(shapes)}: expected a top token each, of the same cases."
+        )
+    of_residual, of_feed_forward = output == residual, output == feed_forward
+    return np.select([of_residual & of_feed_forward, of_residual, of_feed_forward], [2, 0, 1], default=3)
+
+
+def _refuse_others(**tensors: object) -> None:
+    for name, given in tensors.items():
+        if not isinstance(given, Tensor):
+            raise InputError(
+                f"{name} is a {type(given).__name__}: expected a tensor; torch.as_tensor makes one of an array."
+            )

@@ -1,20 +1,33 @@
-"""A flow graph as a page: columns by depth, the residual stream above, what it reads and writes below."""
+"""Graphs as pages: flow graphs with columns by depth, others with a column per layer and kind and a lane per position."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from tl_ffblock._version import __version__
-from tl_ffblock.flow.graph import FlowEdge, FlowGraph, FlowNode
+from tl_ffblock.graphs.edge_estimates import EdgeEstimates
+from tl_ffblock.graphs.flow import FlowGraph, FlowNode
+from tl_ffblock.graphs.graph import PRUNED, Component, Graph
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.views.registry import page_of
 
-_MEANING = (
-    "What flows through one position. What enters a node sums to it: along lines, what it brings itself (biases), and what is "
-    "not on the page. A node's word is the token that its vector says most through the model's own read-out, which correlates "
-    "and proves nothing. Colours are shares of the target through all layers, with patterns and norm scales those of the run; "
-    "a node's own counts wherever it goes, other positions too."
+_FLOW = (
+    "What flows through one position. What enters a node sums to it: along lines, its own (biases), and what is not on the page. "
+    "A node's word is the top token of its vector through the model's own read-out (a logit lens), which correlates and proves "
+    "nothing. Colours are shares of the target through all layers, with patterns and norm scales those of the forward pass; a "
+    "node's own counts wherever it goes, other positions too."
 )
-_WIDTHS = {"residual": "norm in the residual stream (square root)"}
+_LAYERED = (
+    "Paths of the target from the tokens through all layers: what flows into a node, and its own bias, flows out of it. Rows are "
+    "positions, columns layers: the residual stream at a layer's input, then heads, the stream between, and the feed-forward. "
+    "Patterns and norm scales are those of the forward pass, so that what only decides where a head looks has no path."
+)
+_ESTIMATES = (
+    "Estimated changes of the target if a receiver alone read a sender's output of the corrupted run (edge attribution patching). "
+    "Columns are layers: inputs of heads, heads, feed-forwards."
+)
 _TITLES = {
     "input": "layer input",
     "qkv": "q k v",
@@ -28,142 +41,208 @@ _TITLES = {
     "attention": "attention",
     "sum": "sum",
     "norm": "norm",
-    "memory key": "memory keys",
-    "memory value": "memories",
-    "feed-forward": "feed-forward",
+    "neuron key": "neuron keys",
+    "neuron": "neurons",
+    "mlp": "feed-forward",
 }
-# Kinds that only lead to others: an edge to one weighs what depends on it.
-_CHAIN = ("query", "key", "memory key")
+_CHAIN = ("query", "key", "neuron key")
+"""Kinds that only lead to others: an edge to one weighs what depends on it."""
+_TRUNK = ("input", "norm", "qkv", "heads", "attention", "sum", "mlp")
+_SINGLE = ("row", "head", "value", "neuron", "bias")
+_COEFFICIENTS = {"key": "q k", "value": "attention"}
+_PLACES = {"resid": 0, "query": 1, "key": 1, "value": 1, "head": 2, "resid_mid": 3, "mlp": 4}
+"""Columns of a layer, from left to right."""
+_HEADINGS = ("into\nlayer {}", "layer {}\ninputs", "layer {}\nheads", "layer {}\nbetween", "layer {}\nFF")
+_WORDS = {
+    "token": "token {token} at {position}",
+    "resid": "residual stream{at}, into layer {layer}",
+    "resid_mid": "residual stream{at}, between heads and feed-forward of layer {layer}",
+    "head": "layer {layer}, head {head}{at}",
+    "mlp": "layer {layer}, feed-forward{at}",
+    "target": "the target",
+}
+KEEP = 0.3
+"""The part of the sizes of all edges that a page of edge estimates shows."""
 
 
 @page_of.register
-def flow_page(graph: FlowGraph) -> GraphPage:
-    """Everything that a page of a flow graph shows."""
-    columns = _columns(graph)
-    stream = _stream(graph)
-    dependent = _dependent(graph)
+def _(graph: Graph) -> GraphPage:
+    return _layered(graph, _LAYERED)
+
+
+@page_of.register
+def _(graph: EdgeEstimates, *, keep: float = KEEP) -> GraphPage:
+    return _layered(graph.prune(keep), _ESTIMATES)
+
+
+@page_of.register
+def _(graph: FlowGraph) -> GraphPage:
+    depths = _depths(graph)
+    stream, dependent = _stream(graph), _dependent(graph)
+    titles: dict[int, str] = {}
+    shown = [(number, node) for number, node in enumerate(graph.nodes) if node.kind != PRUNED]
+    for number, node in sorted(shown, key=lambda pair: pair[1].kind == "bias"):
+        titles.setdefault(depths[number], f"layer {node.layer}\n{_TITLES[node.kind]}")
     first, last = graph.layers[0], graph.layers[-1]
     layers = f"layer {first}" if first == last else f"layers {first} to {last}"
-    return GraphPage(
-        model=graph.model,
+    ends = [(graph.nodes[edge.source].kind, graph.nodes[edge.target].kind) for edge in graph.edges]
+    return _page(
+        graph,
+        depths,
+        [int(number not in stream) for number in range(len(graph.nodes))],
+        [
+            dependent[edge.source if kinds[0] in _SINGLE else edge.target]
+            for edge, kinds in zip(graph.edges, ends, strict=True)
+        ],
+        [set(kinds) <= set(_TRUNK) for kinds in ends],
         heading=f"flow through {visible(graph.labels[graph.position])} at {graph.position}, {layers}",
-        tokens=tuple(visible(label) for label in graph.labels),
-        meaning=_MEANING,
-        columns=_headings(graph, columns),
+        meaning=_FLOW,
+        columns=tuple(titles[column] for column in sorted(titles)),
         lanes=2,
-        nodes=tuple(
-            _node(node, column, 0 if number in stream else 1)
-            for number, (node, column) in enumerate(zip(graph.nodes, columns, strict=True))
-        ),
-        edges=tuple(_edge(graph, edge, dependent) for edge in graph.edges),
-        targets=tuple(
-            PageTarget(
-                name=target.name, value=target.value, token="" if target.token is None else visible(target.token)
-            )
-            for target in graph.targets
-        ),
         certificate=str(graph.certificate),
-        provenance={"tl_ffblock": __version__},
-        widths=_WIDTHS,
+        widths={"residual": "norm in the residual stream (square root)"},
         shown=240,
         position=graph.position,
     )
 
 
-def _columns(graph: FlowGraph) -> list[int]:
+def _layered(graph: Graph, meaning: str) -> GraphPage:
+    """A page with a column per layer and kind, and a lane per position."""
+    last = 1 + max(node.layer or 0 for node in graph.nodes)
+    keys = [
+        (-1 if node.layer is None else node.layer, _PLACES[node.kind]) if node.kind in _PLACES
+        else (last if node.kind == "target" else -1, 0)
+        for node in graph.nodes
+    ]  # fmt: skip
+    columns = {key: column for column, key in enumerate(sorted({*keys}))}
+    titles = {(-1, 0): "tokens", (last - 1, 0): "output", (last, 0): "target"}
+    lanes = len(graph.labels) if any(node.position is not None for node in graph.nodes) else 0
+    through = np.array([abs(node.shares[0]) if node.kind != PRUNED else -1.0 for node in graph.nodes])
+    heads = np.array([node.kind == "head" for node in graph.nodes])
+    return _page(
+        graph,
+        [columns[key] for key in keys],
+        [lanes if node.position is None else node.position for node in graph.nodes],
+        graph.weights.tolist(),
+        [False] * len(graph.ends),
+        heading=f"paths to {graph.targets[0].name}, {_percent(graph.kept)} of all edges' sizes",
+        meaning=meaning,
+        columns=tuple(titles.get((layer, place), _HEADINGS[place].format(layer)) for layer, place in columns),
+        lanes=lanes + 1,
+        certificate=f"{graph.certificate} · kept {_percent(graph.kept)} of the sizes of all edges; the others are in the cards",
+        widths={"share": "size of the share (square root)"},
+        start=int(np.where(heads if heads.any() else through >= 0, through, -2.0).argmax()),
+    )
+
+
+def _page(
+    graph: Graph,
+    column_of: Sequence[int],
+    lane_of: Sequence[int],
+    weights: Sequence[Sequence[float]],
+    always: Sequence[bool],
+    **texts: Any,
+) -> GraphPage:
+    """A page of the nodes and edges of a graph, in which edges through what is pruned are sums of the nodes that they touch.
+
+    Args:
+        graph: What is shown.
+        column_of: Every node.
+        lane_of: Every node.
+        weights: Of every edge, what the slider goes by.
+        always: Whether an edge is shown wherever the slider stands.
+        **texts: Further fields of the page.
+    """
+    place = {number: at for at, number in enumerate(n for n, node in enumerate(graph.nodes) if node.kind != PRUNED)}
+    # What enters and what leaves each node along edges that are not on the page.
+    hidden = np.zeros((2, len(graph.nodes), len(graph.targets)))
+    edges = []
+    for edge, weight, fixed in zip(graph.edges, weights, always, strict=True):
+        if edge.source in place and edge.target in place:
+            ends = place[edge.source], place[edge.target]
+            edges.append(PageEdge(*ends, edge.unit, edge.size, edge.shares, tuple(weight), always=fixed))
+        else:
+            hidden[0, edge.target] += edge.shares
+            hidden[1, edge.source] += edge.shares
+    return GraphPage(
+        model=graph.model,
+        tokens=tuple(visible(label) for label in graph.labels),
+        nodes=tuple(_node(graph, number, column_of[number], lane_of[number], hidden[:, number]) for number in place),
+        edges=tuple(edges),
+        targets=tuple(
+            PageTarget(target.name, target.value, "" if target.token is None else visible(target.token))
+            for target in graph.targets
+        ),
+        provenance={"tl_ffblock": __version__, "rules": graph.rules},
+        **texts,
+    )
+
+
+def _node(graph: Graph, number: int, column: int, lane: int, hidden: np.ndarray) -> PageNode:
+    node = graph.nodes[number]
+    rest = np.array(node.rest_shares or (0.0,) * len(graph.targets)) + hidden[0]
+    common: dict[str, Any] = dict(column=column, lane=lane, shares=node.shares, own_shares=node.own_shares)
+    common |= dict(rest_shares=tuple(rest.tolist()), short=_short(graph, node))
+    left = [("leaves along edges not on this page", float(hidden[1, 0]))] if hidden[1].any() else []
+    if isinstance(node, FlowNode):
+        says = tuple(visible(token) for token in node.tokens)
+        facts = [("layer", float(node.layer or 0)), ("norm", node.norm)]
+        if node.coefficient is not None:
+            facts.append((_COEFFICIENTS.get(node.kind, "coefficient"), node.coefficient))
+        facts += [("entropy of its tokens, nats", node.entropy)] if says else []
+        facts += [("norm of its own biases", node.own)] if node.own else []
+        facts += [(f"norm of {node.unseen} not on the page", node.rest)] if node.unseen else []
+        name, label = f"layer {node.layer}: {node.words}", says[0] if says else ""
+        read: dict[str, Any] = dict(
+            ranks=node.ranks, probabilities=node.probabilities, unseen=node.unseen + int(hidden[0].any())
+        )
+        return PageNode(**common, says=says, name=name, label=label, facts=tuple(facts + left), **read)
+    token = "" if node.position is None else visible(graph.labels[node.position])
+    at = f" of {token} at {node.position}" if token else ""
+    name = _WORDS.get(node.kind, node.name).format(**vars(node), token=token, at=at)
+    label = token if node.kind in ("token", "resid", "resid_mid") else ""
+    facts = [("flows through", float(node.shares[0])), *left]
+    return PageNode(**common, says=(), name=name, label=label, facts=tuple(facts), unseen=int(hidden[0].any()))
+
+
+def _short(graph: Graph, node: Component) -> str:
+    """A component's name, in flow graphs with the position where that is another: "L5H3.v@4"; of a token its position."""
+    elsewhere = isinstance(graph, FlowGraph) and node.position != graph.position
+    return f"{node.position}" if node.kind == "token" else node.label() if elsewhere else node.name
+
+
+def _depths(graph: FlowGraph) -> list[int]:
     """The longest way to each node: a column further right than all that enters it, or, where all is in the rest, than the node before."""
     sources: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        sources.setdefault(edge.target, []).append(edge.source)
+    for source, target in graph.ends.tolist():
+        sources.setdefault(target, []).append(source)
     columns = [0]
     for number in range(1, len(graph.nodes)):
-        columns.append(1 + max(columns[source] for source in sources.get(number, [number - 1])))
+        before = [source for source in sources.get(number, []) if source < number]
+        columns.append(1 + max(columns[source] for source in before or [number - 1]))
     return columns
 
 
 def _stream(graph: FlowGraph) -> set[int]:
     """The residual stream: inputs, sums, and norms that are part of it (Post-LN)."""
-    nodes = graph.nodes
+    nodes, ends = graph.nodes, graph.ends.tolist()
     sums = {number for number, node in enumerate(nodes) if node.kind in ("input", "sum")}
     norms = {number for number, node in enumerate(nodes) if node.kind == "norm"}
-    added = {edge.source for edge in graph.edges if edge.target in sums} & norms
-    of_sums = {edge.target for edge in graph.edges if edge.source in sums} & norms
+    added = {source for source, target in ends if target in sums} & norms
+    of_sums = {target for source, target in ends if source in sums} & norms
     last = {len(nodes) - 1} & norms
     return sums | (added & of_sums) | last
-
-
-def _headings(graph: FlowGraph, columns: Sequence[int]) -> tuple[str, ...]:
-    titles: dict[int, str] = {}
-    for node, column in sorted(zip(graph.nodes, columns, strict=True), key=lambda pair: pair[0].kind == "bias"):
-        titles.setdefault(column, f"layer {node.layer}\n{_TITLES[node.kind]}")
-    return tuple(titles[column] for column in range(max(columns) + 1))
 
 
 def _dependent(graph: FlowGraph) -> list[tuple[float, ...]]:
     """Of every node the share that its edges are weighed by: its own, or of what it only leads to the largest."""
     shares = [node.shares for node in graph.nodes]
-    for edge in sorted(graph.edges, key=lambda edge: -edge.source):
-        if graph.nodes[edge.source].kind in _CHAIN:
-            pairs = zip(shares[edge.source], shares[edge.target], strict=True)
-            shares[edge.source] = tuple(max(abs(mine), abs(theirs)) for mine, theirs in pairs)
+    for source, target in sorted(graph.ends.tolist(), key=lambda ends: -ends[0]):
+        if graph.nodes[source].kind in _CHAIN:
+            pairs = zip(shares[source], shares[target], strict=True)
+            shares[source] = tuple(max(abs(mine), abs(theirs)) for mine, theirs in pairs)
     return shares
 
 
-def _edge(graph: FlowGraph, edge: FlowEdge, dependent: list[tuple[float, ...]]) -> PageEdge:
-    source, target = graph.nodes[edge.source], graph.nodes[edge.target]
-    trunk = ("input", "norm", "qkv", "heads", "attention", "sum", "feed-forward")
-    single = source.kind in ("row", "head", "value", "memory value", "bias")
-    weights = dependent[edge.source if single else edge.target]
-    always = source.kind in trunk and target.kind in trunk
-    return PageEdge(edge.source, edge.target, edge.unit, edge.size, edge.shares, weights, always=always)
-
-
-def _node(node: FlowNode, column: int, lane: int) -> PageNode:
-    facts = [("layer", float(node.layer)), ("norm", node.norm)]
-    if node.coefficient is not None:
-        facts.append((_COEFFICIENTS[node.kind], node.coefficient))
-    if node.tokens:
-        facts.append(("entropy of what it says, nats", node.entropy))
-    if node.own:
-        facts.append(("brought by biases", node.own))
-    if node.unseen:
-        facts.append((f"norm of {node.unseen} not on the page", node.rest))
-    return PageNode(
-        column=column,
-        lane=lane,
-        label=visible(node.tokens[0]) if node.tokens else "",
-        short=_short(node),
-        name=f"layer {node.layer}: {node.name}",
-        says=tuple(visible(token) for token in node.tokens),
-        facts=tuple(facts),
-        shares=node.shares,
-        own_shares=node.own_shares,
-        rest_shares=node.rest_shares,
-        unseen=node.unseen,
-        ranks=node.ranks,
-        probabilities=node.probabilities,
-    )
-
-
-_COEFFICIENTS = {
-    "key": "q k",
-    "value": "attention",
-    "row": "coefficient",
-    "memory key": "coefficient",
-    "memory value": "coefficient",
-}
-
-
-def _short(node: FlowNode) -> str:
-    match node.kind:
-        case "query" | "key" | "value":
-            return f"H{node.head} {node.kind[0]}" + ("" if node.kind == "query" else f"@{node.index}")
-        case "head":
-            return f"head {node.head}"
-        case "row":
-            return f"W_O {node.head}.{node.index}"
-        case "memory key" | "memory value":
-            return f"{'key' if node.kind == 'memory key' else 'memory'} {node.index}"
-        case "bias":
-            return node.name
-    return _TITLES[node.kind]
+def _percent(part: float) -> str:
+    return f"{100 * part:.3g} %"

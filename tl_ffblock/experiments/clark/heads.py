@@ -296,7 +296,6 @@ def _plane_table(divergences: Float[np.ndarray, "map map"], heads: pd.DataFrame,
 def _pairs(
     divergences: Float[np.ndarray, "map map"], queries: Int[np.ndarray, "map map"], heads: pd.DataFrame
 ) -> pd.DataFrame:
-    """Every two heads once."""
     first, second = np.triu_indices(len(divergences), 1)
     layer, channel = (heads[name].to_numpy() for name in ("layer", "channel"))
     return pd.DataFrame(

@@ -49,11 +49,17 @@ from tl_ffblock.layer.neurons import coefficients, neuron_values
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import feed_sum, output_step
 from tl_ffblock.memories import value_tokens
-from tl_ffblock.memories.best import BestPositions
-from tl_ffblock.memories.composition import OUTCOMES, ActiveRule, active, outcomes, zero_agreement
 from tl_ffblock.memories.names import Cells, cells_of, n_neurons
-from tl_ffblock.memories.triggers import Sign
-from tl_ffblock.memories.values import agreeing, chance_agreement
+from tl_ffblock.memories.triggers import BestPositions, Sign
+from tl_ffblock.memories.values import (
+    OUTCOMES,
+    ActiveRule,
+    active,
+    agreeing,
+    chance_agreement,
+    outcomes,
+    zero_agreement,
+)
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.tokens import visible
 

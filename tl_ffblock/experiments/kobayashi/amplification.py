@@ -273,7 +273,6 @@ class Amplification(Study):
         return {"share of each kind": shares.reset_index(), "most amplified pairs, key → query": first.reset_index()}
 
     def _usual(self, tables: Tables) -> pd.DataFrame:
-        """The shares of the pairs that are ranked as in the paper."""
         return tables["shares"].query(f"occurrences == {OCCURRENCES[0]}")
 
     def _top_table(self, layers: Sequence[Best]) -> pd.DataFrame:

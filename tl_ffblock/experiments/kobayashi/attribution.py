@@ -260,7 +260,6 @@ class AttributionMethods(MomentsStudy):
         )
 
     def _layer(self, record: LayerRecord, method: str, number: int) -> SharedLayer:
-        """One layer by one method; `number` is the sequence's, which seeds the estimates."""
         step = self.facts.feed_forward
         with torch.no_grad():  # captum asks for gradients itself
             parts_at = self._linear(record, method, number).parts([step.scope])

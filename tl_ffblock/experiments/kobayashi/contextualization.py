@@ -142,7 +142,6 @@ class Contextualization(MomentsStudy):
         return table[table["cells"] == self._cells()[0]]
 
     def _pairs(self) -> dict[str, list[tuple[str, str]]]:
-        """The pairs of scopes that each table compares."""
         steps = self.facts.steps
         later = steps[steps.index(self.facts.feed_forward) :]
         return {

@@ -144,14 +144,12 @@ class Outliers(MomentsStudy):
         return shown
 
     def _next_norm(self, record: LayerRecord) -> Norm:
-        """The first norm after the feed-forward."""
         program = PROGRAMS[self.facts.order]
         behind = program[program.index(feed_step(self.facts.order)) :]
         operation = next(step.operation for step in behind if isinstance(step.operation, Normalise))
         return record.block.norm(operation.norm)
 
     def _changes(self, record: LayerRecord) -> list[float]:
-        """Change by FF of every variant."""
         scopes = str(self.facts.feed_forward.before), self.facts.feed_forward.scope
         left_out = self._left_out(record)
         maps: dict[tuple[int, str], list[Tensor]] = {}

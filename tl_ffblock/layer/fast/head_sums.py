@@ -15,6 +15,8 @@ sequences are worked on together, one below the other (`LayerRecord.below_each_o
 one of each sequence, and is as many matrices of a batched product.
 """
 
+# Noun: weighted transformed vectors `alpha f(x)`, summed over heads (Kobayashi et al. 2020, section 3)
+
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence

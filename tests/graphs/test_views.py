@@ -1,0 +1,78 @@
+"""Pages of graphs add up, column by column and node by node."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import tiny
+from tl_ffblock.views import page_of
+
+Models = Callable[..., Any]
+N = 6
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert", "phi", "olmo2"])
+def test_edges_lead_to_the_right_and_the_stream_lies_above(ffb: ModuleType, model_of: Models, family: str) -> None:
+    """Every edge enters a later column; the first lane is the residual stream from input to output."""
+    graph = ffb.flow_graph(model_of(family), tiny.tokens(family, N), layers=range(2), target=7)
+    page = page_of(graph)
+    assert all(page.nodes[edge.source].column < page.nodes[edge.target].column for edge in page.edges)
+    assert page.nodes[0].lane == page.nodes[-1].lane == 0
+    assert [edge.shares for edge in page.edges] == [edge.shares for edge in graph.edges]
+    above = {graph.nodes[number].kind for number, node in enumerate(page.nodes) if node.lane == 0}
+    assert above == ({"input", "sum", "norm"} if family == "bert" else {"input", "sum"})
+
+
+def test_a_chain_is_weighed_by_what_depends_on_it(ffb: ModuleType, model_of: Models) -> None:
+    """Queries and keys carry no share: their edges are as heavy as the largest value behind them."""
+    page = page_of(ffb.flow_graph(model_of("gpt2"), tiny.tokens("gpt2", N), target=7))
+    for edge in page.edges:
+        if edge.unit in ("query", "score", "attention"):
+            ahead = [follows for follows in page.edges if follows.source == edge.target]
+            assert abs(edge.weights[0]) == pytest.approx(max(abs(follows.weights[0]) for follows in ahead))
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.8, 1.0])
+@pytest.mark.parametrize("family", ["llama", "phi", "flow"])
+def test_what_flows_is_conserved_on_the_page(ffb: ModuleType, model_of: Models, keep: float, family: str) -> None:
+    """Edges that enter a node, its own and what is not on the page sum to what flows through it; paths leave it again."""
+    model, tokens = model_of("llama" if family == "flow" else family), tiny.tokens("llama", N)
+    flows = family == "flow"
+    graph = (
+        ffb.flow_graph(model, tokens, target=7)
+        if flows
+        else ffb.attribute(model, tokens, ffb.logit(7), of="graph").graph()
+    )
+    page = page_of(graph.prune(keep))
+    assert all(page.nodes[edge.source].column < page.nodes[edge.target].column for edge in page.edges)
+    if not flows:
+        assert any("between" in heading for heading in page.columns) == (family == "llama")
+    size = max(abs(node.shares[0]) for node in page.nodes)
+    leaving = np.array([dict(node.facts).get("leaves along edges not on this page", 0.0) for node in page.nodes])
+    entering = np.array([node.own_shares[0] + node.rest_shares[0] for node in page.nodes])
+    for edge in page.edges:
+        entering[edge.target] += edge.shares[0]
+        leaving[edge.source] += edge.shares[0]
+    shares = np.array([node.shares[0] for node in page.nodes])
+    tokens_and_target = (
+        np.array([node.name.startswith("token") for node in page.nodes]),
+        [node.short == "target" for node in page.nodes],
+    )
+    np.testing.assert_allclose(entering[~tokens_and_target[0]], shares[~tokens_and_target[0]], atol=1e-5 * size)
+    if not flows:  # keys, values and hidden positions make a flow graph's shares begin and end anywhere
+        inner = ~np.array(tokens_and_target[1])
+        np.testing.assert_allclose(leaving[inner], shares[inner], atol=1e-5 * size)
+
+
+def test_edge_estimates_have_a_page_and_a_figure(ffb: ModuleType, model_of: Models) -> None:
+    """Of the largest edges, from left to right; others than these are in the cards."""
+    model, tokens = model_of("llama"), tiny.tokens("llama", N)
+    edges = ffb.attribution_patching(model, tokens, tokens.flip(0), ffb.logit(7), edges=True).edges
+    page = page_of(edges, keep=0.5)
+    assert 0 < len(page.edges) < len(edges.ends)
+    assert all(page.nodes[edge.source].column < page.nodes[edge.target].column for edge in page.edges)
+    assert edges.figure().axes
+    assert "kept" in edges.to_html()

@@ -1,0 +1,22 @@
+"""Graphs of components: what flows through a position, what an attribution is made of, which edges matter."""
+
+from tl_ffblock.graphs.attribution_graph import AttributionGraph
+from tl_ffblock.graphs.edge_estimates import EdgeEstimates
+from tl_ffblock.graphs.flow import FlowGraph, FlowNode, FlowVectors, Pruning, overlap, top_tokens
+from tl_ffblock.graphs.graph import Component, Edge, Graph, GraphCertificate, GraphTarget
+
+__all__ = [
+    "AttributionGraph",
+    "Component",
+    "Edge",
+    "EdgeEstimates",
+    "FlowGraph",
+    "FlowNode",
+    "FlowVectors",
+    "Graph",
+    "GraphCertificate",
+    "GraphTarget",
+    "Pruning",
+    "overlap",
+    "top_tokens",
+]

@@ -1,0 +1,155 @@
+"""Edges between components, estimated: the graph of edge attribution patching (Syed et al. 2023).
+
+Senders are the residual stream at the first layer, heads and feed-forwards; receivers the query, key and value inputs of
+heads (of key-value heads, "L3KV1.k", where queries share them), feed-forwards and the target.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tl_ffblock.errors import ScopeKeyError, brief
+from tl_ffblock.graphs.graph import REMAINING, Component, Graph, Names, renamed
+from tl_ffblock.result import tabulated
+from tl_ffblock.signatures import strict
+
+_INPUTS = ("query", "key", "value")
+SENDERS, RECEIVERS = ("resid", "head", "mlp", REMAINING), (*_INPUTS, "mlp", "target")
+"""Kinds of components."""
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class EdgeEstimates(Graph):
+    """Estimated changes of a target, in its units, if a receiver alone read a sender's output of the corrupted run.
+
+    Laws, measured in every run: with "remaining" the edges into a receiver sum to `<change of its input, derivative there>`;
+    the edges out of a sender sum to the estimate of the sender itself. `certificate.streams` is the largest distance of the
+    senders' sum from the change of the residual stream where a receiver reads it, over the stream's norm: rounding where the
+    stream is a plain sum; in Post-LN and after norms in branches what norm scales do, which is "remaining" with edits.
+    `certificate.derivatives` is that of the derivatives by all inputs of a layer, with the skip connection, from that by the
+    residual stream: rounding. The labels are "clean→corrupted" where the two differ.
+    """
+
+    at_positions: Float[Tensor, "edge pos"] | None = None
+    """The weights by position, where that was asked for."""
+
+    UNPRUNED = ("at_positions",)
+    TRUNK = ()
+
+    target = renamed("target", "targets[0].name", lambda graph: graph.targets[0].name)
+    streams = renamed("streams", "certificate.streams", lambda graph: graph.certificate.streams)
+    derivatives = renamed("derivatives", "certificate.derivatives", lambda graph: graph.certificate.derivatives)
+
+    @property
+    def by_position(self) -> bool:
+        """Whether there is a number for every position."""
+        return self.at_positions is not None
+
+    @property
+    def senders(self) -> tuple[str, ...]:
+        """Names of what sends, "remaining" last."""
+        return tuple(node.name for node in self.nodes if node.kind in SENDERS)
+
+    @property
+    def receivers(self) -> tuple[str, ...]:
+        """Names of what receives, "target" last."""
+        return tuple(node.name for node in self.nodes if node.kind in RECEIVERS)
+
+    @property
+    def values(self) -> Float[Tensor, "sender receiver *pos"]:
+        """All edges as a matrix, by position where that was asked for; 0 where no edge is possible."""
+        return self._matrix(self.weights[:, 0] if self.at_positions is None else self.at_positions)
+
+    @property
+    def possible(self) -> Bool[Tensor, "sender receiver"]:
+        """Whether the sender's output reaches the receiver's input past all attention and feed-forwards."""
+        return self._matrix(torch.ones(len(self.ends), dtype=torch.bool))
+
+    def __getitem__(self, edge: tuple[str, str]) -> Float[Tensor, "*pos"]:
+        """One edge, `edges["L3H5", "L7.mlp"]`; names as `eap_name` writes them are read, too.
+
+        Raises:
+            ScopeKeyError: if there is no such sender or receiver, or no way from one to the other.
+        """
+        senders, receivers = self.senders, self.receivers
+        if not isinstance(edge, tuple) or len(edge) != 2:
+            raise ScopeKeyError(
+                f"{brief(edge)}: expected a sender and a receiver, edges[{senders[0]!r}, {receivers[-1]!r}]."
+            )
+        eap = {node.eap_name: node.name for node in self.nodes}
+        sender, receiver = (eap.get(name, name) for name in edge)
+        for name, names, what in ((sender, senders, "sender"), (receiver, receivers, "receiver")):
+            if name not in names:
+                raise ScopeKeyError(f"no {what} {brief(name)}: {what}s are {', '.join(names[:6])}, ... {names[-1]}.")
+        row, column = senders.index(sender), receivers.index(receiver)
+        if not self.possible[row, column]:
+            raise ScopeKeyError(f"no edge from {sender} to {receiver}: {receiver} does not come after {sender}.")
+        return self.values[row, column]
+
+    def to_dataframe(self, names: Names = "components") -> pd.DataFrame:
+        """One row per edge as of every graph; with positions one per edge and position, with "token" of it.
+
+        Args:
+            names: How components are written.
+        """
+        frame = super().to_dataframe(names)
+        if self.at_positions is None:
+            return frame
+        n = len(self.labels)
+        frame = frame.loc[frame.index.repeat(n)].reset_index(drop=True)
+        positions = torch.arange(n).repeat(len(self.ends))
+        weights = self.at_positions.flatten()
+        of_position = {
+            "source_position": positions,
+            "target_position": positions,
+            "size": weights.abs(),
+            "weight": weights,
+        }
+        return frame.assign(**tabulated(of_position), token=[*self.labels] * len(self.ends))
+
+    def _reads(self) -> Iterator[tuple[int, int]]:
+        """Inputs of heads with the heads that read them: several where they share a key-value head."""
+        heads: dict[int | None, list[int]] = defaultdict(list)
+        for number, node in enumerate(self.nodes):
+            if node.kind == "head":
+                heads[node.layer].append(number)
+        inputs = Counter((node.layer, node.kind) for node in self.nodes)
+        for number, node in enumerate(self.nodes):
+            if node.kind in _INPUTS and node.head is not None:
+                each = len(heads[node.layer]) // inputs[node.layer, node.kind]
+                yield from ((number, head) for head in heads[node.layer][node.head * each : (node.head + 1) * each])
+
+    def _matrix(self, values: Tensor) -> Tensor:
+        """Values of edges as a matrix of senders and receivers."""
+        kinds = [node.kind for node in self.nodes]
+        sides = torch.tensor([[kind in SENDERS for kind in kinds], [kind in RECEIVERS for kind in kinds]])
+        known = sides[0, self.ends[:, 0]] & sides[1, self.ends[:, 1]]  # a pruned graph has edges of others
+        numbers = sides.cumsum(dim=1) - 1
+        matrix = values.new_zeros(*sides.sum(dim=1), *values.shape[1:])
+        matrix[numbers[0, self.ends[:, 0]][known], numbers[1, self.ends[:, 1]][known]] = values[known]
+        return matrix
+
+
+def edge_components(n_layers: int, n_heads: int, n_kv: int, *, fed: bool) -> list[Component]:
+    """All senders and receivers in the order of the computation, then what remains, and the target.
+
+    Args:
+        n_layers: Of the model.
+        n_heads: Per layer.
+        n_kv: Key-value heads per layer.
+        fed: Whether the layers have feed-forwards.
+    """
+    nodes = [Component(name="L0.resid", kind="resid", layer=0)]
+    for layer in range(n_layers):
+        for kind, number in (("query", n_heads), ("key", n_kv), ("value", n_kv), ("head", n_heads)):
+            form = f"L{layer}{'H' if number == n_heads else 'KV'}{{}}{'' if kind == 'head' else f'.{kind[0]}'}"
+            nodes += [Component(name=form.format(head), kind=kind, layer=layer, head=head) for head in range(number)]
+        if fed:
+            nodes.append(Component(name=f"L{layer}.mlp", kind="mlp", layer=layer))
+    return [*nodes, *(Component(name=name, kind=name) for name in (REMAINING, "target"))]

@@ -1,0 +1,686 @@
+"""What flows through one position of some layers, as a graph in which what enters a node sums to it.
+
+A layer is drawn along its program: one node per step, and more inside two of them.
+
+    attention:     read -> qkv -> q_h -> k_j -> v_j -> head h -> heads -> rows of W_O -> attention
+                                                                   |-> biases ----------^
+    feed-forward:  read -> key n -> neuron n -> mlp
+                     |-> biases in -> biases out ---^
+
+A node is entered in one way. Most are sums of vectors: what enters along edges, its own (biases) and the rest sum to it.
+The others are one vector times a coefficient, and what enters is a number: numbers along edges and its own sum to it.
+
+A head writes `sum_j P_ij v_j W_O`, heads together `sum_e z_e W_O[e]` over the rows of W_O; a neuron writes `m_n v_n`.
+Integrated Gradients make of its coefficient a product with what is read, and a number of biases: `m_n = <k_n, x> + b_n` with
+the local key `k_n = r w_n`, gated `A w_up + u B w_gate` (eq. 12-14). Rows and neurons that are not shown have a part from
+biases (of values, theirs, and the shift of the norm before) and one from tokens; the first goes through the nodes of the
+biases, the second is the rest.
+
+Nodes have the tokens of their vectors by the model's own read-out (a logit lens), which correlates and proves nothing. `I_k(a, b)`
+of Katz and Belinkov 2023 is the share of their k top tokens that two vectors have in common.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import torch
+from einops import einsum
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.layers import QueryKeyWeights
+from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.readout import Reading, read_out
+from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.graphs.graph import Component, Graph
+from tl_ffblock.layer.linear import CANCELLED
+from tl_ffblock.layer.neurons import coefficient_rounding, coefficients, feed_forwards, neuron_name, neuron_values
+from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, Step, steps_to_output
+from tl_ffblock.result import Values
+from tl_ffblock.results.tokens import visible
+from tl_ffblock.signatures import strict, whole
+
+_CHUNK = 64
+"""Vectors read at a time: a row of logits each."""
+_Part: TypeAlias = Tensor | float | None
+"""A vector, a number, or nothing."""
+_Shares: TypeAlias = tuple[Tensor, list[Tensor], Tensor, Tensor]
+"""[target] each: of a node, of the edges into it, of its own and of its rest."""
+
+
+@strict
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FlowNode(Component):
+    """A vector of a forward pass at one position, and its tokens.
+
+    Its kind is "input", "norm", "qkv", "query", "key", "value", "head", "heads", "row" (of W_O), "bias", "attention", "sum",
+    "neuron key", "neuron" or "mlp". Values, rows and neurons are weighed, as they are written.
+    """
+
+    words: str = ""
+    """What it is, in words."""
+    norm: float = 0.0
+    coefficient: float | None = None
+    """By what a row, a value or a neuron is weighed; `q k` of a key, where it is known."""
+    tokens: tuple[str, ...] = ()
+    """The tokens of the vector by the model's read-out, largest logit first; none where its vectors have no tokens."""
+    entropy: float = float("nan")
+    """Of that reading, in nats."""
+    ranks: tuple[int, ...] = ()
+    """Of each target's token: 1 is the top token, 0 where the target is no token."""
+    probabilities: tuple[float, ...] = ()
+    """Of each target's token in that reading; NaN where the target is no token."""
+    own: float = 0.0
+    """Norm of the node's intercept (biases), of a neuron's key that number."""
+    rest: float = 0.0
+    """Norm of the pruned contribution: what enters it along no edge."""
+    unseen: int = 0
+    """Of how many terms that is the sum."""
+
+
+@strict
+@dataclass(frozen=True, eq=False)
+class FlowVectors(Values):
+    """The vectors of a graph's nodes and edges; edges that are numbers have none."""
+
+    nodes: Float[Tensor, "node d"]
+    own: Float[Tensor, "node d"]
+    rest: Float[Tensor, "node d"]
+    edges: Float[Tensor, "edge d"]
+    """Zero where an edge is a number."""
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class FlowGraph(Graph):
+    """What flows through one position of some consecutive layers, from the first one's input to the last one's output.
+
+    What enters a node sums to it: along the edges, what the node adds itself, and the rest, which is pruned. Sizes of edges are
+    norms in the residual stream (unit "residual") or in a query's space ("query"), or numbers: `q k` ("score"; NaN where the
+    model does not show its rotated vectors), an attention weight ("attention"), or a coefficient ("activation"). Sizes of
+    different units cannot be compared with each other.
+    """
+
+    position: int
+    layers: tuple[int, ...]
+    nodes: tuple[FlowNode, ...]
+    """In the order of the computation."""
+    vectors: FlowVectors | None = None
+    """None in a pruned graph."""
+
+    UNPRUNED = ("vectors",)
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """Its size, the layers, the text, the position, the targets, and what was measured."""
+        headline, lines = super().summary()
+        first, last = self.layers[0], self.layers[-1]
+        where = f"layer {first}" if first == last else f"layers {first} to {last}"
+        at = {"position": f"{self.position} {visible(self.labels[self.position])!r}"}
+        return f"{headline}, {where}", {"text": lines["text"], **at, **lines}
+
+
+@strict
+@dataclass(frozen=True)
+class Pruning:
+    """How much of each layer is shown; None shows all. What is not shown is summed in the rest of the node it enters.
+
+    The numbers are those of Katz and Belinkov 2023.
+    """
+
+    heads: int | None = 10
+    """Heads, by the norm of what they write."""
+    values: int | None = 2
+    """Source tokens of each head, by attention."""
+    rows: tuple[int, int] | None = (18, 7)
+    """Rows of W_O with the largest and the most negative coefficient times norm."""
+    memories: tuple[int, int] | None = (18, 7)
+    """Neurons of the feed-forward, likewise."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a number of things.
+
+        Raises:
+            InputError: for a negative number.
+        """
+        for name, wanted in (("heads", 1), ("values", 1), ("rows", 2), ("memories", 2)):
+            given = getattr(self, name)
+            counts = [whole(count) for count in (given if isinstance(given, tuple) else (given,))]
+            if given is not None and (len(counts) != wanted or any(count is None or count < 0 for count in counts)):
+                raise InputError(
+                    f"Pruning({name}={given!r}): expected {'a number' if wanted == 1 else 'two numbers'} from 0, or None for all."
+                )
+
+    @classmethod
+    def off(cls) -> "Pruning":
+        """Everything is shown: for small models, or to check a sum."""
+        return cls(None, None, None, None)
+
+
+def largest(sizes: Float[Tensor, " item"], count: int | None) -> Int[Tensor, " shown"]:
+    """The items of the largest sizes, largest first; of None all, in their order."""
+    if count is None:
+        return torch.arange(len(sizes), device=sizes.device)
+    return sizes.topk(min(count, len(sizes))).indices
+
+
+def ends(signed: Float[Tensor, " item"], counts: tuple[int, int] | None) -> Int[Tensor, " shown"]:
+    """The items of the largest numbers, then those of the smallest; none twice, of None all in their order."""
+    if counts is None:
+        return torch.arange(len(signed), device=signed.device)
+    order = signed.argsort(descending=True, stable=True)
+    top = min(counts[0], len(order))
+    return torch.cat([order[:top], order[max(top, len(order) - counts[1]) :].flip(0)])
+
+
+@dataclass
+class Draft:
+    """A flow graph while it is drawn, and how far what enters each node is from it: sources come before what they enter.
+
+    Errors of shares are relative to the targets' `sizes`, too. `vectors` are each node's, its own and its rest; `edges` are
+    source, target, size, unit, shares and vector; `errors` by node what all that enters misses of it, relative to it.
+    """
+
+    position: int
+    labels: tuple[str, ...]
+    sizes: Float[Tensor, " target"]
+    nodes: list[FlowNode] = field(default_factory=list)
+    vectors: list[list[Tensor]] = field(default_factory=list)
+    edges: list[tuple[int, int, float, str, list[float], Tensor]] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    errors_of_shares: list[float] = field(default_factory=list)
+
+    def sum(
+        self,
+        node: FlowNode,
+        vector: Float[Tensor, " d"],
+        by: Float[Tensor, "target d"] | None,
+        entering: Mapping[int, Float[Tensor, " d"]],
+        *,
+        own: Float[Tensor, " d"] | None = None,
+        rest: Float[Tensor, " d"] | None = None,
+        whole: Float[Tensor, " d"] | None = None,
+        unit: str = "residual",
+    ) -> int:
+        """Add a node that is a sum of vectors, or the first input, which nothing enters; its number.
+
+        Args:
+            node: What it is.
+            vector: Its vector.
+            by: The targets' derivatives by it; None where nothing of a target flows (the pattern is that of the forward pass).
+            entering: What enters it, by source.
+            own: What it adds itself.
+            rest: What enters it and is not shown.
+            whole: The model's own tensor, with which the sum is compared; None where it makes no such tensor.
+            unit: Of the sizes of what enters.
+        """
+        parts = [part for part in (*entering.values(), own, rest) if part is not None]
+        error, expected = 0.0, vector if whole is None else whole
+        if parts:
+            terms = torch.stack(parts)
+            error = _relative((terms.sum(dim=0) - expected).norm(), float(expected.norm()), terms.norm(dim=-1).max())
+        shares = self._shares((by, vector), by, entering.values(), vector if node.kind == "input" else own, rest)
+        edges = [(source, float(part.norm()), unit, part) for source, part in entering.items()]
+        return self._add(node, (vector, own, rest), edges, shares, error)
+
+    def scale(
+        self,
+        node: FlowNode,
+        vector: Float[Tensor, " d"],
+        by: Float[Tensor, "target d"] | None,
+        entering: tuple[int, float, str],
+        *,
+        by_coefficient: Float[Tensor, " target"] | None = None,
+        largest: float = 0.0,
+        rounding: float = 0.0,
+    ) -> int:
+        """Add a node that is a vector times a coefficient, which is the sum of two numbers: one enters, `node.own` is its own.
+
+        Args:
+            node: What it is.
+            vector: Its vector.
+            by: The targets' derivatives by it.
+            entering: Source, number and unit.
+            by_coefficient: The targets' derivatives by the coefficient; None where what enters carries nothing of a target: the
+                node's share is then its own.
+            largest: The largest coefficient of its kind, by which one that is all but zero is measured.
+            rounding: How far rounding may put the coefficient from an exact one.
+        """
+        source, number, unit = entering
+        error, coefficient = 0.0, node.coefficient
+        if coefficient is not None:
+            numbers = torch.tensor([number, node.own], dtype=torch.float64)
+            miss = ((numbers.sum() - coefficient).abs() - rounding).clamp(min=0)
+            error = _relative(miss, abs(coefficient), numbers.abs().max().clamp(min=largest))
+        if by_coefficient is None:
+            shares = self._shares((by, vector), by, [None], vector, None)
+        else:
+            through = (by_coefficient, coefficient) if by is None else (by, vector)
+            shares = self._shares(through, by_coefficient, [number], node.own, None)
+        edges = [(source, number, unit, torch.zeros_like(vector))]
+        return self._add(node, (vector, None, None), edges, shares, error)
+
+    def _shares(
+        self,
+        through: tuple[Tensor | None, _Part],
+        by: Tensor | None,
+        entering: Iterable[_Part],
+        own: _Part,
+        rest: _Part,
+    ) -> _Shares:
+        """What of each target flows through a node, along each edge into it, from its own and from its rest."""
+        return (
+            self._share(*through),
+            [self._share(by, part) for part in entering],
+            self._share(by, own),
+            self._share(by, rest),
+        )
+
+    def _share(self, by: Tensor | None, part: _Part) -> Float[Tensor, " target"]:
+        if by is None or part is None:
+            return torch.zeros(len(self.sizes), dtype=torch.float64)
+        by = by.cpu().double()
+        return by @ part.cpu().double() if isinstance(part, Tensor) else part * by
+
+    def _add(
+        self,
+        node: FlowNode,
+        vectors: tuple[Tensor, Tensor | None, Tensor | None],
+        edges: list[tuple[int, float, str, Tensor]],
+        shares: _Shares,
+        error: float,
+    ) -> int:
+        through, of_edges, own, rest = shares
+        parts = torch.stack([*of_edges, own, rest])
+        sizes = (parts.abs().sum(dim=0) + self.sizes).clamp(min=1e-300)
+        self.errors_of_shares += ((parts.sum(dim=0) - through).abs() / sizes).tolist()
+        names = ("shares", "own_shares", "rest_shares")
+        fields: dict[str, Any] = {
+            name: tuple(share.tolist()) for name, share in zip(names, (through, own, rest), strict=True)
+        }
+        named = zip(("norm", "own", "rest"), vectors, strict=True)
+        fields |= {name: float(part.norm()) for name, part in named if part is not None}
+        self.nodes.append(replace(node, **fields))
+        self.vectors.append([torch.zeros_like(vectors[0]) if part is None else part for part in vectors])
+        self.errors.append(error)
+        target = len(self.nodes) - 1
+        self.edges += [
+            (source, target, size, unit, share.tolist(), vector)
+            for (source, size, unit, vector), share in zip(edges, of_edges, strict=True)
+        ]
+        return target
+
+
+def _relative(miss: Tensor, size: float, largest: Tensor) -> float:
+    """An error over the size of a sum; where that cancels, a thousandth of its largest term stands for its size."""
+    size = max(size, CANCELLED * float(largest))
+    return float(miss) / size if size else float(miss)
+
+
+@dataclass(frozen=True)
+class LayerFlow:
+    """A layer of a forward pass at the position that is drawn.
+
+    `record` is of all positions; `by` are the targets' derivatives by the tensor at every scope and by the layer's input, at
+    the position; `by_read` those by what attention reads there, through its values; `eps` is the unit of rounding.
+    """
+
+    draft: Draft
+    record: LayerRecord
+    query_keys: QueryKeyWeights
+    by: Mapping[str, Float[Tensor, "target d"]]
+    by_read: Float[Tensor, "target d"]
+    pruning: Pruning
+    eps: float
+
+    def draw(self, entry: int) -> int:
+        """Draw the layer after the node of its input; the number of its output's node."""
+        steps, drawn = self._steps, {INPUT: entry}
+        for step in steps:
+            match step.operation:
+                case Normalise(of, _):
+                    drawn[step.scope] = self._norm(step, drawn[of])
+                case Attend(of):
+                    drawn[step.scope] = self._attention(step, drawn[of])
+                case Feed(of):
+                    drawn[step.scope] = self._feed_forward(step, drawn[of], of)
+                case Add() if step is steps[-1] or not self._is_part_of_a_sum(step):
+                    terms = [term for operand in step.operands for term in self._terms(operand, drawn)]
+                    whole = self.record.whole[step.scope][self.draft.position]
+                    node = self._node("sum", "", step.shows, name=self._stream(step, step.scope))
+                    drawn[step.scope] = self.draft.sum(
+                        node, whole, self.by[step.scope], self._written(terms), whole=whole
+                    )
+        return drawn[steps[-1].scope]
+
+    @property
+    def _steps(self) -> tuple[Step, ...]:
+        return steps_to_output(self.record.block.order)
+
+    def _node(self, kind: str, part: str, words: str, **fields: Any) -> FlowNode:
+        """A node of the layer; `part` is what its name has after the layer's number."""
+        layer = self.record.layer
+        common: dict[str, Any] = {"name": f"L{layer}{part}", "layer": layer, "position": self.draft.position}
+        return FlowNode(kind=kind, words=words, **common | fields)
+
+    def _stream(self, step: Step, otherwise: str) -> str:
+        """The name of a sum or norm where it is the residual stream."""
+        layer = self.record.layer
+        if step is self._steps[-1]:
+            return f"L{layer + 1}.resid"
+        return f"L{layer}.{'resid_mid' if step.scope == 'Atb' else otherwise}"
+
+    def _written(self, nodes: Iterable[int]) -> dict[int, Tensor]:
+        return {node: self.draft.vectors[node][0] for node in nodes}
+
+    def _is_part_of_a_sum(self, step: Step) -> bool:
+        """Whether a sum is read by sums alone: a parallel block adds three vectors at once."""
+        readers = [reader for reader in self._steps if step.scope in reader.operands]
+        return all(isinstance(reader.operation, Add) for reader in readers)
+
+    def _terms(self, scope: str, drawn: dict[str, int]) -> list[int]:
+        if scope in drawn:
+            return [drawn[scope]]
+        (step,) = (step for step in self._steps if step.scope == scope)
+        return [node for operand in step.operands for node in self._terms(operand, drawn)]
+
+    def _norm(self, step: Step, of: int) -> int:
+        """The norm of a node's vector, or that node where the model has no norm here."""
+        assert isinstance(step.operation, Normalise)
+        norm, x = self.record.block.norm(step.operation.norm), self.draft.vectors[of][0]
+        if not norm.divides:
+            return of
+        linear = norm.linear(x) / norm.scale(x)
+        whole = None if step.at_keys else self.record.whole[step.scope][self.draft.position]
+        vector = linear + norm.shift if whole is None else whole
+        by = self.by_read if step.at_keys else self.by[step.scope]
+        own = norm.shift if bool(norm.shift.any()) else None
+        node = self._node("norm", "", step.shows, name=self._stream(step, step.operation.norm))
+        return self.draft.sum(node, vector, by, {of: linear}, own=own, whole=whole)
+
+    def _attention(self, step: Step, reads: int) -> int:
+        """Queries, keys, values, heads, and the rows of W_O; the number of attention's output."""
+        draft, record, i = self.draft, self.record, self.draft.position
+        read = draft.vectors[reads][0]
+        node = self._node("qkv", ".qkv", "what queries, keys and values are made of")
+        qkv = draft.sum(node, read, self.by_read, {reads: read})
+        z = einsum(record.pattern[:, i], record.head_values, "head key, key head e -> head e")
+        written = einsum(z, record.block.attention.w_o, "head e, head e d -> head d")
+        shown = largest(written.norm(dim=-1), self.pruning.heads)
+        hidden = _hidden(len(written), shown)
+        heads = [self._head(qkv, head, written[head], self.by[step.scope]) for head in shown.tolist()]
+        node = self._node("heads", ".heads", "heads together", unseen=len(hidden))
+        rest = written[hidden].sum(dim=0)
+        together = draft.sum(node, written.sum(dim=0), self.by[step.scope], self._written(heads), rest=rest)
+        return self._rows(step, together, z)
+
+    def _head(self, qkv: int, head: int, written: Float[Tensor, " d"], by: Float[Tensor, "target d"]) -> int:
+        """A head with its query and the keys and values it attends to most; the head's node."""
+        draft, record, i, weights = self.draft, self.record, self.draft.position, self.query_keys
+        attended, w_o = record.pattern[head, i], record.block.attention.w_o[head]
+        from_read = einsum(draft.vectors[qkv][0], weights.w_q[head], weights.w_k[head], "d, d e, c e -> c")
+        own = weights.w_k[head] @ weights.b_q[head]
+        node = self._node("query", f"H{head}.q", f"head {head}: query", head=head, index=i)
+        query = draft.sum(node, from_read + own, None, {qkv: from_read}, own=own, unit="query")
+        contributions = attended[:, None] * (record.head_values[:, head] @ w_o)
+        shown = largest(attended, self.pruning.values)
+        values = []
+        for j in shown.tolist():
+            score, weight, of = self._score(head, j), float(attended[j]), f"of {draft.labels[j]!r} at {j}"
+            at = {"head": head, "index": j, "position": j}
+            answered = weights.answered_to(weights.keys(self._read_at(j)))[head]
+            node = self._node("key", f"H{head}.k", f"head {head}: key {of}", coefficient=score, **at)
+            number = float("nan") if score is None else score
+            key = draft.scale(node, answered, None, (query, number, "score"))
+            node = self._node("value", f"H{head}.v", f"head {head}: value {of}", coefficient=weight, **at)
+            values.append(draft.scale(node, contributions[j], by, (key, weight, "attention")))
+        hidden = _hidden(len(attended), shown)
+        node = self._node("head", f"H{head}", f"head {head}", head=head, unseen=len(hidden))
+        return draft.sum(node, written, by, self._written(values), rest=contributions[hidden].sum(dim=0))
+
+    def _read_at(self, j: int) -> Float[Tensor, " d"]:
+        x, norm = self.record.resid_pre[j], self.record.block.attn_norm
+        return x if norm is None else norm(x)
+
+    def _score(self, head: int, j: int) -> float | None:
+        """`q k` of a pair as attention multiplies them: after rotations and norms of their own, before scale and mask."""
+        if self.record.query is None or self.record.key is None:
+            return None
+        query, key = self.record.query[self.draft.position, head], self.record.key[j]
+        return float(query @ key[head // (self.record.query.shape[1] // len(key))])
+
+    def _rows(self, step: Step, heads: int, z: Float[Tensor, "head e"]) -> int:
+        """Rows of W_O, biases and attention's output; its node."""
+        draft, record, by = self.draft, self.record, self.by[step.scope]
+        attention = record.block.attention
+        w_o, coefficients = attention.w_o.flatten(0, 1), z.flatten()
+        constant = (record.pattern[:, draft.position].sum(dim=-1)[:, None] * record.block.value_constant).flatten()
+        shown = ends(coefficients * w_o.norm(dim=-1), self.pruning.rows)
+        hidden = _hidden(len(coefficients), shown)
+        rest, of_biases = (part[hidden] @ w_o[hidden] for part in (coefficients - constant, constant))
+        written = []
+        for row in shown.tolist():
+            (head, dimension), number = divmod(row, z.shape[1]), float(coefficients[row])
+            words, at = f"head {head}: row {dimension} of W_O", {"head": head, "index": dimension}
+            node = self._node("row", f"H{head}.z{dimension}", words, coefficient=number, **at)
+            entering = heads, number, "activation"
+            written.append(draft.scale(node, number * w_o[row], by, entering, by_coefficient=by @ w_o[row]))
+        if bool(attention.b_o.any()) or bool(constant.any()):
+            node = self._node("bias", ".attn.bias", "biases of attention")
+            written.append(draft.sum(node, of_biases + attention.b_o, by, {heads: of_biases}, own=attention.b_o))
+        whole = record.whole[step.scope][draft.position]
+        node = self._node("attention", ".attn", step.shows, unseen=len(hidden))
+        return draft.sum(node, whole, by, self._written(written), rest=rest, whole=whole)
+
+    def _feed_forward(self, step: Step, reads: int, operand: str) -> int:
+        """Keys and values of neurons, and biases; the number of the feed-forward's output."""
+        draft, by = self.draft, self.by[step.scope]
+        neurons = neurons_at(self.record, draft.position, operand, self.eps)
+        read, m, values = draft.vectors[reads][0], neurons.coefficients, neurons.values
+        shown = ends(m * values.norm(dim=-1), self.pruning.memories)
+        written = [self._neuron(reads, neurons, neuron, by) for neuron in shown.tolist()]
+        hidden = torch.ones(len(m), dtype=torch.bool, device=m.device)
+        hidden[shown] = False
+        is_norm = draft.nodes[reads].kind == "norm"
+        shifted = neurons.keys @ draft.vectors[reads][1] if is_norm else torch.zeros_like(m)
+        by_tokens = neurons.keys @ read - shifted
+        of_shift, of_biases = (shifted * hidden) @ values, (neurons.biases * hidden) @ values
+        if bool(neurons.biases.any()) or bool(neurons.output_bias.any()) or bool(shifted.any()):
+            bias, inside = neurons.output_bias, of_shift + of_biases
+            node = self._node("bias", ".mlp.bias_in", "biases of neurons not shown")
+            inner = draft.sum(node, inside, by, {reads: of_shift}, own=of_biases)
+            node = self._node("bias", ".mlp.bias", "biases of the feed-forward")
+            written.append(draft.sum(node, inside + bias, by, {inner: inside}, own=bias))
+        whole = self.record.whole[step.scope][draft.position]
+        node = self._node("mlp", ".mlp", step.shows, unseen=int(hidden.sum()))
+        return draft.sum(node, whole, by, self._written(written), rest=(by_tokens * hidden) @ values, whole=whole)
+
+    def _neuron(self, reads: int, neurons: "Neurons", neuron: int, by: Float[Tensor, "target d"]) -> int:
+        """Key and value of a neuron; the value's node."""
+        draft, name = self.draft, neuron_name(self.record.block, neuron)
+        coefficient, value, read = float(neurons.coefficients[neuron]), neurons.values[neuron], draft.vectors[reads][0]
+        # Two products are rounded, this one and the model's: |fl(<k, x>) - <k, x>| <= eps sum_j |k_j x_j|.
+        of_products = 2 * self.eps * float(neurons.keys[neuron].abs() @ read.abs())
+        at: dict[str, Any] = {"index": neuron, "coefficient": coefficient}
+        own = float(neurons.biases[neuron])
+        key = draft.scale(
+            self._node("neuron key", f"N{neuron}.k", f"neuron {name}: key", own=own, **at),
+            neurons.keys[neuron],
+            None,
+            (reads, float(neurons.keys[neuron] @ read), "activation"),
+            by_coefficient=by @ value,
+            largest=float(neurons.coefficients.abs().max()),
+            rounding=float(neurons.rounding[neuron]) + of_products,
+        )
+        node = self._node("neuron", f"N{neuron}", f"neuron {name}", **at)
+        entering = key, coefficient, "activation"
+        return draft.scale(node, coefficient * value, by, entering, by_coefficient=by @ value)
+
+
+def _hidden(number: int, shown: Tensor) -> Tensor:
+    left = torch.ones(number, dtype=torch.bool, device=shown.device)
+    left[shown] = False
+    return left.nonzero()[:, 0]
+
+
+@dataclass(frozen=True)
+class Neurons:
+    """A layer's neurons at one position, experts one after the other.
+
+    The key k_n is what the coefficient's product with is, m_n the model's own coefficient, b_n what of it is no product with
+    the input, `rounding` how far rounding may put m_n from an exact one; b_out of experts is weighed by the router.
+    """
+
+    keys: Float[Tensor, "neuron d"]
+    coefficients: Float[Tensor, " neuron"]
+    rounding: Float[Tensor, " neuron"]
+    biases: Float[Tensor, " neuron"]
+    values: Float[Tensor, "neuron d"]
+    output_bias: Float[Tensor, " d"]
+
+
+def neurons_at(record: LayerRecord, position: int, operand: str, eps: float) -> Neurons:
+    """The neurons of a forward pass at one position.
+
+    Args:
+        record: The layer's.
+        position: The query.
+        operand: The scope that the feed-forward reads.
+        eps: The unit of rounding.
+    """
+    block, row = record.block, record.rows(slice(position, position + 1))
+    x = record.tensor(operand)[position : position + 1]
+    keys, biases, output_bias = [], [], torch.zeros_like(x[0])
+    for expert, ff in enumerate(feed_forwards(block)):
+        weight = torch.ones(()).to(x) if record.routing is None else record.routing[position, expert].to(x)
+        output_bias = output_bias + weight * ff.b_out
+        if not float(weight):
+            keys.append(torch.zeros_like(ff.w_out))
+            biases.append(torch.zeros_like(ff.b_in))
+            continue
+        path = ff.activation.coefficients(*row.pre_activations(ff, x))
+        on_pre, w, b = weight * path.on_pre[0], ff.w_in, ff.b_in
+        at_zero = (weight * path.baseline).expand(len(ff.w_out))
+        if ff.w_gate is not None and ff.b_gate is not None:
+            assert path.on_linear is not None
+            on_linear = weight * path.on_linear[0]
+            keys.append((on_linear * w + on_pre * ff.w_gate).T)
+            biases.append(on_linear * b + on_pre * ff.b_gate + at_zero)
+        else:
+            keys.append((on_pre * w).T)
+            biases.append(on_pre * b + at_zero)
+    rounding = coefficient_rounding(row, eps)[0]
+    return Neurons(
+        torch.cat(keys), coefficients(row)[0], rounding, torch.cat(biases), neuron_values(block), output_bias
+    )
+
+
+def read_vectors(
+    model: Model, vectors: Float[Tensor, "vector d"], targets: Sequence[int | None], n_tokens: int
+) -> list[dict[str, Any]]:
+    """Of each vector its top tokens, the entropy of the reading, and ranks and probabilities of targets, by name.
+
+    The reading is through the final norm, the head and the unembedding of the model; where that gives no tokens, or a target
+    is none, there are none, entropy and probabilities are NaN, and ranks 0.
+
+    Args:
+        model: The model.
+        vectors: Of the residual stream's space.
+        targets: Token ids to find; None for a target that is no token.
+        n_tokens: How many top tokens.
+
+    Raises:
+        IdentityError: if the read-out of the model's last layer is not its logits.
+    """
+    try:
+        readout = read_out(model, "final_norm")
+    except UnsupportedModelError:  # no unembedding, or one that was never trained
+        return [{"ranks": (0,) * len(targets), "probabilities": (float("nan"),) * len(targets)}] * len(vectors)
+    known = torch.tensor([0 if target is None else target for target in targets], dtype=torch.long)
+    unknown = torch.tensor([target is None for target in targets], dtype=torch.bool)
+    rows: list[tuple[list[Any], ...]] = []
+    for logits in readout.in_chunks(vectors, _CHUNK):
+        log_probabilities = logits.cpu().double().log_softmax(dim=-1)  # some devices have no float64
+        chosen = log_probabilities[:, known]
+        above = (log_probabilities[:, None, :] > chosen[:, :, None]).sum(dim=-1)
+        columns = (
+            log_probabilities.topk(min(n_tokens, log_probabilities.shape[-1])).indices,
+            -(log_probabilities.exp() * log_probabilities).nansum(dim=-1),
+            (above + 1).masked_fill(unknown, 0),
+            chosen.exp().masked_fill(unknown, float("nan")),
+        )
+        rows += zip(*(column.tolist() for column in columns), strict=True)
+    distinct = sorted({token for ids, *_ in rows for token in ids})
+    names = dict(zip(distinct, label(model, torch.tensor(distinct)), strict=True))
+    return [
+        {
+            "tokens": tuple(names[token] for token in ids),
+            "entropy": entropy,
+            "ranks": tuple(ranks),
+            "probabilities": tuple(probabilities),
+        }
+        for ids, entropy, ranks, probabilities in rows
+    ]
+
+
+@strict
+def top_tokens(
+    model: Any, vectors: Float[Tensor, "vector d_model"], k: int = 50, *, reading: Reading = "final_norm"
+) -> Int[Tensor, "vector k"]:
+    """The ids of the k tokens of the largest logits of each vector, largest logit first.
+
+    Args:
+        model: As in `flow_graph`.
+        vectors: Of the residual stream, such as `graph.vectors.nodes`.
+        k: How many.
+        reading: By the model's own read-out, or "direction": by the unembedding alone.
+
+    Raises:
+        InputError: if `k` is not positive, or `reading` unknown.
+        UnsupportedModelError: for a model without a trained head.
+    """
+    whole_number(k, "k", at_least=1)
+    known = identify(model)
+    readout, width = read_out(known, reading), known.sizes.d_model
+    if not isinstance(vectors, Tensor) or vectors.ndim != 2 or vectors.shape[1] != width:
+        given = f"has shape {tuple(vectors.shape)}" if isinstance(vectors, Tensor) else f"is a {type(vectors).__name__}"
+        raise InputError(
+            f"vectors {given}: expected a tensor [vector, {width}] of {known.name}; of one vector give vector[None]."
+        )
+    if not bool(vectors.isfinite().all()):
+        raise InputError("vectors holds NaN or infinity: no token is more probable than another.")
+    return torch.cat(
+        [logits.topk(min(k, logits.shape[-1])).indices.cpu() for logits in readout.in_chunks(vectors, _CHUNK)]
+    )
+
+
+@strict
+def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Float[Tensor, " pair"]:
+    """`I_k` of each pair: the share of the first's tokens that are among the second's.
+
+    1 for a vector and itself, symmetric; two vectors that have nothing to do with each other share `k / d_vocab` of theirs
+    on average only if all tokens are as likely: compare with random vectors, whose first tokens the model's norm and
+    unembedding choose.
+
+    Args:
+        first: Of `top_tokens`.
+        second: Of `top_tokens`, with the same k.
+
+    Raises:
+        InputError: if the two are not of equal shape.
+    """
+    for name, ids in (("first", first), ("second", second)):
+        if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.is_floating_point():
+            given = (
+                f"has shape {tuple(ids.shape)} of {ids.dtype}"
+                if isinstance(ids, Tensor)
+                else f"is a {type(ids).__name__}"
+            )
+            raise InputError(f"{name} {given}: expected token ids [pair, k], as top_tokens gives them.")
+    if first.shape != second.shape:
+        raise InputError(f"shapes {tuple(first.shape)} and {tuple(second.shape)}: expected as many tokens of as many.")
+    shared = (first[:, :, None] == second[:, None, :]).any(dim=-1)
+    return shared.double().mean(dim=-1)

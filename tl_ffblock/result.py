@@ -115,7 +115,7 @@ class Result(Values):
         Raises:
             InputError: if there is no page of such a result, an option does not fit it, or the folder of `path` does not exist.
         """
-        html: str = views().html_of(self, **options)
+        html: str = views().page(views().page_of(self, **options))
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
@@ -130,7 +130,7 @@ class Result(Values):
         Raises:
             InputError: as `to_html`, and if `height` is not positive.
         """
-        return views().shown(self, height=height, **options)
+        return views().page_view(views().page_of(self, **options), height)
 
     def figure(self, **options: Any) -> Any:
         """A Matplotlib figure of the result.

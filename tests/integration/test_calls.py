@@ -13,6 +13,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import model_of
 from tl_ffblock.errors import CallError, FFBlockError
+from tl_ffblock.result import Result
 
 ROOMS = ("check", "experiments", "graphs", "heads", "interventions", "memories", "metrics", "attribution")
 """Modules whose names are public."""
@@ -29,14 +30,22 @@ def results_of(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def public_calls() -> dict[str, Callable[..., Any]]:
-    """Every public function, every public class, and every public method of these classes, by name."""
+    """Every public function, every public class, and every public method of these classes, by name.
+
+    Options of pages and figures are those of the view of the result's type: test_results.py calls them of results.
+    """
     found: dict[str, Callable[..., Any]] = {}
     for module in (ffb, *(getattr(ffb, room) for room in ROOMS)):
         for name, member in results_of(module):
             if not inspect.isabstract(member):  # `Metric`, which is there to be subclassed
                 found[name] = member
             for method, function in inspect.getmembers(member, inspect.isroutine) if isinstance(member, type) else ():
-                if not method.startswith("_") and str(getattr(function, "__module__", "")).startswith("tl_ffblock"):
+                drawn = getattr(Result, method, None) is function and method in ("to_html", "show", "figure")
+                if (
+                    not method.startswith("_")
+                    and not drawn
+                    and str(getattr(function, "__module__", "")).startswith("tl_ffblock")
+                ):
                     found[f"{name}.{method}"] = function
     return found
 

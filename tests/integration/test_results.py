@@ -23,7 +23,7 @@ from tests import tiny
 from tests.cases import model_of
 from tests.integration.test_public_laws import RUNS, corpus
 from tests.numbers import numbers
-from tl_ffblock.errors import InputError, MapFileError
+from tl_ffblock.errors import CallError, InputError, MapFileError
 from tl_ffblock.page import PageView
 from tl_ffblock.result import Results
 
@@ -234,8 +234,9 @@ def test_a_result_is_looked_at(name: str, tmp_path: Path) -> None:
         assert isinstance(result.show(), PageView)
         (axis, *_) = result.figure(**({"layer": 0, "scope": "Atb"} if name == "ContributionMaps" else {})).axes
         assert axis.images or axis.lines or axis.patches or axis.collections
-        with pytest.raises(TypeError):
-            result.to_html(nothing=1)
+        for draw in (result.to_html, result.show, result.figure):
+            with pytest.raises(CallError, match=f"{name}.{draw.__name__} has no argument `nothing`"):
+                draw(nothing=1)
 
 
 @every("several")

@@ -14,10 +14,10 @@ from tl_ffblock.cli.main import COMMANDS, DESCRIPTION, PROGRAM, parser
 PACKAGE = "tl_ffblock"
 PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "models": ("Models", ("bridge",)),
-    "maps": ("Maps", ("contributions", "attention", "results", "layer")),
+    "maps": ("Maps", ("contributions", "attention", "result", "results", "layer")),
     "neurons": ("Neurons of a cell", ("cell_neurons",)),
     "attribution": ("To a logit", ("attribution",)),
-    "flow": ("Flow", ("flow",)),
+    "flow": ("Flow", ("graphs",)),
     "metrics": ("Metrics", ("metrics",)),
     "interventions": ("Interventions", ("interventions",)),
     "errors": ("Errors", ("errors",)),

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError
 from tl_ffblock.files import TensorFile, read_tensors, write_atomically, write_tensors
+from tl_ffblock.signatures import strict
 
 VERSION = 2
 """Of the format of files. Version 1, of tl_ffblock 0.2.0, had an encoding per class."""
@@ -50,6 +51,7 @@ class Values:
         return equal(self, other) if type(self) is type(other) else NotImplemented
 
 
+@strict
 class Result(Values):
     """Base of every public result: one way to be saved, printed, tabulated and drawn."""
 
@@ -113,7 +115,7 @@ class Result(Values):
         Raises:
             InputError: if there is no page of such a result, an option does not fit it, or the folder of `path` does not exist.
         """
-        html: str = views().html_of(self, **options)
+        html: str = views().page(views().page_of(self, **options))
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
@@ -128,7 +130,7 @@ class Result(Values):
         Raises:
             InputError: as `to_html`, and if `height` is not positive.
         """
-        return views().shown(self, height=height, **options)
+        return views().page_view(views().page_of(self, **options), height)
 
     def figure(self, **options: Any) -> Any:
         """A Matplotlib figure of the result.
@@ -146,6 +148,7 @@ class Result(Values):
 One = TypeVar("One", bound=Result)
 
 
+@strict
 class Results(list[One], Generic[One]):
     """Results of several prompts, in their order: a list that can be saved, tabulated and averaged as one."""
 

@@ -63,25 +63,16 @@ RESULTS: dict[str, Callable[[], Any]] = {
 }
 # fmt: on
 """One of each class."""
-NOT_YET = {
-    "AttributionGraph",
-    "Decomposition",
-    "FlowGraph",
-    "MemoryCard",
-    "ModelCheck",
-    "ValueTokens",
-    "CoefficientParts",
-    "Triggers",
-}
+NOT_YET = {"Decomposition", "ModelCheck"}
 GAPS: dict[str, set[str]] = {
     "save": NOT_YET,
     "damage": NOT_YET,
     "write": NOT_YET,
-    "equal": NOT_YET,
-    "table": {"Decomposition", "MemoryCard", "ModelCheck"},
-    "view": NOT_YET - {"FlowGraph"},
+    "equal": NOT_YET | {"MemoryCard"},
+    "table": NOT_YET,
+    "view": NOT_YET,
     "several": NOT_YET,
-    "repr": {"ValueTokens", "CoefficientParts", "MemoryCard", "ModelCheck"},
+    "repr": {"ModelCheck"},
 }
 """By law, classes that do not obey it yet: to become empty. A class that does is not refused for standing here."""
 
@@ -137,8 +128,8 @@ def test_a_result_is_loaded_as_it_was_saved(name: str, tmp_path: Path) -> None:
         assert_equal(loaded, result)
         assert repr(loaded) == repr(result)
         odd = copy.deepcopy(result)
-        table = next(table for _, table in numbers(odd) if table.is_floating_point() and table.numel() > 2)
-        table.flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0])
+        for table in [table for _, table in numbers(odd) if table.is_floating_point() and table.numel() > 2][:1]:
+            table.flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0])
         assert_equal(type(result).load(odd.save(path)), odd)
 
 

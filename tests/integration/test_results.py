@@ -63,16 +63,16 @@ RESULTS: dict[str, Callable[[], Any]] = {
 }
 # fmt: on
 """One of each class."""
-NOT_YET = {"Decomposition", "ModelCheck"}
+NOT_YET = {"Decomposition"}
 GAPS: dict[str, set[str]] = {
     "save": NOT_YET,
     "damage": NOT_YET,
     "write": NOT_YET,
-    "equal": NOT_YET | {"MemoryCard"},
+    "equal": NOT_YET,
     "table": NOT_YET,
     "view": NOT_YET,
     "several": NOT_YET,
-    "repr": {"ModelCheck"},
+    "repr": set(),
 }
 """By law, classes that do not obey it yet: to become empty. A class that does is not refused for standing here."""
 
@@ -112,7 +112,7 @@ def assert_equal(found: Any, expected: Any) -> None:
 def tables_of(result: Any) -> list[torch.Tensor]:
     """Its tables of three numbers or more; a card has none."""
     tables = [table for _, table in numbers(result) if table.is_floating_point() and table.numel() > 2]
-    assert tables or type(result).__name__ == "MemoryCard"
+    assert tables or type(result).__name__ in ("MemoryCard", "ModelCheck")
     return tables
 
 

@@ -15,6 +15,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock import heads, memories
 from tl_ffblock.errors import CallError, FFBlockError, InputError, LayerError, ScopeKeyError
+from tl_ffblock.experiments.geva import annotation
 from tl_ffblock.graphs import Pruning, overlap, top_tokens
 
 NAN, INF = float("nan"), float("inf")
@@ -350,7 +351,7 @@ MEMORIES = {
     "agreement of values and triggers": odd(lambda g: memories.agreement(g.val, g.tri), "triggers", "ValueTokens"),
     "a card of two": odd(lambda g: memories.memory_card(g.m, [g.ids], ["0:1", "0:2"]), "memory"),
     "a card of None": odd(lambda g: memories.memory_card(g.m, [g.ids], None), "None"),
-    "a sheet of values": odd(lambda g: memories.write_annotation_sheet(g.val, g.folder / "sheet.csv"), "triggers", "ValueTokens"),
+    "a sheet of values": odd(lambda g: annotation.write_annotation_sheet(g.val, g.folder / "sheet.csv"), "triggers", "ValueTokens"),
 }
 
 INTERVENTIONS = {

@@ -1,3 +1,4 @@
+# Noun: edge attribution patching (Syed et al. 2023).
 """Edge attribution patching: what a sender's change does to the target through one receiver's input.
 
     edge(s, r) = <J (out_s(corrupted) - out_s(clean)), df/d input_r>          Syed et al. 2023

@@ -27,8 +27,7 @@ from tl_ffblock.bridge.runs import kept_records, open_run
 from tl_ffblock.corpus.study import Figures, Moments, MomentsStudy, Observation, Options, ShardArrays, Tables
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.linear import LinearLayer, Parts, project
-from tl_ffblock.layer.records import FeedForward, LayerRecord
-from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.records import FeedForward, LayerRecord, Settings
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change, shares, spearman
 

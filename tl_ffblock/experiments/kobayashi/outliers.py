@@ -22,10 +22,9 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
 from tl_ffblock.corpus.study import Figures, Moments, MomentsStudy, Observation, Options, ShardArrays, Tables
-from tl_ffblock.layer.records import LayerRecord, Norm
+from tl_ffblock.layer.linear import decompose_record
+from tl_ffblock.layer.records import LayerRecord, Norm, Settings
 from tl_ffblock.layer.scopes import PROGRAMS, Normalise, feed_step
-from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import decompose_record
 from tl_ffblock.numerals import signed
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change

@@ -22,12 +22,10 @@ from speed import BERT, GPT2, Size, build, layer_record, machine, one_product
 from torch import Tensor
 
 import tl_ffblock as ffb
-from tl_ffblock.layer.fast.buffers import Buffers
+from tl_ffblock.layer.fast.buffers import Buffers, HeadProducts
 from tl_ffblock.layer.fast.norms import contribution_norms
-from tl_ffblock.layer.fast.products import HeadProducts
-from tl_ffblock.layer.records import FeedForward, LayerRecord
+from tl_ffblock.layer.records import FeedForward, LayerRecord, Settings
 from tl_ffblock.layer.scopes import scope_names
-from tl_ffblock.layer.settings import Settings
 
 LAYERS = ((GPT2, 32), (GPT2, 128), (BERT, 32), (BERT, 128))
 REPEATS = 11

@@ -27,12 +27,11 @@ from torch.utils.flop_counter import flop_registry
 
 import tl_ffblock as ffb
 from tl_ffblock.bridge import model as bridge_model, traced
-from tl_ffblock.layer import local_forms
+from tl_ffblock.layer import linear
 from tl_ffblock.layer.fast import norms
 from tl_ffblock.layer.fast.buffers import Stack
 from tl_ffblock.layer.linear import Parts
-from tl_ffblock.layer.records import Norm
-from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.records import Norm, Settings
 
 TOKENS = (15, 128)
 MODELS = ("minilm", "smollm2")
@@ -79,8 +78,8 @@ def _normed_without_form(value: Tensor, norm: Norm, x: Tensor) -> tuple[Tensor, 
     wide = x.to(norm.gain.dtype)
     with torch.no_grad():
         _, scale = norm.centred_and_scale(wide.detach())
-    vjp = partial(local_forms._vjp_of_norm, x.shape, norm.centred)
-    return local_forms._linearised(value.detach(), vjp, [wide], norm.gain, scale), value
+    vjp = partial(linear._vjp_of_norm, x.shape, norm.centred)
+    return linear._linearised(value.detach(), vjp, [wide], norm.gain, scale), value
 
 
 def _trace_without_nan(run: Any, batch: Any, rules: Any, keeps: Any, *, twice: bool = False) -> Any:
@@ -98,7 +97,7 @@ CHECKS: dict[str, dict[str, dict[str, Any]]] = {
             "tl_ffblock.layer.linear.Parts.error": lambda parts, whole: whole.new_zeros(len(whole)),
             "tl_ffblock.layer.fast.norms._tokens_sum": _no_sums,
             "tl_ffblock.layer.fast.norms.alone": _no_input,
-            "tl_ffblock.layer.fast.pair_rows.PairRows._add_to_sum": _nothing,
+            "tl_ffblock.layer.fast.norms.PairRows._add_to_sum": _nothing,
         },
         "norms of a column": {"tl_ffblock.contributions.errors_of_column": lambda *args: {}},
         "mask of the run": {"tl_ffblock.bridge.runs.check_once": _nothing},
@@ -108,7 +107,7 @@ CHECKS: dict[str, dict[str, dict[str, Any]]] = {
         "linear forms": {
             "tl_ffblock.bridge.tape.Tape.compare": _nothing,
             "tl_ffblock.bridge.linearised.normed": _normed_without_form,
-            "tl_ffblock.layer.local_forms.shared": lambda coefficients, pre, pre_linear: pre,
+            "tl_ffblock.layer.linear.shared": lambda coefficients, pre, pre_linear: pre,
         },
         "sums at every layer": {
             "tl_ffblock.attribution.attribution.Attribution.boundary_errors": lambda result, last: torch.zeros(1)

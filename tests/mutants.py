@@ -75,7 +75,7 @@ def _sabotage(made: str) -> tuple[str, ...]:
 
 MUTANTS = (
     # Certificates and identities.
-    Mutant("certificate: layer sums", "attribution/certificate.py", "if self.complete and not error <= self.rtol:", "if self.complete and error < 0:", _sabotage("shares-layer.local_forms")),
+    Mutant("certificate: layer sums", "attribution/certificate.py", "if self.complete and not error <= self.rtol:", "if self.complete and error < 0:", _sabotage("shares-layer.linear")),
     Mutant("certificate: edges", "attribution/certificate.py", "if not self.edges <= self.rtol:", "if self.edges < 0:", _sabotage("edges-attribution")),
     Mutant("certificate: linear forms", "attribution/certificate.py", "if not gap <= rtol:", "if gap < 0:", _sabotage("shares-bridge.linearised")),
     Mutant("certificate: edge error is 0", "attribution/attribute.py", "return float(relative(misses.max(), sizes.max()))", "return float(relative(misses.min() * 0, sizes.max()))", _sabotage("edges-attribution")),
@@ -89,9 +89,9 @@ MUTANTS = (
     Mutant("certificate: cells of signed maps", "attribution/signed_maps.py", "error = float(relative((cells.sum(dim=0) - of_tokens).abs().max(), cells.abs().sum()))", "error = 0.0", _sabotage("signed_maps")),
     Mutant("certificate: senders of edges", "attribution/edges.py", "if plain and not self.streams <= rtol:", "if plain and self.streams < 0:", _sabotage("estimated_edges")),
     Mutant("certificate: receivers of edges", "attribution/edges.py", "if not self.derivatives <= rtol:", "if self.derivatives < 0:", _sabotage("estimated_edges")),
-    Mutant("certificate: best query in place of the worst", "contributions.py", "worst = int(errors.argmax())", "worst = int(errors.argmin())", _sabotage("vectors-layer.vectors.attend")),
+    Mutant("certificate: best query in place of the worst", "contributions.py", "worst = int(errors.argmax())", "worst = int(errors.argmin())", _sabotage("vectors-layer.linear.attend")),
     Mutant("certificate: rows of the last scope", "layer/fast/norms.py", "parts = replace(parts, tokens=self.rows.end[1][:, None])", "parts = replace(parts)", _sabotage("maps-layer.fast.head_sums")),
-    Mutant("certificate: norms of a column", "layer/fast/norms.py", "_over_largest(values[scope][..., key] - norms[scope],", "_over_largest(norms[scope] - norms[scope],", _sabotage("maps-layer.fast.pair_rows")),
+    Mutant("certificate: norms of a column", "layer/fast/norms.py", "_over_largest(values[scope][..., key] - norms[scope],", "_over_largest(norms[scope] - norms[scope],", _sabotage("maps-layer.fast.norms")),
     Mutant("certificate: norms by head", "layer/fast/norms.py", "_over_largest(table[:, key] - norms,", "_over_largest(norms - norms,", _sabotage("by_head")),
     Mutant("certificate: neurons' shares", "cell_neurons.py", "float(of_row.share_errors.max())", "float(of_row.share_errors.min() * 0)", _sabotage("neurons-layer")),
     Mutant("certificate: neurons' coefficients", "layer/neurons.py", "gap = tokens.sum(dim=0) + bias - own", "gap = own - own", _sabotage("neurons-layer")),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant("layer: activation at zero", "layer/activations.py", "return torch.where(small, self._mean_slope(s, 0), secant)", "return torch.where(small, self._mean_slope(s, 1), secant)", ("tests/unit/test_activations.py",)),
     Mutant("layer: derivative of a norm's scale", "layer/linear.py", "v = v - n * (n * v).mean(dim=-1, keepdim=True)", "v = v - n * (n * v).sum(dim=-1, keepdim=True)", ("tests/attribution/test_edges.py", "-k", "gpt2")),
     Mutant("layer: heads of shared values", "layer/heads.py", "value_heads = [head // shared for head in chosen]", "value_heads = [head % len(attention.w_v) for head in chosen]", ("tests/integration/test_laws.py", "-k", "llama and (parts_sum or missing)")),
-    Mutant("layer: Gram matrix without a weight", "layer/fast/pair_rows.py", "squares.append(((alpha @ gram) * alpha).sum(dim=-1))", "squares.append((alpha @ gram).sum(dim=-1))", ("tests/unit/test_roads.py", "-k", "gram or groups or norms")),
+    Mutant("layer: Gram matrix without a weight", "layer/fast/norms.py", "squares.append(((alpha @ gram) * alpha).sum(dim=-1))", "squares.append((alpha @ gram).sum(dim=-1))", ("tests/unit/test_roads.py", "-k", "gram or groups or norms")),
     # Propagation.
     Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = n_prompt - 1 + numbers,", "at, said = n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
     Mutant("propagation: weights of EAP-IG", "attribution/patching.py", "zip((nodes + 1) / 2, weights / 2, strict=True)", "zip((nodes + 1) / 2, weights, strict=True)", ("tests/attribution/test_attribution_patching.py", "tests/attribution/test_edges.py", "-k", "steps or integrat or between or nodes")),
@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant("batches: lengthened tokens count", "bridge/inputs.py", "return torch.arange(self.lengths[index])", "return torch.arange(self.tokens.shape[1])", ("tests/unit/test_batching.py", "tests/integration/test_inputs.py", "-k", "texts or batch")),
     Mutant("batches: rows in another order", "bridge/inputs.py", "enumerate(self.ascending)}", "enumerate(self.ascending[::-1])}", ("tests/integration/test_laws.py", "-k", "selections and gpt2")),
     Mutant("batches: a table of two batches", "contributions.py", "tables[key][rows] = table[rows, numbers.index(number)]", "tables[key][rows] = table[rows, 0]", ("tests/unit/test_batching.py",)),
-    Mutant("caches: products of changed weights", "layer/fast/products.py", "bool((first == second).all())", "True", ("tests/unit/test_roads.py", "-k", "product")),
+    Mutant("caches: products of changed weights", "layer/fast/buffers.py", "bool((first == second).all())", "True", ("tests/unit/test_roads.py", "-k", "product")),
     Mutant("caches: keys and values of another start", "bridge/edited.py", "self._prefix[0] != start or", "", ("tests/interventions/test_resume.py",)),
     # Which model, tokens and hooks a result is of.
     Mutant("identity: means of two models", "results/intervals.py", "if value in UNKNOWN else known", "if value in UNKNOWN or name == 'fingerprint' else known", ("tests/integration/test_identity.py",)),

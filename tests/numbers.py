@@ -28,12 +28,12 @@ def numbers(result: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
     elif isinstance(result, Mapping):
         for name, value in result.items():
             yield from numbers(value, f"{path}.{name}")
+    elif type(result).__name__ == "Decomposition":
+        yield from ((f"{path}.{scope}", result.parts(scope)) for scope in result.scopes)
+        yield from ((f"{path}.{scope}.bias", result.bias(scope)) for scope in result.scopes)
     elif dataclasses.is_dataclass(result):
         for field in dataclasses.fields(result):
             yield from numbers(getattr(result, field.name), f"{path}.{field.name}")
     elif isinstance(result, list | tuple):
         for place, value in enumerate(result):
             yield from numbers(value, f"{path}.{place}")
-    elif hasattr(result, "scopes") and hasattr(result, "parts"):
-        yield from ((f"{path}.{scope}", result.parts(scope)) for scope in result.scopes)
-        yield from ((f"{path}.{scope}.bias", result.bias(scope)) for scope in result.scopes)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         patched_maps,
     )
     from tl_ffblock.layer import scopes as scopes
-    from tl_ffblock.layer.vectors import Decomposition
+    from tl_ffblock.layer.linear import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
     from tl_ffblock.result import Results
     from tl_ffblock.results.average import AverageMaps, average
@@ -76,7 +76,7 @@ _HOMES = {
     "AverageShares": "attribution",
     "ContributionMaps": "results.maps",
     "Contributions": "interventions",
-    "Decomposition": "layer.vectors",
+    "Decomposition": "layer.linear",
     "FFBlockError": "errors",
     "FlowGraph": "graphs",
     "Graph": "graphs",

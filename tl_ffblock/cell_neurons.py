@@ -18,9 +18,8 @@ from tl_ffblock.contributions import certify
 from tl_ffblock.errors import CompletenessError
 from tl_ffblock.layer.neurons import RowNeurons, neuron_name, neurons_of_row
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, whole_number
-from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.records import LayerRecord, Settings
 from tl_ffblock.layer.scopes import feed_step
-from tl_ffblock.layer.settings import Settings
 from tl_ffblock.results.neuron_table import NeuronShares
 from tl_ffblock.signatures import spelled_out
 

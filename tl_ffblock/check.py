@@ -30,9 +30,8 @@ from tl_ffblock.bridge.selfcheck import hold_end, identities
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ProcessedWeightsWarning, UnsupportedModelError
 from tl_ffblock.layer.fast.norms import contribution_norms
-from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.records import LayerRecord, refuse_tolerance
 from tl_ffblock.layer.scopes import scope_names
-from tl_ffblock.layer.settings import refuse_tolerance
 from tl_ffblock.numerals import scientific
 from tl_ffblock.result import Result, Values
 from tl_ffblock.signatures import strict

@@ -20,11 +20,10 @@ from tl_ffblock.errors import CompletenessError
 from tl_ffblock.layer.fast.buffers import Buffers, Stack, stacks
 from tl_ffblock.layer.fast.norms import LayerNorms, errors_of_cell, errors_of_column, norms_of_stack
 from tl_ffblock.layer.heads import AskedHeads, channel_names, head_norms, head_numbers, refuse_captum, with_heads
+from tl_ffblock.layer.linear import Decomposition, decompose_record
 from tl_ffblock.layer.positions import Positions
-from tl_ffblock.layer.records import LayerRecord
+from tl_ffblock.layer.records import LayerRecord, Settings
 from tl_ffblock.layer.scopes import select_scopes
-from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import Decomposition, decompose_record
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.tables import TABLES, HeadTable, ScopeTable

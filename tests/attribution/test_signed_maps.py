@@ -11,7 +11,7 @@ from torch import Tensor
 from tests import tiny
 from tests.tolerances import ALGEBRA
 from tl_ffblock.layer.linear import LinearLayer
-from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.records import Settings
 
 Models = Callable[..., Any]
 N = 6

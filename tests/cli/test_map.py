@@ -10,8 +10,8 @@ import torch
 
 import tl_ffblock as ffb
 from tl_ffblock.cli.main import parser
+from tl_ffblock.layer.records import Method, Precision, ValueBias
 from tl_ffblock.layer.scopes import STEPS
-from tl_ffblock.layer.settings import Method, Precision, ValueBias
 from tl_ffblock.numerals import scientific
 
 from .conftest import Command, Ran

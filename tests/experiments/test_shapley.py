@@ -12,8 +12,7 @@ from torch.nn import functional
 from tl_ffblock.bridge.capture import capture
 from tl_ffblock.experiments.kobayashi.attribution import Estimate, ShapleyLayer, estimated_values, exact_values
 from tl_ffblock.layer.linear import Parts
-from tl_ffblock.layer.records import FeedForward
-from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.records import FeedForward, Settings
 
 
 def game(coalitions: np.ndarray) -> np.ndarray:

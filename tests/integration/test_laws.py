@@ -25,9 +25,9 @@ from tl_ffblock.bridge.hugging_face import TOLERANCE
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.layer.fast.buffers import ON_CPU, Budget, Buffers
 from tl_ffblock.layer.fast.norms import contribution_norms
+from tl_ffblock.layer.linear import decompose_record
+from tl_ffblock.layer.records import Settings
 from tl_ffblock.layer.scopes import STEPS
-from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import decompose_record
 
 LENGTHS = (3, 6, 1, 5)
 SINGLE, DOUBLE = torch.float32, torch.float64

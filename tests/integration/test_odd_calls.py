@@ -103,7 +103,7 @@ INPUTS = {
     "a text without tokenizer": odd(lambda g: ffb.contribution_maps(g.m, "the cat"), "no tokenizer", "token ids"),
     "a mask of another length": odd(lambda g: ffb.contribution_maps(g.m, g.ids, attention_mask=torch.ones(4)), "attention_mask", "(4,)", "6"),
     "a mask of other axes": odd(lambda g: ffb.contribution_maps(g.m, g.ids, attention_mask=torch.ones(2, 3)), "attention_mask", "(2, 3)"),
-    "a mask of twos": odd(lambda g: ffb.contribution_maps(g.m, g.ids[:3], attention_mask=torch.tensor([0, 1, 2])), "attention_mask", "0 to 1"),
+    "a mask of twos": odd(lambda g: ffb.contribution_maps(g.m, g.ids[:3], attention_mask=torch.tensor([0, 1, 2])), "attention_mask", "[0, 1, 2]", "zeros and ones"),
     "a mask to be added": odd(lambda g: ffb.contribution_maps(g.m, g.ids[:2], attention_mask=torch.tensor([0.0, -1e9])), "attention_mask"),
     "a mask of nothing": odd(lambda g: ffb.contribution_maps(g.m, g.ids, attention_mask=torch.zeros(6)), "hides every token", "sequence 0"),
     "a mask with a hole": odd(lambda g: ffb.contribution_maps(g.m, g.ids[:3], attention_mask=torch.tensor([1, 0, 1])), "sequence 0", "[1]", "padding"),

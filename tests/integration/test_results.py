@@ -63,7 +63,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
 }
 # fmt: on
 """One of each class."""
-NOT_YET = {"Decomposition"}
+NOT_YET: set[str] = set()
 GAPS: dict[str, set[str]] = {
     "save": NOT_YET,
     "damage": NOT_YET,
@@ -196,7 +196,7 @@ def test_a_result_equals_itself_alone(name: str) -> None:
         other = copy.deepcopy(result)
         assert bool(result == other) and bool(result != "result")
         for table in tables_of(other)[:1]:
-            table.flatten()[:1] += 1
+            table[(0,) * table.ndim] += 1
             assert bool(result != other)
         with pytest.raises(TypeError, match="unhashable"):
             hash(result)

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from tests.tolerances import ALGEBRA, CANCELLATION, CAPTUM, ROADS_FLOAT32, ROADS_FLOAT64
-from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers, stacks
+from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers, HeadProducts, ProductKey, stacks
 from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_stack, norms_of_vectors
-from tl_ffblock.layer.fast.products import HeadProducts, ProductKey
-from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import decompose_record
+from tl_ffblock.layer.linear import decompose_record
+from tl_ffblock.layer.records import Settings
 
 LAYERS = {
     "GPT-2": dict(order="pre_ln", kv_heads=4),

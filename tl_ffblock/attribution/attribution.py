@@ -16,7 +16,7 @@ from tl_ffblock.graphs.attribution_graph import AttributionGraph, Flows, attribu
 from tl_ffblock.graphs.graph import GraphTarget
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number
-from tl_ffblock.layer.settings import TOLERANCE
+from tl_ffblock.layer.records import TOLERANCE
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.intervals import identity_of

@@ -24,8 +24,7 @@ from tl_ffblock.bridge.selfcheck import identities, probe
 from tl_ffblock.bridge.taps import Tap
 from tl_ffblock.errors import CaptureError, InputError, brief
 from tl_ffblock.layer.positions import spans
-from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.records import LayerRecord, Settings
 from tl_ffblock.signatures import strict
 
 _TOKENS, _EMBEDDINGS = "embed.hook_in", ("hook_embed", "embed.hook_out")

@@ -5,7 +5,7 @@
    with everything between them and the pattern (rotation, norms of their own, soft caps, masks).
 2. Of each the model's own tensor goes on, with the slope of that form (`Tape.carry`). The model between these
    HookPoints is linear, so one backward pass attributes a target to tokens, positions and biases, exactly.
-3. Every bias has a gate of ones where it enters, so that its share is a derivative too (layer/local_forms.py). Edits of users'
+3. Every bias has a gate of ones where it enters, so that its share is a derivative too (layer/linear.py). Edits of users'
    hooks have one on both sides: what they add that no tensor before them brought.
 
 Rules and gates are installed before users' callbacks at a HookPoint, inputs are read after them: an edit is part of the run,
@@ -43,7 +43,7 @@ from tl_ffblock.bridge.tape import EMBEDDING, END, Fittings, Kind, Place, Tape
 from tl_ffblock.bridge.taps import Change, edited_names
 from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
-from tl_ffblock.layer.local_forms import activated, added, normed, scaled, shared
+from tl_ffblock.layer.linear import activated, added, normed, scaled, shared
 from tl_ffblock.layer.records import FeedForward, Norm
 from tl_ffblock.layer.scopes import Normalise
 

@@ -27,9 +27,9 @@ from tl_ffblock.bridge.linears import refuse_unreadable, responses_of
 from tl_ffblock.bridge.refusals import active_dropout, refuse
 from tl_ffblock.bridge.taps import HookedModel, HookPoint, is_listened_to, module_callbacks, silence, user_callbacks
 from tl_ffblock.errors import InputError, UnsupportedModelError, UntrainedHeadError
-from tl_ffblock.layer.fast.products import HeadProducts
+from tl_ffblock.layer.fast.buffers import HeadProducts
 from tl_ffblock.layer.positions import layer_number, several
-from tl_ffblock.layer.settings import TOLERANCE
+from tl_ffblock.layer.records import TOLERANCE
 
 MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
 """No map depends on them, and an encoder saved without a head gets a random one."""

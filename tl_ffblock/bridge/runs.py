@@ -30,8 +30,7 @@ from tl_ffblock.bridge.records import CaptureSpec, Records, collecting
 from tl_ffblock.bridge.selfcheck import check_once, hold_end, probe, refuse_nan
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import Positions, positions
-from tl_ffblock.layer.records import BatchRecords, LayerRecord
-from tl_ffblock.layer.settings import TOLERANCE, Method, Precision, Settings, ValueBias
+from tl_ffblock.layer.records import TOLERANCE, BatchRecords, LayerRecord, Method, Precision, Settings, ValueBias
 from tl_ffblock.result import Results
 
 T = TypeVar("T")

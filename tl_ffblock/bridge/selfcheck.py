@@ -25,9 +25,8 @@ from tl_ffblock.bridge.records import CaptureSpec, collecting
 from tl_ffblock.bridge.taps import Tap
 from tl_ffblock.errors import FFBlockError, IdentityError, InputError, UnsupportedModelError
 from tl_ffblock.layer.linear import LinearLayer
-from tl_ffblock.layer.records import FeedForward, LayerRecord
+from tl_ffblock.layer.records import FeedForward, LayerRecord, Settings
 from tl_ffblock.layer.scopes import STEPS, Add, Attend, Feed, Normalise, Step
-from tl_ffblock.layer.settings import Settings
 
 _ROWS = 16
 _CAUSAL = "pattern is zero after the query"

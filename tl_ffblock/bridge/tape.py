@@ -17,7 +17,7 @@ from torch import Tensor
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.taps import Change, Tap, change_input
 from tl_ffblock.errors import CaptureError
-from tl_ffblock.layer.local_forms import added, carried, scaled
+from tl_ffblock.layer.linear import added, carried, scaled
 
 Kind: TypeAlias = Literal["token", "position", "token type", "residual", "bias", "edit"]
 EMBEDDING = -1

@@ -33,7 +33,7 @@ from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.selfcheck import probe
 from tl_ffblock.bridge.tape import END, Place, Tape
 from tl_ffblock.errors import CaptureError, IdentityError, InputError, UnsupportedModelError
-from tl_ffblock.layer.local_forms import carried, secant
+from tl_ffblock.layer.linear import carried, secant
 
 KEPT_WHOLE = 1024
 """Tokens of a batch's sequences up to which layers keep what happens inside, unless asked otherwise."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_type_hints
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -235,6 +235,12 @@ class MomentsStudy(Study):
         for name in measured[0]:
             arrays |= merged(moments[name] for moments in measured).arrays(self.array(f"{name}."))
         return arrays
+
+
+def table_over(axes: Mapping[str, Sequence[object]], columns: Mapping[str, Shaped[np.ndarray, "..."]]) -> pd.DataFrame:
+    """One row per combination of the axes' values, the last axis fastest; every column is an array over the axes."""
+    rows = pd.MultiIndex.from_product(axes.values(), names=axes).to_frame(index=False)
+    return rows.assign(**{name: np.ravel(values) for name, values in columns.items()})
 
 
 @dataclass(frozen=True)

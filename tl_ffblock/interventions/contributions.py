@@ -26,12 +26,10 @@ from tl_ffblock.bridge.runs import Hooks, Layers, Run, Texts, Tokens, kept_recor
 from tl_ffblock.contributions import certify
 from tl_ffblock.errors import InputError, LayerError, UnsupportedModelError, brief
 from tl_ffblock.layer.heads import head_numbers, of_heads
-from tl_ffblock.layer.linear import LinearLayer
+from tl_ffblock.layer.linear import Decomposition, LinearLayer, decompose_record
 from tl_ffblock.layer.positions import Positions, layer_number, one_position, positions, several, spans
-from tl_ffblock.layer.records import Block, LayerRecord
+from tl_ffblock.layer.records import Block, LayerRecord, ValueBias
 from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Normalise, NormName, select_scopes
-from tl_ffblock.layer.settings import ValueBias
-from tl_ffblock.layer.vectors import Decomposition, decompose_record
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out, strict, whole
 

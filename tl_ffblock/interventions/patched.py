@@ -14,9 +14,9 @@ from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import InputError
+from tl_ffblock.layer.linear import Decomposition
 from tl_ffblock.layer.positions import Positions, spans
 from tl_ffblock.layer.scopes import Order
-from tl_ffblock.layer.vectors import Decomposition
 from tl_ffblock.result import Result, Results
 from tl_ffblock.results.maps import SIDES, ContributionMaps
 from tl_ffblock.results.tokens import shortened

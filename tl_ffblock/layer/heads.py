@@ -7,7 +7,7 @@ is one more term, to every query's own token alone:
     F_i(x_j) = sum_h F_i^h(x_j) + delta_ij R_i
 
 1. `of_heads` restricts a record to some heads: nothing else contributes, and both implementations
-   (vectors.py, fast/) make of it the parts through these heads. Through the feed-forward every head's
+   (linear.py, fast/) make of it the parts through these heads. Through the feed-forward every head's
    part is a player of its own.
 2. The residual connection's term is one vector per query and needs no pairs (`_residual_vectors`).
 3. `head_norms` and `with_heads` give all channels of a record, heads first, the residual last. The parts
@@ -25,15 +25,12 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.activations import PathCoefficients
-from tl_ffblock.layer.fast.buffers import Buffers, Stack
-from tl_ffblock.layer.fast.pair_rows import NormsOfPairs
-from tl_ffblock.layer.fast.products import HeadProducts, ProductKey
-from tl_ffblock.layer.linear import LinearLayer, Parts, alone, residual
+from tl_ffblock.layer.fast.buffers import Buffers, HeadProducts, ProductKey, Stack
+from tl_ffblock.layer.fast.norms import NormsOfPairs
+from tl_ffblock.layer.linear import Decomposition, LinearLayer, Parts, alone, decompose_record, residual
 from tl_ffblock.layer.positions import several
-from tl_ffblock.layer.records import LayerRecord, Norm
+from tl_ffblock.layer.records import LayerRecord, Norm, Settings
 from tl_ffblock.layer.scopes import INPUT
-from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import Decomposition, decompose_record
 from tl_ffblock.signatures import whole
 
 AskedHeads: TypeAlias = bool | Sequence[SupportsIndex] | SupportsIndex | Int[Tensor, " head"]
@@ -174,7 +171,7 @@ def with_heads(
             vectors[scope][channel] = through_head.parts(scope)
     for scope, vector in _residual_vectors(record, settings, scopes).items():
         vectors[scope][-1] = residual(vector, record.queries, n_keys).tokens
-    return decomposition.with_heads(channel_names(heads), vectors)
+    return replace(decomposition, channels=channel_names(heads), by_head=vectors)
 
 
 def _residual_vectors(

@@ -15,20 +15,34 @@ The vjp leads from a target's derivative by the layer's output to that by every 
 at a scope, `F_i(x_j)` carries `<F_i(x_j), g_i>` of the target; that takes one vjp and no vectors, whatever the number of
 pairs. A new kind of step is one more arm in `value`, `jvp` and `_vjp_of`, and one in the plan of fast/norms.py. Equation
 numbers are those of Kobayashi et al. 2024.
+
+`Decomposition` is the reference implementation: every source token goes through the jvp alone, and after every step the sum of
+the parts can be compared with the model's own tensor. `fast/norms.py` gives the norms of the same vectors without making them.
+
+At the end of the file are values that keep their numbers and get another vjp, for a backward pass through replaced local rules:
+
+* `carried(value, form)` is `value`; its cotangent goes to `form`, a local linear form of equal value. `normed` and `activated`
+  are the same for the linearised norm and activation of every layer, whose backward passes keep the coefficients alone.
+* A **gate of ones** is a leaf of zeros, one number per position: `scaled(x, gate)` is `x (1 + gate)` and `added(y, gate, b)` is
+  `y + gate b`, at a gate of zero x and y themselves. A target's derivative by a gate is the share of what the gate
+  multiplies: `df/d gate = <x, df/dx>`, `<b, df/dy>` (gradient x input; Michel et al. 2019).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from operator import add
+from typing import Any
 
+import pandas as pd
 import torch
 from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.layer.activations import Activation, PathCoefficients
-from tl_ffblock.layer.records import FeedForward, LayerRecord, Norm
+from tl_ffblock.layer.records import FeedForward, LayerRecord, Norm, Settings
 from tl_ffblock.layer.scopes import (
     INPUT,
     STEPS,
@@ -37,17 +51,20 @@ from tl_ffblock.layer.scopes import (
     Feed,
     Normalise,
     Operation,
+    Order,
     Step,
+    missing_scope,
     steps_to_output,
 )
-from tl_ffblock.layer.settings import Settings
+from tl_ffblock.result import Result, Values, tabulated
+from tl_ffblock.signatures import strict
 
 CANCELLED = 1e-3
 """Below this share of its largest term a sum has cancelled."""
 
 
-@dataclass(frozen=True)
-class Parts:
+@dataclass(frozen=True, eq=False)
+class Parts(Values):
     """A vector at every query, written as a sum over source tokens, bias and remainder.
 
     `y_i = sum_j F_i(x_j) + b_i + e_i`: e is the effect of edits made inside the block, else zero.
@@ -423,3 +440,192 @@ class LinearLayer:
             pairs = zip(ff.inputs, self.path(number, ff, x).factors, strict=True)
             total += reduce(add, [(by_post * factor) @ w.T for (_, w, _), factor in pairs])
         return total
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class Decomposition(Result):
+    """One layer's vectors of one sequence: parts, bias, remainder and the model's own tensor, by scope.
+
+    For every scope and query: `parts.sum(1) + bias + remainder = whole`, up to `completeness`.
+    """
+
+    layer: int
+    order: Order
+    queries: tuple[int, ...]
+    """Position of each row."""
+    sums: Mapping[str, Parts]
+    """By scope; `parts(scope)`, `bias(scope)` and `remainder(scope)` read them."""
+    tensors: Mapping[str, Float[Tensor, "query d_model"]]
+    """By scope, the model's own; `whole(scope)` reads them."""
+    channels: tuple[str, ...] = ()
+    """Names of the head axis of `heads`: "head 0", ..., and "residual", last; empty where heads were not asked for."""
+    by_head: Mapping[str, Float[Tensor, "head query key d_model"]] = field(default_factory=dict)
+    """By scope; `heads(scope)` reads them."""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes in sequence."""
+        return tuple(self.sums)
+
+    def parts(self, scope: str) -> Float[Tensor, "query key d_model"]:
+        """The vectors `F_i(x_j)`."""
+        return self._at(scope).tokens
+
+    def heads(self, scope: str) -> Float[Tensor, "head query key d_model"]:
+        """The vectors through each head, then the residual connection, as `channels` names them; they sum to `parts`.
+
+        Raises:
+            InputError: if heads were not asked for.
+        """
+        self._at(scope)
+        if not self.by_head:
+            raise InputError("no heads here: decompose(model, input, layer=..., heads=True) keeps their vectors.")
+        return self.by_head[scope]
+
+    def bias(self, scope: str) -> Float[Tensor, "query d_model"]:
+        """The bias part."""
+        return self._at(scope).bias
+
+    def remainder(self, scope: str) -> Float[Tensor, "query d_model"]:
+        """The effect of edits that other hooks made inside the block, else zero."""
+        part = self._at(scope)
+        return torch.zeros_like(part.bias) if part.remainder is None else part.remainder
+
+    def whole(self, scope: str) -> Float[Tensor, "query d_model"]:
+        """The model's own tensor at this point."""
+        self._at(scope)
+        return self.tensors[scope]
+
+    def completeness(self, scope: str) -> Float[Tensor, " query"]:
+        """Relative completeness error `||sum of parts + bias + remainder - whole|| / ||whole||` (`Parts.error`)."""
+        return self._at(scope).error(self.whole(scope))
+
+    def _at(self, scope: str) -> Parts:
+        if scope not in self.sums:
+            raise ScopeKeyError(missing_scope(scope, self.sums))
+        return self.sums[scope]
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per scope, query and key: the layer, and as the value the norm of the contribution."""
+        norms = {scope: sums.tokens.norm(dim=-1) for scope, sums in self.sums.items()}
+        n_queries, n_keys = next(iter(norms.values())).shape
+        cells = pd.MultiIndex.from_product([norms, [self.layer], self.queries, range(n_keys)])
+        values = torch.stack(list(norms.values())).reshape(len(norms) * n_queries * n_keys)
+        return tabulated({"value": values}).set_index(cells.set_names(["scope", "layer", "query", "key"])).reset_index()
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """The layer, the shape of its vectors, and its scopes."""
+        shape = " x ".join(map(str, next(iter(self.sums.values())).tokens.shape))
+        return f"layer {self.layer} ({self.order}), [query key d_model] = {shape}", {"scopes": ", ".join(self.scopes)}
+
+
+def decompose_record(record: LayerRecord, settings: Settings) -> Decomposition:
+    """All scopes of one sequence's record (without batch axis)."""
+    sums, queries = LinearLayer(record, settings).parts(), tuple(record.queries.tolist())
+    return Decomposition(record.layer, record.block.order, queries, sums, record.whole)
+
+
+def carried(value: Float[Tensor, "*shape"], form: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """`value` with the gradient of `form`."""
+    return _linearised(value.detach(), partial(_vjp_of_form, form.dtype, form.shape), [form])
+
+
+def scaled(x: Float[Tensor, "..."], dial: Float[Tensor, "batch pos"]) -> Float[Tensor, "..."]:
+    """`x` with a gate of ones on it; x is [batch pos ...], or laid out so in memory."""
+    return _linearised(x.detach(), partial(_vjp_of_gate, dial.shape), [x, dial], x.detach())
+
+
+def added(
+    y: Float[Tensor, "..."], dial: Float[Tensor, "*position"], bias: Float[Tensor, " width"]
+) -> Float[Tensor, "..."]:
+    """`y` with a gate of ones on a bias that is in it; y is [batch pos width], or laid out so in memory."""
+    gated = _linearised(y.detach(), partial(_vjp_of_bias, dial.shape), [y, dial], bias.to(y))
+    return gated.clone()  # what follows a bias may be added to in place (Falcon)
+
+
+def normed(
+    value: Float[Tensor, "..."], norm: Norm, x: Float[Tensor, "*lead d"]
+) -> tuple[Float[Tensor, "..."], Float[Tensor, "*lead d"]]:
+    """A norm's output, and its form that is linear in the input: the scale is the run's own number (eq. 28-34 for one part).
+
+    `value` comes back with the form's vjp, the form without any.
+    """
+    wide = x.to(norm.gain.dtype)
+    with torch.no_grad():
+        centred, scale = norm.centred_and_scale(wide.detach())
+        form = (centred / scale).mul_(norm.gain).add_(norm.shift)
+    vjp = partial(_vjp_of_norm, x.shape, norm.centred)
+    return _linearised(value.detach(), vjp, [wide], norm.gain, scale), form
+
+
+def activated(
+    value: Float[Tensor, "..."],
+    coefficients: PathCoefficients,
+    pre: Float[Tensor, "*shape"],
+    pre_linear: Float[Tensor, "*shape"] | None,
+) -> tuple[Float[Tensor, "..."], Float[Tensor, "*shape"]]:
+    """An activation's output with the vjp of `shared`, and that form without any."""
+    inputs = [pre] if pre_linear is None else [pre, pre_linear]
+    onward = _linearised(value.detach(), _vjp_of_products, inputs, *coefficients.factors)
+    with torch.no_grad():
+        return onward, shared(coefficients, pre, pre_linear)
+
+
+def shared(
+    coefficients: PathCoefficients, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
+) -> Float[Tensor, "*shape"]:
+    """An activation's output as the linear form of its pre-activations that Integrated Gradients make of it."""
+    form = pre * coefficients.on_pre + coefficients.baseline
+    if pre_linear is None or coefficients.on_linear is None:
+        return form
+    return torch.addcmul(form, pre_linear, coefficients.on_linear)
+
+
+def secant(value: Float[Tensor, "*shape"], x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """An elementwise function's output as `x (g(x) / x)`, for g(0) = 0: its Integrated Gradients from zero."""
+    slope = value.detach() / torch.where(x == 0, 1, x.detach())
+    return x * torch.where(x.detach() == 0, 1, slope)
+
+
+def _linearised(
+    value: Tensor, vjp: Callable[..., tuple[Tensor, ...]], inputs: list[Tensor], *constants: Tensor
+) -> Tensor:
+    return _Linearised.apply(value, vjp, len(inputs), *inputs, *constants)  # type: ignore[no-untyped-call]
+
+
+class _Linearised(torch.autograd.Function):
+    """A value whose cotangent goes to some inputs as `vjp(cotangent, *constants)` says, whatever made the value."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, vjp: Callable[..., tuple[Tensor, ...]], n: int, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors[n:])
+        ctx.vjp = vjp
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
+        constants = ctx.saved_tensors
+        return None, None, None, *ctx.vjp(cotangent, *constants), *(None for _ in constants)
+
+
+def _vjp_of_form(dtype: torch.dtype, shape: torch.Size, cotangent: Tensor) -> tuple[Tensor]:
+    return (cotangent.to(dtype).reshape(shape),)
+
+
+def _vjp_of_norm(shape: torch.Size, centred: bool, cotangent: Tensor, gain: Tensor, scale: Tensor) -> tuple[Tensor]:
+    by_centred = cotangent.to(gain.dtype).reshape(shape) * gain / scale
+    return (by_centred - by_centred.mean(dim=-1, keepdim=True) if centred else by_centred,)
+
+
+def _vjp_of_products(cotangent: Tensor, *factors: Tensor) -> tuple[Tensor, ...]:
+    wide = cotangent.to(factors[0].dtype).reshape(factors[0].shape)
+    return tuple(wide * factor for factor in factors)
+
+
+def _vjp_of_gate(shape: torch.Size, cotangent: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    return cotangent, (cotangent * x).reshape(*shape, -1).sum(dim=-1)
+
+
+def _vjp_of_bias(shape: torch.Size, cotangent: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    return cotangent, cotangent.reshape(*shape, -1) @ bias.reshape(-1)

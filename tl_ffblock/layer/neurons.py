@@ -24,9 +24,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.layer.linear import LinearLayer, Parts, reconcile, weigh
-from tl_ffblock.layer.records import Block, LayerRecord, feed_forwards as feed_forwards
+from tl_ffblock.layer.records import Block, LayerRecord, Settings, feed_forwards as feed_forwards
 from tl_ffblock.layer.scopes import feed_step
-from tl_ffblock.layer.settings import Settings
 
 _GATE_ROUNDING = 4
 """Absolute error of an activation's gate in units of eps: see `coefficient_rounding`."""

@@ -210,7 +210,8 @@ class ContributionMaps(Result):
         if not isinstance(number, Real):
             return NotImplemented
         if real(number) is None:
-            raise InputError(f"contribution maps times or divided by {number}: expected a finite number.")
+            verb = "divided by" if operation is torch.div else "times"
+            raise InputError(f"contribution maps {verb} {number}: expected a finite number.")
         turned = dict(zip(SIDES, reversed(self.sides), strict=False)) if number < 0 else {}
         scaled = {
             name: getattr(self, name).each(lambda rows: operation(rows, float(number))) for name in _COMBINED.numbers

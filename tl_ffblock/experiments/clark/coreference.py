@@ -26,7 +26,7 @@ from tl_ffblock.experiments.clark.compared import (
     maps_of_words,
     places_by_kind,
 )
-from tl_ffblock.heads import Share, antecedent_hits, nearest_hits, share_of_chosen, share_of_hits
+from tl_ffblock.heads import antecedent_hits, nearest_hits, share_of_chosen, share_of_hits
 
 SENTENCES = (
     "The king/1 thanked the girls/2 because they/2 had found the ring .",
@@ -89,9 +89,10 @@ def antecedents(model: Any) -> pd.DataFrame:
     hits = np.concatenate([np.moveaxis(hit, -1, 0) for hit, _ in found])
     nearest = np.concatenate([near for _, near in found])
     sentence = np.repeat(np.arange(len(found)), [len(near) for _, near in found])
-    shares: dict[str, Share] = {}
-    for kind, places in places_by_kind(channels_of(facts, hits.shape[-1], by_head=False)).items():
-        shares[kind] = share_of_chosen(hits[..., places].reshape(len(hits), -1), sentence)
+    shares = {
+        kind: share_of_chosen(hits[..., places].reshape(len(hits), -1), sentence)
+        for kind, places in places_by_kind(channels_of(facts, hits.shape[-1], by_head=False)).items()
+    }
     shares["nearest mention"] = share_of_hits(nearest, sentence)
     return pd.DataFrame(
         [

@@ -20,18 +20,17 @@ Maps are attention, value-weighted attention and contributions at three scopes, 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from tl_ffblock.corpus.statistics import merged
 from tl_ffblock.corpus.study import (
     Arrays,
-    Config,
     Figures,
-    ModelFacts,
     Moments,
     Observation,
     Options,
@@ -113,9 +112,10 @@ class Heads(Study):
     masked = 0.0  # Clark et al. read texts as they are
     options: HeadsOptions
 
-    def __init__(self, config: Config, facts: ModelFacts, options: object = None) -> None:
-        super().__init__(config, facts, options)
-        self.by_head = self.options.contributions == "head"
+    @property
+    def by_head(self) -> bool:
+        """Whether maps are taken through each head, too."""
+        return self.options.contributions == "head"
 
     def scopes(self) -> tuple[str, ...]:
         return compared_scopes(self.facts)
@@ -261,26 +261,33 @@ def merged_hits(
     )
 
 
+def _rows(
+    channels: Sequence[Channel], columns: Mapping[str, Shaped[np.ndarray, "layer channel"]]
+) -> Iterator[dict[str, Any]]:
+    """One row per layer and channel."""
+    for layer, place in np.ndindex(next(iter(columns.values())).shape):
+        yield channels[place].columns(layer) | {name: values[layer, place] for name, values in columns.items()}
+
+
 def _statistics_table(moments: Mapping[str, Moments], channels: Sequence[Channel]) -> pd.DataFrame:
     """One row per layer and channel: every mean, and what the channel mostly does."""
     means = {name: moments[name].value for name in STATISTICS}
     reached = behaviours(means)
-    rows = []
-    for layer, place in np.ndindex(means["own"].shape):
-        row = channels[place].columns(layer) | {name: means[name][layer, place] for name in STATISTICS}
-        does = ", ".join(name for name in reached if reached[name][layer, place])
-        rows.append(row | {"queries": int(moments["entropy"].count[layer, place]), "behaviour": does})
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(_rows(channels, means | {"queries": moments["entropy"].count}))
+    does = np.stack([reached[name].ravel() for name in reached], axis=1)
+    return table.assign(behaviour=[", ".join(compress(reached, of_channel)) for of_channel in does])
 
 
 def _no_op_table(moments: Mapping[str, Moments], channels: Sequence[Channel]) -> pd.DataFrame:
     """The no-op share of every layer and channel by kind of query."""
-    rows = []
-    for kind in QUERY_KINDS:
-        of_kind = moments[f"{NO_OP}.{kind}"]
-        for layer, place in np.ndindex(of_kind.mean.shape):
-            share, queries = of_kind.value[layer, place], int(of_kind.count[layer, place])
-            rows.append(channels[place].columns(layer) | {"query": kind, "share": share, "queries": queries})
+    of_kinds = {kind: moments[f"{NO_OP}.{kind}"] for kind in QUERY_KINDS}
+    rows = [
+        row
+        for kind, of in of_kinds.items()
+        for row in _rows(
+            channels, {"query": np.full_like(of.mean, kind, dtype=object), "share": of.value, "queries": of.count}
+        )
+    ]
     return pd.DataFrame(rows)
 
 
@@ -312,12 +319,11 @@ def _pairs(
 
 def _relations_table(hits: RelationHits, channels: Sequence[Channel], least: int) -> pd.DataFrame:
     """Accuracy of every map for every relation, from both ends."""
-    rows = []
-    for relation, direction, arcs in _questions(hits, least):
-        found = hits.hits[DIRECTIONS.index(direction)][arcs].mean(axis=0)
-        for layer, place in np.ndindex(found.shape):
-            question: dict[str, object] = {"relation": relation, "read": direction}
-            rows.append(question | channels[place].columns(layer) | {"accuracy": found[layer, place]})
+    rows = [
+        {"relation": relation, "read": direction} | row
+        for relation, direction, arcs in _questions(hits, least)
+        for row in _rows(channels, {"accuracy": hits.hits[DIRECTIONS.index(direction)][arcs].mean(axis=0)})
+    ]
     return pd.DataFrame(rows)
 
 

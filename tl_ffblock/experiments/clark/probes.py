@@ -12,7 +12,7 @@ random. Baselines: the next word ("right-branching") and the best fixed offset, 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -79,12 +79,8 @@ class ProbesOptions(Options):
     """How often a probe sees its training sentences."""
 
 
-@dataclass(frozen=True)
-class Probed:
-    """A sentence with all maps, and with attention of the random model."""
-
-    sentence: ProbeSentence
-    random: Float[np.ndarray, "map word word"]
+Probed: TypeAlias = tuple[ProbeSentence, Float[np.ndarray, "map word word"]]
+"""A sentence with all maps, and its attention by the random model."""
 
 
 class Probes(Study):
@@ -117,20 +113,14 @@ class Probes(Study):
         vectors = observed.model.token_vectors(observed.tokens).numpy()
         means = [vectors[tokenised.word == number].mean(axis=0) for number in words_of(tokenised)]
         head, counted = heads_of(tokenised)
-        sentence = ProbeSentence(
-            maps=_flat(maps.values),
-            vectors=np.stack(means),
-            head=head,
-            counted=counted,
-            document=document_number(tokenised),
-        )
-        return Probed(sentence, _flat(maps_of_words(labelled, tokenised).values))
+        sentence = ProbeSentence(_flat(maps.values), np.stack(means), head, counted, document_number(tokenised))
+        return sentence, _flat(maps_of_words(labelled, tokenised).values)
 
     def summarise(self, measured: Sequence[Probed]) -> Arrays:
-        sentences = [probed.sentence for probed in measured]
+        sentences, randoms = zip(*measured, strict=True)
         arrays = {
-            "maps": np.concatenate([_flattened(sentence.maps) for sentence in sentences], axis=1),
-            "random": np.concatenate([_flattened(probed.random) for probed in measured], axis=1),
+            "maps": np.concatenate([s.maps.reshape(len(s.maps), -1) for s in sentences], axis=1),
+            "random": np.concatenate([maps.reshape(len(maps), -1) for maps in randoms], axis=1),
             "vectors": np.concatenate([sentence.vectors for sentence in sentences]),
             "head": np.concatenate([sentence.head for sentence in sentences]),
             "counted": np.concatenate([sentence.counted for sentence in sentences]),
@@ -142,17 +132,14 @@ class Probes(Study):
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         corpus = _Corpus([{name: shard[self.array(name)] for name in PARTS} for shard in shards], self.facts)
         training = Training(epochs=self.options.probe_epochs, seed=self.config.seed)
-        documents = {probed.sentence.document for probed in corpus.sentences}
-        if len(documents) < 2:
+        if len({sentence.document for sentence, _ in corpus.sentences}) < 2:
             return {"attachment": pd.DataFrame()}
         rows, shares = [], dict[tuple[str, str], Share]()
         for probe, kind, answers in _answers(corpus, training):
             share = shares[probe, kind] = share_of_hits(answers.right, answers.document, seed=self.config.seed)
-            row: dict[str, object] = {"probe": probe, "maps": kind, "words": len(answers.right)}
-            row |= share.columns("attachment")
-            if kind:
-                row |= share.minus(shares[probe, ATTENTION]).columns("minus_attention")
-            rows.append(row)
+            row = {"probe": probe, "maps": kind, "words": len(answers.right)} | share.columns("attachment")
+            minus = share.minus(shares[probe, ATTENTION]).columns("minus_attention") if kind else {}
+            rows.append(row | minus)
         return {"attachment": pd.DataFrame(rows)}
 
     def figures(self, tables: Tables) -> Figures:
@@ -186,9 +173,9 @@ class _Corpus:
     def of(self, kind: str) -> list[ProbeSentence]:
         """The sentences with the maps of one kind, of all kinds, or of the random model."""
         if kind == RANDOM:
-            return [replace(probed.sentence, maps=probed.random) for probed in self.sentences]
+            return [replace(sentence, maps=random) for sentence, random in self.sentences]
         rows = [layer * self.n_channels + place for layer in range(self.n_layers) for place in self.places[kind]]
-        return [replace(probed.sentence, maps=probed.sentence.maps[rows]) for probed in self.sentences]
+        return [replace(sentence, maps=sentence.maps[rows]) for sentence, _ in self.sentences]
 
 
 def _answers(corpus: _Corpus, training: Training) -> Iterator[tuple[str, str, Attachments]]:
@@ -215,16 +202,12 @@ def _unpacked(shard: Mapping[str, np.ndarray]) -> Iterator[Probed]:
         )
         counted = shard["counted"][words].astype(bool)
         vectors, head = shard["vectors"][words].astype(np.float32), shard["head"][words].astype(np.int64)
-        yield Probed(ProbeSentence(maps, vectors, head, counted, document), random)
+        yield ProbeSentence(maps, vectors, head, counted, document), random
         word, pair = word + length, pair + length**2
 
 
 def _flat(maps: Float[torch.Tensor, "layer channel word word"]) -> Float[np.ndarray, "map word word"]:
     return maps.flatten(0, 1).float().numpy()
-
-
-def _flattened(maps: Float[np.ndarray, "map word word"]) -> Float[np.ndarray, "map pair"]:
-    return maps.reshape(len(maps), -1)
 
 
 def _figure(table: pd.DataFrame) -> Any:

@@ -23,12 +23,13 @@ was saved without its head there are triggers and endings only.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
+from itertools import product
 from typing import Any, ClassVar, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
@@ -44,6 +45,7 @@ from tl_ffblock.corpus.study import (
     ShardArrays,
     Study,
     Tables,
+    table_over,
 )
 from tl_ffblock.layer.neurons import coefficients, neuron_values
 from tl_ffblock.layer.records import LayerRecord
@@ -76,6 +78,18 @@ CONFIDENT = 100
 """Values with the largest top probability, as in the paper."""
 COMPOSITION = ("active", "zero_agreement", "zero_agreement_with_sum")
 REFINEMENT = ("final", "probability", *OUTCOMES)
+TRIGGER_COLUMNS = [
+    "layer",
+    "expert",
+    "neuron",
+    "sign",
+    "rank",
+    "coefficient",
+    "sequence",
+    "position",
+    "prefix",
+    "following",
+]
 _ERRORS = "with the standard errors of shares"
 
 Names: TypeAlias = Int[np.ndarray, "cell 3"]
@@ -233,18 +247,6 @@ class TriggerShard(Kept):
 
 def trigger_table(names: Names, best: Mapping[str, TriggerShard], label: Callable[[int], str]) -> pd.DataFrame:
     """A row a trigger: where it is, what it ends in, what follows."""
-    columns = [
-        "layer",
-        "expert",
-        "neuron",
-        "sign",
-        "rank",
-        "coefficient",
-        "sequence",
-        "position",
-        "prefix",
-        "following",
-    ]
     rows = []
     for sign, factor in zip(SIGNS, (1, -1), strict=True):
         found = best[sign]
@@ -255,18 +257,15 @@ def trigger_table(names: Names, best: Mapping[str, TriggerShard], label: Callabl
             where = int(found.sequence[cell]), int(found.position[cell])
             coefficient = factor * float(found.magnitude[cell])
             rows.append((*names[cell[0]].tolist(), sign, cell[1] + 1, coefficient, *where, prefix, after))
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=TRIGGER_COLUMNS)
 
 
 def ngram_table(names: Names, best: Mapping[str, TriggerShard]) -> pd.DataFrame:
     """By layer and length of ending: memories whose triggers end alike; layer -1 are the random ones."""
     rows = []
-    groups: list[tuple[str, int, Bool[np.ndarray, " cell"]]] = [
-        (sign, layer, names[:, 0] == layer) for sign in SIGNS for layer in np.unique(names[:, 0]).tolist()
-    ]
-    groups.append((RANDOM, -1, np.ones(len(best[RANDOM].following), dtype=bool)))
-    for sign, layer, cells in groups:
+    for sign, layer in (*product(SIGNS, np.unique(names[:, 0]).tolist()), (RANDOM, -1)):
         found = best[sign]
+        cells = np.ones(len(found.sequence), dtype=bool) if sign == RANDOM else names[:, 0] == layer
         enough = cells & ((found.sequence >= 0).sum(axis=1) >= ALIKE)
         for n in ENDINGS:
             counts = np.array([_commonest(found.context[cell], n) for cell in np.flatnonzero(enough)], dtype=float)
@@ -288,60 +287,53 @@ def _commonest(context: Int[np.ndarray, "rank token"], n: int) -> tuple[int, int
 
 def agreement_table(names: Names, best: Mapping[str, TriggerShard], values: Mapping[str, Values]) -> pd.DataFrame:
     """By sign, reading and layer: how often the token after a trigger is the value's top token."""
-    rows = []
-    for sign in SIGNS:
-        for index, reading in enumerate(READINGS):
-            for layer in np.unique(names[:, 0]).tolist():
-                cells = names[:, 0] == layer
-                following, tops = best[sign].following[cells], values[sign][0][index, cells]
-                followed, agrees = agreeing(following, tops)
-                rows.append(
-                    dict(
-                        sign=sign,
-                        reading=reading,
-                        layer=layer,
-                        memories=int(followed[:, 0].sum()),
-                        first=_share(agrees[:, 0].sum(), followed[:, 0].sum()),
-                        all=_share(agrees.sum(), followed.sum()),
-                        any=_share(agrees.any(axis=1).sum(), followed.any(axis=1).sum()),
-                        chance=chance_agreement(following[:, 0], tops),
-                        probability=float(values[sign][1][index, cells].mean()),
-                    )
-                )
-    return pd.DataFrame(rows)
+
+    def row(sign: Sign, reading: Reading, layer: int) -> dict[str, object]:
+        index, cells = READINGS.index(reading), names[:, 0] == layer
+        following, tops = best[sign].following[cells], values[sign][0][index, cells]
+        followed, agrees = agreeing(following, tops)
+        return dict(
+            sign=sign,
+            reading=reading,
+            layer=layer,
+            memories=int(followed[:, 0].sum()),
+            first=_share(agrees[:, 0].sum(), followed[:, 0].sum()),
+            all=_share(agrees.sum(), followed.sum()),
+            any=_share(agrees.any(axis=1).sum(), followed.any(axis=1).sum()),
+            chance=chance_agreement(following[:, 0], tops),
+            probability=float(values[sign][1][index, cells].mean()),
+        )
+
+    return pd.DataFrame([row(*of) for of in product(SIGNS, READINGS, np.unique(names[:, 0]).tolist())])
 
 
 def confident_table(names: Names, best: Mapping[str, TriggerShard], values: Mapping[str, Values]) -> pd.DataFrame:
     """The values with the largest top probability: where they are, and whether a trigger agrees."""
-    rows = []
     upper = names[:, 0] >= (names[:, 0].max() + 1) * 2 / 3
-    for sign in SIGNS:
-        for index, reading in enumerate(READINGS):
-            tops, probability = values[sign][0][index], values[sign][1][index]
-            chosen = np.argsort(-probability, kind="stable")[:CONFIDENT]
-            _, agrees = agreeing(best[sign].following, tops)
-            rows.append(
-                dict(
-                    sign=sign,
-                    reading=reading,
-                    values=len(chosen),
-                    least_probability=float(probability[chosen].min()),
-                    upper_third=float(upper[chosen].mean()),
-                    agreeing_trigger=float(agrees[chosen].any(axis=1).mean()),
-                    agreeing_trigger_of_all=float(agrees.any(axis=1).mean()),
-                )
-            )
-    return pd.DataFrame(rows)
+
+    def row(sign: Sign, reading: Reading) -> dict[str, object]:
+        index = READINGS.index(reading)
+        tops, probability = values[sign][0][index], values[sign][1][index]
+        chosen = np.argsort(-probability, kind="stable")[:CONFIDENT]
+        agrees = np.asarray(agreeing(best[sign].following, tops)[1].any(axis=1))
+        return dict(
+            sign=sign,
+            reading=reading,
+            values=len(chosen),
+            least_probability=float(probability[chosen].min()),
+            upper_third=float(upper[chosen].mean()),
+            agreeing_trigger=float(agrees[chosen].mean()),
+            agreeing_trigger_of_all=float(agrees.mean()),
+        )
+
+    return pd.DataFrame([row(*of) for of in product(SIGNS, READINGS)])
 
 
 def position_table(moments: Moments, kind: str, kinds: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
     """By layer and kind: what was measured at positions, and at how many."""
-    table: dict[str, object] = {
-        "layer": np.indices(moments.mean.shape)[0, ..., 0].ravel(),
-        kind: list(kinds) * len(moments.mean),
-        "positions": moments.count[..., 0].ravel(),
-    }
-    return pd.DataFrame(table | {name: moments.value[..., place].ravel() for place, name in enumerate(columns)})
+    values = {name: moments.value[..., place] for place, name in enumerate(columns)}
+    axes = {"layer": range(len(moments.mean)), kind: kinds}
+    return table_over(axes, {"positions": moments.count[..., 0], **values})
 
 
 def _share(part: np.integer, whole: np.integer) -> float:
@@ -410,7 +402,7 @@ class MemoriesStudy(Study):
                 best.take(sequence.best[sign])
             arrays |= TriggerShard.of(best, ids).arrays(f"{sign}.")
         for name in ("composition", "refinement"):
-            moments = [sequence.moments[name] for sequence in measured if name in sequence.moments]
+            moments = [sequence.moments[name] for sequence in measured if sequence.moments]
             arrays |= merged(moments).arrays(f"{name}.") if moments else {}
         for sign, (tops, probability) in self._known.values.items():
             arrays |= {f"tops.{sign}": tops, f"probability.{sign}": probability}

@@ -28,7 +28,7 @@ from scipy import sparse
 from scipy.stats import spearmanr
 
 from tl_ffblock.corpus.statistics import Best, PairSums, Top, add_up, merge_ranges, pair_keys, split_keys
-from tl_ffblock.corpus.study import Arrays, Figures, Observation, Options, ShardArrays, Study, Tables
+from tl_ffblock.corpus.study import Arrays, Figures, Observation, Options, ShardArrays, Study, Tables, table_over
 from tl_ffblock.corpus.tokenised import TokenisedText
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.measures import amplification
@@ -115,12 +115,11 @@ class Incidence:
 
     def pmi(self, first: Int[np.ndarray, " pair"], second: Int[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
         """Give the PMI of each pair; NaN where the two are never in one unit."""
-        together = [np.zeros(0)]
+        units = np.zeros(len(first))
         for start in range(0, len(first), _CHUNK):
             chunk = slice(start, start + _CHUNK)
             both = self._matrix[first[chunk]].multiply(self._matrix[second[chunk]])
-            together.append(np.asarray(both.sum(axis=1)).ravel())
-        units = np.concatenate(together)
+            units[chunk] = np.asarray(both.sum(axis=1)).ravel()
         with np.errstate(divide="ignore"):
             pmi = (
                 np.log(units) + np.log(self.n_units) - np.log(self._frequency[first]) - np.log(self._frequency[second])
@@ -153,12 +152,11 @@ class Ranking:
             f"layer {layer}": [len(best.keys), _shares_of_kinds(best.columns["kinds"], best.columns["count"])]
             for layer, best in enumerate(self.top.cells)
         }
-        rows = []
-        for name, (number, total) in (layers | self.groups).items():
-            share = total / number if number else np.nan
-            group = dict(occurrences=self.occurrences, pairs=name, category=CATEGORIES, number=number, share=share)
-            rows.append(pd.DataFrame(group))
-        return pd.concat(rows, ignore_index=True)
+        groups = layers | self.groups
+        shares = [total / number if number else np.full(len(CATEGORIES), np.nan) for number, total in groups.values()]
+        numbers = np.repeat([number for number, _ in groups.values()], len(CATEGORIES))
+        axes = {"occurrences": (self.occurrences,), "pairs": tuple(groups), "category": CATEGORIES}
+        return table_over(axes, {"number": numbers, "share": np.stack(shares)})
 
 
 def _shares_of_kinds(
@@ -304,12 +302,10 @@ class Amplification(Study):
             for occurrences in (OCCURRENCES[0], FREQUENT):
                 known = ~np.isnan(pmi) & (count >= occurrences)
                 enough = known.sum() > 2 and np.ptp(pmi[known]) > 0
-                for layer in range(self.facts.n_layers):
-                    value = float(spearmanr(pmi[known], mean[known, layer])[0]) if enough else np.nan
-                    rows.append(
-                        dict(occurrences=occurrences, unit=unit, layer=layer, spearman=value, pairs=int(known.sum()))
-                    )
-        return pd.DataFrame(rows)
+                rho = [float(spearmanr(pmi[known], of_layer)[0]) if enough else np.nan for of_layer in mean[known].T]
+                of_unit = dict(occurrences=occurrences, unit=unit, layer=range(len(rho)), spearman=rho)
+                rows.append(pd.DataFrame(of_unit | {"pairs": int(known.sum())}))
+        return pd.concat(rows, ignore_index=True)
 
     def _texts(self, shards: Sequence[ShardArrays]) -> Iterator[Text]:
         for shard in shards:

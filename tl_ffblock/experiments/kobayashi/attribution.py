@@ -18,17 +18,24 @@ from functools import cache
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.runs import kept_records, open_run
-from tl_ffblock.corpus.study import Figures, Moments, MomentsStudy, Observation, Options, ShardArrays, Tables
+from tl_ffblock.corpus.study import (
+    Figures,
+    Moments,
+    MomentsStudy,
+    Observation,
+    Options,
+    ShardArrays,
+    Tables,
+    table_over,
+)
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.linear import LinearLayer, Parts, project
-from tl_ffblock.layer.records import FeedForward, LayerRecord
-from tl_ffblock.layer.settings import Settings
+from tl_ffblock.layer.records import FeedForward, LayerRecord, Settings
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change, shares, spearman
 
@@ -204,24 +211,17 @@ class AttributionMethods(MomentsStudy):
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         agreement, seconds = self.moments(shards, "agreement"), self.moments(shards, "seconds")
-        layer = range(self.facts.n_layers)
-        rows, times = [], []
-        for r, reference in enumerate(REFERENCES):
-            for i, method in enumerate(METHODS):
-                scatter = dict(zip(AGREEMENTS, agreement.deviation[:, r, i].T, strict=True))
-                columns = dict(
-                    reference=reference,
-                    method=method,
-                    layer=layer,
-                    **dict(zip(AGREEMENTS, agreement.value[:, r, i].T, strict=True)),
-                    **{f"{name}_deviation": scatter[name] for name in DRAWN},
-                    sequences=agreement.count[:, r, i].max(axis=-1),
-                )
-                rows.append(pd.DataFrame(columns))
-        for i, method in enumerate(METHODS):
-            columns = dict(method=method, layer=layer, seconds=seconds.value[:, i], sequences=seconds.count[:, i])
-            times.append(pd.DataFrame(columns))
-        return {"agreement": pd.concat(rows, ignore_index=True), "time": pd.concat(times, ignore_index=True)}
+        scatter = dict(zip(AGREEMENTS, agreement.deviation.T, strict=True))
+        columns = dict(zip(AGREEMENTS, agreement.value.T, strict=True))  # [method reference layer]
+        columns |= {f"{name}_deviation": scatter[name] for name in DRAWN}
+        columns["sequences"] = agreement.count.max(axis=-1).T
+        axes = {"reference": REFERENCES, "method": METHODS, "layer": range(self.facts.n_layers)}
+        by_reference = {name: values.swapaxes(0, 1) for name, values in columns.items()}
+        axes_of_time = {name: axes[name] for name in ("method", "layer")}
+        return {
+            "agreement": table_over(axes, by_reference),
+            "time": table_over(axes_of_time, {"seconds": seconds.value.T, "sequences": seconds.count.T}),
+        }
 
     def figures(self, tables: Tables) -> Figures:
         to_ig = tables["agreement"].query("reference == 'ig'")

@@ -50,8 +50,7 @@ class Bypass(MomentsStudy):
         }
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
-        rows = []
-        for tokens in TOKENS:
+        def rows(tokens: str) -> pd.DataFrame:
             ff, branch, bypass, twice = (
                 self.moments(shards, f"{tokens}.{name}") for name in ("ff", "branch", "bypass", "twice")
             )
@@ -67,8 +66,9 @@ class Bypass(MomentsStudy):
                 bypass_deviation=bypass.deviation,
                 count=ff.count,
             )
-            rows.append(pd.DataFrame(columns))
-        return {"norms": pd.concat(rows, ignore_index=True)}
+            return pd.DataFrame(columns)
+
+        return {"norms": pd.concat(map(rows, TOKENS), ignore_index=True)}
 
     def figures(self, tables: Tables) -> Figures:
         figures: Figures = {}
@@ -82,16 +82,16 @@ class Bypass(MomentsStudy):
         return figures
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:
-        sentences = []
-        for tokens, where in (("not special", "At tokens of text"), ("all", "Over all tokens")):
-            ratio = tables["norms"].query(f"tokens == {tokens!r}").set_index("layer")["ratio"].dropna()
-            if len(ratio):
-                sentences.append(
-                    f"{where} the bypass is more than twice as large as the feed-forward's output in {int((ratio > 2).sum())} "
-                    f"of {len(ratio)} layers (from {ratio.min():.2f} times in layer {ratio.idxmin()} to {ratio.max():.2f} times "
-                    f"in layer {ratio.idxmax()})."
-                )
-        return tuple(sentences)
+        by_layer = tables["norms"].dropna(subset="ratio").set_index("layer")
+        ratios = {tokens: of_tokens["ratio"] for tokens, of_tokens in by_layer.groupby("tokens")}
+        told = {"not special": "At tokens of text", "all": "Over all tokens"}
+        return tuple(
+            f"{where} the bypass is more than twice as large as the feed-forward's output in {int((ratio > 2).sum())} "
+            f"of {len(ratio)} layers (from {ratio.min():.2f} times in layer {ratio.idxmin()} to {ratio.max():.2f} times "
+            f"in layer {ratio.idxmax()})."
+            for tokens, where in told.items()
+            if (ratio := ratios.get(tokens)) is not None
+        )
 
     def overview(self, tables: Tables) -> Tables:
         norms = tables["norms"].query("count > 0")

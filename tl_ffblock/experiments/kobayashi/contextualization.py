@@ -50,34 +50,38 @@ class Contextualization(MomentsStudy):
         return (before, *(str(norm.before) for norm in norms if self.facts.order != "post_ln"))
 
     def measure(self, observed: Observation) -> dict[str, Moments]:
-        moments = {}
-        for kind in self._cells():
-            for before, after in dict.fromkeys(pair for pairs in self._pairs().values() for pair in pairs):
-                change = contextualization_change(observed.maps, before, after, cells=kind).numpy()
-                moments[f"{kind}.{before}.{after}"] = Moments.of(change[None])
-        return moments
+        return {
+            f"{kind}.{before}.{after}": Moments.of(
+                contextualization_change(observed.maps, before, after, cells=kind).numpy()[None]
+            )
+            for kind in self._cells()
+            for before, after in dict.fromkeys(pair for pairs in self._pairs().values() for pair in pairs)
+        }
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         component = {step.scope: step.component for step in self.facts.steps}
-        tables = {}
-        for name, pairs in self._pairs().items():
-            rows = []
-            for kind in self._cells():
-                for before, after in pairs:
-                    moments = self.moments(shards, f"{kind}.{before}.{after}")
-                    columns = dict(
-                        cells=kind,
-                        layer=range(self.facts.n_layers),
-                        component=("+" if name == "cumulative" else "") + component[after],
-                        before=before,
-                        after=after,
-                        change=moments.value,
-                        deviation=moments.deviation,
-                        sequences=moments.count,
-                    )
-                    rows.append(pd.DataFrame(columns))
-            tables[name] = pd.concat(rows, ignore_index=True)
-        return tables
+
+        def rows(kind: Cells, before: str, after: str, sign: str) -> pd.DataFrame:
+            moments = self.moments(shards, f"{kind}.{before}.{after}")
+            columns = dict(
+                cells=kind,
+                layer=range(self.facts.n_layers),
+                component=sign + component[after],
+                before=before,
+                after=after,
+                change=moments.value,
+                deviation=moments.deviation,
+                sequences=moments.count,
+            )
+            return pd.DataFrame(columns)
+
+        signs = {"changes": "", "cumulative": "+"}
+        return {
+            name: pd.concat(
+                [rows(kind, *pair, signs[name]) for kind in self._cells() for pair in pairs], ignore_index=True
+            )
+            for name, pairs in self._pairs().items()
+        }
 
     def figures(self, tables: Tables) -> Figures:
         figures: Figures = {}

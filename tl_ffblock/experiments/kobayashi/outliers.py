@@ -21,11 +21,19 @@ from jaxtyping import Float, Int
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
-from tl_ffblock.corpus.study import Figures, Moments, MomentsStudy, Observation, Options, ShardArrays, Tables
-from tl_ffblock.layer.records import LayerRecord, Norm
+from tl_ffblock.corpus.study import (
+    Figures,
+    Moments,
+    MomentsStudy,
+    Observation,
+    Options,
+    ShardArrays,
+    Tables,
+    table_over,
+)
+from tl_ffblock.layer.linear import decompose_record
+from tl_ffblock.layer.records import LayerRecord, Norm, Settings
 from tl_ffblock.layer.scopes import PROGRAMS, Normalise, feed_step
-from tl_ffblock.layer.settings import Settings
-from tl_ffblock.layer.vectors import decompose_record
 from tl_ffblock.numerals import signed
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change
@@ -67,10 +75,10 @@ class Outliers(MomentsStudy):
     def measure(self, observed: Observation) -> dict[str, Moments]:
         feed = feed_step(self.facts.order)
         (operand,) = feed.operands
-        moments = {}
-        for name, scope in (("input", operand), ("output", feed.scope)):
-            values = [record.tensor(scope).double().abs().cpu().numpy() for record in observed.records]
-            moments[name] = Moments.of(np.stack(values, axis=1))
+        moments = {
+            name: Moments.of(np.stack([r.tensor(of).double().abs().cpu().numpy() for r in observed.records], axis=1))
+            for name, of in (("input", operand), ("output", feed.scope))
+        }
         gains = [self._next_norm(record).gain.double().cpu().numpy() for record in observed.records]
         moments["gain"] = Moments.of(np.stack(gains)[None])
         if self.options.ignored_dimensions:
@@ -80,30 +88,19 @@ class Outliers(MomentsStudy):
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         gain = self.moments(shards, "gain").mean
         sides = {name: self.moments(shards, name) for name in ("input", "output")}
-        layers, dimensions = np.mgrid[: gain.shape[0], : gain.shape[1]]
-        columns: dict[str, np.ndarray] = dict(
-            layer=layers,
-            dimension=dimensions,
+        columns = dict(
             gain=gain,
             input=sides["input"].mean,
             output=sides["output"].mean,
             output_deviation=sides["output"].deviation,
             tokens=sides["output"].count,
         )
-        tables = {
-            "correlation": _correlation(sides, gain),
-            "dimensions": pd.DataFrame({name: values.ravel() for name, values in columns.items()}),
-        }
+        axes = {"layer": range(gain.shape[0]), "dimension": range(gain.shape[1])}
+        tables = {"correlation": _correlation(sides, gain), "dimensions": table_over(axes, columns)}
         if self.options.ignored_dimensions:
             changes = self.moments(shards, "changes")
-            columns = dict(
-                dimensions=np.repeat(VARIANTS, self.facts.n_layers).astype(object),
-                layer=np.indices(changes.mean.shape)[1],
-                change=changes.value,
-                deviation=changes.deviation,
-                sequences=changes.count,
-            )
-            tables["ignored"] = pd.DataFrame({name: values.ravel() for name, values in columns.items()})
+            columns = dict(change=changes.value, deviation=changes.deviation, sequences=changes.count)
+            tables["ignored"] = table_over({"dimensions": VARIANTS, "layer": range(self.facts.n_layers)}, columns)
         return tables
 
     def figures(self, tables: Tables) -> Figures:
@@ -183,21 +180,22 @@ class Outliers(MomentsStudy):
 
 
 def _correlation(sides: Mapping[str, Moments], gain: Float[np.ndarray, "layer dimension"]) -> pd.DataFrame:
-    rows = []
-    for name, side in sides.items():
-        for layer, (size, gains) in enumerate(zip(side.mean, gain, strict=True)):
-            varies = np.ptp(gains) > 0 and np.ptp(size) > 0
-            rows.append(
-                dict(
-                    of=name,
-                    layer=layer,
-                    pearson=float(pearsonr(size, gains)[0]) if varies else np.nan,
-                    spearman=float(spearmanr(size, gains)[0]) if varies else np.nan,
-                    spearman_size=float(spearmanr(size, np.abs(gains))[0]) if varies else np.nan,
-                    largest_to_median=float(size.max() / np.median(size)),
-                    tokens=int(side.count.flat[0]),
-                )
-            )
+    def varying(measure: Any, size: np.ndarray, gains: np.ndarray) -> float:
+        return float(measure(size, gains)[0]) if np.ptp(gains) > 0 and np.ptp(size) > 0 else np.nan
+
+    rows = [
+        dict(
+            of=name,
+            layer=layer,
+            pearson=varying(pearsonr, size, gains),
+            spearman=varying(spearmanr, size, gains),
+            spearman_size=varying(spearmanr, size, np.abs(gains)),
+            largest_to_median=float(size.max() / np.median(size)),
+            tokens=int(side.count.flat[0]),
+        )
+        for name, side in sides.items()
+        for layer, (size, gains) in enumerate(zip(side.mean, gain, strict=True))
+    ]
     return pd.DataFrame(rows)
 
 

@@ -28,8 +28,7 @@ from einops import einsum, rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.layer.fast.buffers import Buffers
-from tl_ffblock.layer.fast.products import linear_parts
+from tl_ffblock.layer.fast.buffers import Buffers, linear_parts
 from tl_ffblock.layer.linear import value_constant
 from tl_ffblock.layer.records import InputMatrix, LayerRecord, Norm
 from tl_ffblock.layer.scopes import NormName
@@ -140,7 +139,7 @@ class KeyGroup:
         norms: tuple[NormName, ...],
         product: Float[Tensor, "head d_head d_mlp"] | None = None,
     ) -> Float[Tensor, "matrix head d_mlp"]:
-        """`B[h,j] W`, made once a group; by a head product (products.py) `v[h,j] A[h]`, the same.
+        """`B[h,j] W`, made once a group; by a head product (`HeadProducts`) `v[h,j] A[h]`, the same.
 
         Matrices that are in use at a time need different buffers.
         """

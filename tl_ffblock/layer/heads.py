@@ -15,6 +15,7 @@ is one more term, to every query's own token alone:
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import SupportsIndex, TypeAlias
@@ -171,7 +172,9 @@ def with_heads(
             vectors[scope][channel] = through_head.parts(scope)
     for scope, vector in _residual_vectors(record, settings, scopes).items():
         vectors[scope][-1] = residual(vector, record.queries, n_keys).tokens
-    return decomposition.with_heads(channel_names(heads), vectors)
+    result = copy(decomposition)
+    result.channels, result.by_head = channel_names(heads), vectors
+    return result
 
 
 def _residual_vectors(

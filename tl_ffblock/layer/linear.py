@@ -29,7 +29,6 @@ At the end of the file are values that keep their numbers and get another vjp, f
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
@@ -456,15 +455,8 @@ class Decomposition:
         """Names of the head axis of `heads`: "head 0", ..., and "residual", last; empty where heads were not asked for."""
         self._parts = parts
         self._whole = record.whole
-        self._heads: Mapping[str, Tensor] = {}
-
-    def with_heads(
-        self, channels: Sequence[str], vectors: Mapping[str, Float[Tensor, "head query key d_model"]]
-    ) -> "Decomposition":
-        """The same with the vectors of named heads."""
-        result = copy(self)
-        result.channels, result._heads = tuple(channels), vectors
-        return result
+        self.by_head: Mapping[str, Float[Tensor, "head query key d_model"]] = {}
+        """Vectors through each of the channels, by scope."""
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -482,9 +474,9 @@ class Decomposition:
             InputError: if heads were not asked for.
         """
         self._at(scope)
-        if not self._heads:
+        if not self.by_head:
             raise InputError("no heads here: decompose(model, input, layer=..., heads=True) keeps their vectors.")
-        return self._heads[scope]
+        return self.by_head[scope]
 
     def bias(self, scope: str) -> Float[Tensor, "query d_model"]:
         """The bias part."""

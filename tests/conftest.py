@@ -22,7 +22,7 @@ from tests import cases, tiny
 
 torch.set_num_threads(1)
 
-FAMILIES = ("gpt2", "llama", "gemma2", "bert")
+FAMILIES = ("gpt2", "llama", "bert")
 """Families of laws that are not functions of a case yet, by their names in `tests.tiny`."""
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")

@@ -2,7 +2,7 @@
 
 A row of `MUTANTS` replaces one text of one file of the package by another, in a copy, and runs a few tests there. A fault
 that they do not notice is a promise that nothing holds: it gets a test, or a reason. The step is run by hand and before a
-release; that every `old` text is still there, exactly once, is checked with the other tests (tests/house/test_mutants.py).
+release; that every `old` text is still there, exactly once, is checked with the other tests (tests/structure/test_mutants.py).
 
     python -m tests mutants                    # all, some at a time
     python -m tests mutants --only flow walk   # those whose names hold one of these texts

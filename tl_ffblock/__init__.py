@@ -31,7 +31,9 @@ if TYPE_CHECKING:
         memories as memories,
         metrics as metrics,
         page as page,
+        result as result,
         results as results,
+        views as views,
     )
     from tl_ffblock.attention import attention_maps, attention_scores
     from tl_ffblock.attribution import (
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from tl_ffblock.cell_neurons import neurons
     from tl_ffblock.contributions import contribution_maps, decompose
     from tl_ffblock.errors import FFBlockError
-    from tl_ffblock.graphs import FlowGraph
+    from tl_ffblock.graphs import FlowGraph, Graph
     from tl_ffblock.interventions import (
         Contributions,
         causal_validation,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.linear import Decomposition
     from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
+    from tl_ffblock.result import Results
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
@@ -76,8 +79,10 @@ _HOMES = {
     "Decomposition": "layer.linear",
     "FFBlockError": "errors",
     "FlowGraph": "graphs",
+    "Graph": "graphs",
     "Metric": "metrics",
     "NeuronShares": "results.neuron_table",
+    "Results": "result",
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
     "attention_maps": "attention",
@@ -110,25 +115,32 @@ _HOMES = {
 """Where each name is defined."""
 
 _MODULES = {
-    "attention": "attention",
-    "bridge": "bridge",
     "check": "check",
-    "contributions": "contributions",
     "corpus": "corpus",
     "errors": "errors",
     "experiments": "experiments",
     "graphs": "graphs",
     "heads": "heads",
     "interventions": "interventions",
-    "layer": "layer",
     "memories": "memories",
     "metrics": "metrics",
-    "page": "page",
-    "attribution": "attribution",
-    "results": "results",
     "scopes": "layer.scopes",
 }
-"""Modules that are reached as attributes; `scopes`, which every reader of maps needs, without its room."""
+"""Modules for users: what is in them is documented and stays."""
+_OTHER_MODULES = {
+    "attention": "attention",
+    "attribution": "attribution",
+    "bridge": "bridge",
+    "contributions": "contributions",
+    "flow": "flow",
+    "layer": "layer",
+    "page": "page",
+    "propagation": "propagation",
+    "result": "result",
+    "results": "results",
+    "views": "views",
+}
+"""Modules that are reached as attributes and not listed: internal ones, those whose names are here, and former names."""
 
 __all__ = [
     "Attribution",
@@ -139,8 +151,10 @@ __all__ = [
     "Decomposition",
     "FFBlockError",
     "FlowGraph",
+    "Graph",
     "Metric",
     "NeuronShares",
+    "Results",
     "TokenMaps",
     "__version__",
     "amplification",
@@ -174,8 +188,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"{__name__}.{_MODULES[name]}")
+    if module := _MODULES.get(name, _OTHER_MODULES.get(name)):
+        return import_module(f"{__name__}.{module}")
     if name not in _HOMES:
         # With name and obj Python itself adds "Did you mean: 'contribution_maps'?" to the traceback.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])

@@ -11,10 +11,11 @@
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+import pandas as pd
 import torch
 from jaxtyping import Integer
 from rich import box
@@ -32,6 +33,7 @@ from tl_ffblock.layer.fast.norms import contribution_norms
 from tl_ffblock.layer.records import LayerRecord, refuse_tolerance
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.numerals import scientific
+from tl_ffblock.result import Result, Values
 from tl_ffblock.signatures import strict
 
 __all__ = ["Finding", "ModelCheck", "check_model"]
@@ -40,8 +42,8 @@ Kind: TypeAlias = Literal["identity", "completeness"]
 
 
 @strict
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, eq=False)
+class Finding(Values):
     """One equation in one layer."""
 
     kind: Kind
@@ -53,8 +55,8 @@ class Finding:
 
 
 @strict
-@dataclass(frozen=True)
-class ModelCheck:
+@dataclass(frozen=True, repr=False, eq=False)
+class ModelCheck(Result):
     """What `check_model` found."""
 
     model: str
@@ -125,10 +127,16 @@ class ModelCheck:
             )
         return table
 
-    def __str__(self) -> str:
-        head = f"{self.model} ({self.family}, {self.order}, {self.api}, {self.dtype}): {self.verdict()}"
-        lines = [f"  layer {f.layer}  {scientific(f.error)}  {f.name}" for f in self.worst()]
-        return "\n".join([head, *lines])
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per equation and layer: kind, name, layer, value (the largest relative error over positions), ok."""
+        rows = [(f.kind, f.name, f.layer, f.error, f.error <= self.rtol) for f in self.findings]
+        return pd.DataFrame(rows, columns=["kind", "name", "layer", "value", "ok"])
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """The verdict, and the worst equations."""
+        worst = sorted(self.worst(), key=lambda finding: -finding.error)[:5]
+        lines = {f.name: f"layer {f.layer}, relative error {scientific(f.error)}" for f in worst}
+        return f"{self.model} ({self.family}, {self.order}, {self.api}, {self.dtype}): {self.verdict()}", lines
 
 
 @strict

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Self, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 import numpy as np
 import pandas as pd
@@ -22,11 +22,14 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError
 from tl_ffblock.files import TensorFile, read_tensors, write_atomically, write_tensors
+from tl_ffblock.signatures import refuse_options, strict
 
 VERSION = 2
 """Of the format of files. Version 1, of tl_ffblock 0.2.0, had an encoding per class."""
 VIEWS = "tl_ffblock.views"
 """The package in which pages and figures are registered by type; it is imported when something is drawn first."""
+
+One = TypeVar("One", bound="Result")
 
 _KNOWN: dict[str, type["Values"]] = {}
 """Classes that files can hold, by name."""
@@ -50,6 +53,7 @@ class Values:
         return equal(self, other) if type(self) is type(other) else NotImplemented
 
 
+@strict
 class Result(Values):
     """Base of every public result: one way to be saved, printed, tabulated and drawn."""
 
@@ -81,7 +85,7 @@ class Result(Values):
         return Path(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls: type[One], path: str | os.PathLike[str]) -> One:
         """Read a file that `save` wrote.
 
         Raises:
@@ -94,13 +98,13 @@ class Result(Values):
         return cls.from_file(file, Path(path))
 
     @classmethod
-    def from_file(cls, file: TensorFile, path: Path) -> Self:
+    def from_file(cls: type[One], file: TensorFile, path: Path) -> One:
         """A result from what a file holds; a class that reads older files overrides this.
 
         Raises:
             MapFileError: if the file is of another version, or something is missing from it.
         """
-        read: Self = _read(file, path)
+        read: One = _read(file, path)
         return read
 
     def to_html(self, path: str | os.PathLike[str] | None = None, **options: Any) -> str:
@@ -113,7 +117,7 @@ class Result(Values):
         Raises:
             InputError: if there is no page of such a result, an option does not fit it, or the folder of `path` does not exist.
         """
-        html: str = views().html_of(self, **options)
+        html: str = views().page(self._page("to_html", options))
         if path is not None:
             write_atomically(Path(path), html.encode("utf-8"))
         return html
@@ -128,7 +132,7 @@ class Result(Values):
         Raises:
             InputError: as `to_html`, and if `height` is not positive.
         """
-        return views().shown(self, height=height, **options)
+        return views().page_view(self._page("show", options), height)
 
     def figure(self, **options: Any) -> Any:
         """A Matplotlib figure of the result.
@@ -140,12 +144,18 @@ class Result(Values):
             InputError: if there is no figure of such a result, or an option does not fit it.
             ModuleNotFoundError: if Matplotlib is not installed.
         """
-        return views().figure_of(self, **options)
+        return self._drawn("figure", views().figure_of, options)
+
+    def _page(self, method: str, options: Mapping[str, Any]) -> Any:
+        return self._drawn(method, views().page_of, options)
+
+    def _drawn(self, method: str, view: Any, options: Mapping[str, Any]) -> Any:
+        """What the view of this type makes; options that it does not have are refused in the method's name."""
+        refuse_options(f"{type(self).__name__}.{method}", view.dispatch(type(self)), options)
+        return view(self, **options)
 
 
-One = TypeVar("One", bound=Result)
-
-
+@strict
 class Results(list[One], Generic[One]):
     """Results of several prompts, in their order: a list that can be saved, tabulated and averaged as one."""
 

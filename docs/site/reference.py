@@ -12,12 +12,18 @@ import tl_ffblock
 from tl_ffblock.cli.main import COMMANDS, DESCRIPTION, PROGRAM, parser
 
 PACKAGE = "tl_ffblock"
+MODULES = {
+    name: path
+    for name, path in {**tl_ffblock._MODULES, **tl_ffblock._OTHER_MODULES}.items()
+    if name not in ("flow", "propagation")
+}
+"""By the attribute of the package; without former names."""
 PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "models": ("Models", ("bridge",)),
-    "maps": ("Maps", ("contributions", "attention", "results", "layer")),
+    "maps": ("Maps", ("contributions", "attention", "result", "results", "layer")),
     "neurons": ("Neurons of a cell", ("cell_neurons",)),
     "attribution": ("To a logit", ("attribution",)),
-    "flow": ("Flow", ("flow",)),
+    "flow": ("Flow", ("graphs",)),
     "metrics": ("Metrics", ("metrics",)),
     "interventions": ("Interventions", ("interventions",)),
     "errors": ("Errors", ("errors",)),
@@ -26,7 +32,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "experiments": ("Studies of a corpus", ("experiments",)),
     "check": ("Check", ("check",)),
     "scopes": ("Scopes", ("scopes",)),
-    "page": ("Pages", ("page",)),
+    "page": ("Pages", ("page", "views")),
 }
 """Of every page its title and the rooms whose names it shows."""
 _PLACE = {name: page for page, (_, rooms) in PAGES.items() for name in rooms}
@@ -39,7 +45,7 @@ def public_names() -> dict[str, list[str]]:
     for name in tl_ffblock.__all__:
         if not name.startswith("__"):
             pages[_place(name, tl_ffblock._HOMES[name].split(".")[0])].append(f"{PACKAGE}.{name}")
-    for attribute, path in tl_ffblock._MODULES.items():
+    for attribute, path in MODULES.items():
         module = import_module(f"{PACKAGE}.{path}")
         names = [name for name in getattr(module, "__all__", ()) if name not in tl_ffblock.__all__]
         if names:
@@ -65,7 +71,7 @@ def pages() -> dict[str, str]:
 
 def _page(page: str, names: Iterable[str]) -> str:
     title, rooms = PAGES[page]
-    texts = [inspect.getdoc(import_module(f"{PACKAGE}.{tl_ffblock._MODULES[room]}")) for room in rooms if _speaks(room)]
+    texts = [inspect.getdoc(import_module(f"{PACKAGE}.{MODULES[room]}")) for room in rooms if _speaks(room)]
     about = "\n\n".join(_introduction(text or "") for text in texts)
     return "\n\n".join([f"# {title}", about, *(f"::: {defined_at(name)}" for name in names)]) + "\n"
 
@@ -79,7 +85,7 @@ def defined_at(name: str) -> str:
 
 def _speaks(room: str) -> bool:
     """Whether a page begins with what the room's docstring says: where the room's own names are shown."""
-    return room in tl_ffblock._MODULES and hasattr(import_module(f"{PACKAGE}.{tl_ffblock._MODULES[room]}"), "__all__")
+    return room in MODULES and hasattr(import_module(f"{PACKAGE}.{MODULES[room]}"), "__all__")
 
 
 def _introduction(text: str) -> str:

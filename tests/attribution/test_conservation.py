@@ -134,10 +134,10 @@ def test_in_every_layer_heads_and_what_goes_past_them_are_the_target(
     result = ffb.attribute(model, tokens, difference, of=("heads", "graph"))
     flows = result.graph(1.0).to_dataframe()
     for layer in range(result.n_layers):
-        into = flows[(flows["target_kind"] == "mid") & (flows["target_layer"] == layer)]
-        from_heads = into[into["source_kind"] == "head"]["share"].sum()
+        into = flows[(flows["target_kind"] == "resid_mid") & (flows["target_layer"] == layer)]
+        from_heads = into[into["source_kind"] == "head"]["weight"].sum()
         assert from_heads == pytest.approx(float(result.heads[layer].sum()))
-        past = into[into["source_kind"] != "head"]["share"].sum()
+        past = into[into["source_kind"] != "head"]["weight"].sum()
         named = zip(result.bias_names, result.bias_layers, result.biases.values(), strict=True)
         later = sum(share for name, at, share in named if at > layer or (at == layer and ENTERS_LATER.search(name)))
         assert from_heads + past + later == pytest.approx(result.value)

@@ -142,7 +142,11 @@ def test_a_graph_books_steering_where_it_enters(
     result = ffb.attribute(model, tokens, difference, fwd_hooks=hooks, of="graph")
     graph = result.graph(1.0)
     into = {"0.hook_resid_pre": 0, "1.hook_resid_pre": 1, "1.hook_resid_post": 2, "2.hook_resid_post": 3}[place]
-    own = sum(graph.own[number] for number, node in enumerate(graph.nodes) if node[:2] == ("stream", into))
+    own = sum(
+        float(graph.intercepts[number, 0])
+        for number, node in enumerate(graph.nodes)
+        if (node.kind, node.layer) == ("resid", into)
+    )
     (share,) = result.edits.values()
     assert own == pytest.approx(share)
 

@@ -183,8 +183,8 @@ def test_gradient_before_a_norm_of_embeddings_is_said_to_be_zero(
     model, tokens = model_of_any(family), tiny.tokens(family, N)
     result, path = (ffb.attribute(model, tokens, difference, rules=rules, of=()) for rules in ("gradient", "path"))
     normed = family in ("bert", "bloom", "nanochat")
-    said = "largest    no token: gradient x input before a norm of the embeddings is zero by scale invariance"
-    assert result.vanishes == normed == (said in repr(result)) == (said[21:] in result.to_html())
+    said = "gradient x input before a norm of the embeddings is zero by scale invariance"
+    assert result.vanishes == normed == (f"no token: {said}" in repr(result)) == (said in result.to_html())
     assert not path.vanishes and "no token" not in repr(path)
     with_input = ffb.attribute(model, tokens, difference, rules="gradient", rtol=10.0)
     assert with_input.vanishes == normed

@@ -313,8 +313,8 @@ GRAPHS = (
     *(Fault("graphs.flow.Draft._shares", at(n), "flow", "shares of what enters a node miss") for n in range(4)),
     Fault("graphs.flow.Draft._share", every, "flow", "shares of what enters a node miss"),
     Fault("attribution.edges.EdgeSums.change", every, "estimated edges", "the changes of all senders miss"),
-    Fault("attribution.edge_walk._LayerWalk._of_heads", every, "estimated edges", "the changes of all senders miss"),
-    Fault("attribution.edge_walk._LayerWalk._by_attention", every, "estimated edges", "derivatives by the inputs"),
+    Fault("attribution.edges._LayerWalk._of_heads", every, "estimated edges", "the changes of all senders miss"),
+    Fault("attribution.edges._LayerWalk._by_attention", every, "estimated edges", "derivatives by the inputs"),
     Fault("layer.linear.LinearNorm.vjp", every, "estimated edges", "derivatives by the inputs"),
 )
 """Graphs: conserved flows, vectors at a position, edges between heads and feed-forwards."""

@@ -233,10 +233,10 @@ def test_maps_and_graphs_end_where_a_direction_is_read(ffb: ModuleType, model: A
         cells = result.maps["Atb", before].sum(dim=0)
         torch.testing.assert_close(cells, result.residual[before], rtol=1e-10, atol=1e-12)
     graph = result.graph(1.0)
-    flow, kinds = graph.imbalance(), [node[0] for node in graph.nodes]
+    flow, kinds = graph.imbalance(), [node.kind for node in graph.nodes]
     assert flow[kinds.index("target")] == pytest.approx(result.value)
-    assert max(node[1] for node in graph.nodes) == layer
-    assert graph.own.sum() == pytest.approx(sum(result.biases.values()))
+    assert max(node.layer for node in graph.nodes if node.layer is not None) == layer
+    assert float(graph.intercepts[:, 0].sum()) == pytest.approx(sum(result.biases.values()))
 
 
 def test_a_direction_in_a_padded_batch(ffb: ModuleType, model: Any, tokens: Tensor) -> None:

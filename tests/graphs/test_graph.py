@@ -20,6 +20,7 @@ MADE: dict[str, Callable[[ModuleType, Any, torch.Tensor], Graph]] = {
     "flow to two": lambda ffb, model, ids: ffb.flow_graph(
         model, ids, target=[7, ffb.direction(torch.ones(tiny.D_MODEL), layer=-1)], pruning=FEW
     ),
+    "flow of sums": lambda ffb, model, ids: ffb.flow_graph(model, ids, target=7, pruning=Pruning(0, 0, (0, 0), (0, 0))),
     "attribution": lambda ffb, model, ids: ffb.attribute(model, ids, ffb.logit(7), of="graph").graph(0.8),
     "edges": lambda ffb, model, ids: ffb.attribution_patching(model, ids, ids.flip(0), ffb.logit(7), edges=True).edges,
     "edges by position": lambda ffb, model, ids: (

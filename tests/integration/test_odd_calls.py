@@ -15,6 +15,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock import heads, memories
 from tl_ffblock.errors import CallError, FFBlockError, InputError, LayerError, ScopeKeyError
+from tl_ffblock.experiments.geva import annotation
 from tl_ffblock.graphs import Pruning, overlap, top_tokens
 
 NAN, INF = float("nan"), float("inf")
@@ -100,10 +101,10 @@ INPUTS = {
     "a negative id": odd(lambda g: ffb.contribution_maps(g.m, torch.tensor([3, -1])), "token id -1", "0 to 63"),
     "an id beyond": odd(lambda g: ffb.decompose(g.m, torch.tensor([3, 64]), layer=0), "token id 64", "0 to 63"),
     "a text without tokenizer": odd(lambda g: ffb.contribution_maps(g.m, "the cat"), "no tokenizer", "token ids"),
-    "a mask of another length": odd(lambda g: ffb.contribution_maps(g.m, g.ids, attention_mask=torch.ones(4)), "attention_mask", "(4,)", "(6,)"),
+    "a mask of another length": odd(lambda g: ffb.contribution_maps(g.m, g.ids, attention_mask=torch.ones(4)), "attention_mask", "(4,)", "6"),
     "a mask of other axes": odd(lambda g: ffb.contribution_maps(g.m, g.ids, attention_mask=torch.ones(2, 3)), "attention_mask", "(2, 3)"),
-    "a mask of twos": odd(lambda g: ffb.contribution_maps(g.m, g.ids[:3], attention_mask=torch.tensor([0, 1, 2])), "[0, 1, 2]", "zeros and ones"),
-    "a mask to be added": odd(lambda g: ffb.contribution_maps(g.m, g.ids[:2], attention_mask=torch.tensor([0.0, -1e9])), "zeros and ones"),
+    "a mask of twos": odd(lambda g: ffb.contribution_maps(g.m, g.ids[:3], attention_mask=torch.tensor([0, 1, 2])), "attention_mask", "0 to 1"),
+    "a mask to be added": odd(lambda g: ffb.contribution_maps(g.m, g.ids[:2], attention_mask=torch.tensor([0.0, -1e9])), "attention_mask"),
     "a mask of nothing": odd(lambda g: ffb.contribution_maps(g.m, g.ids, attention_mask=torch.zeros(6)), "hides every token", "sequence 0"),
     "a mask with a hole": odd(lambda g: ffb.contribution_maps(g.m, g.ids[:3], attention_mask=torch.tensor([1, 0, 1])), "sequence 0", "[1]", "padding"),
     "a mask of a text": odd(lambda g: ffb.contribution_maps(g.reader, "the cat", attention_mask=torch.ones(3)), "attention_mask", "token tensor"),
@@ -350,7 +351,7 @@ MEMORIES = {
     "agreement of values and triggers": odd(lambda g: memories.agreement(g.val, g.tri), "triggers", "ValueTokens"),
     "a card of two": odd(lambda g: memories.memory_card(g.m, [g.ids], ["0:1", "0:2"]), "memory"),
     "a card of None": odd(lambda g: memories.memory_card(g.m, [g.ids], None), "None"),
-    "a sheet of values": odd(lambda g: memories.write_annotation_sheet(g.val, g.folder / "sheet.csv"), "triggers", "ValueTokens"),
+    "a sheet of values": odd(lambda g: annotation.write_annotation_sheet(g.val, g.folder / "sheet.csv"), "triggers", "ValueTokens"),
 }
 
 INTERVENTIONS = {
@@ -573,7 +574,7 @@ REAL: list[tuple[str, Number]] = [
 
 ODD = {"inputs": INPUTS, "maps": MAPS, "attributions": ATTRIBUTIONS, "flow": FLOW, "memories": MEMORIES}
 ODD |= {"interventions": INTERVENTIONS, "heads": HEADS, "second pass": SECOND}
-CASES = [pytest.param(*case, id=f"{room}: {name}") for room, cases in ODD.items() for name, case in cases.items()]
+CASES = [pytest.param(*case, id=f"{area}: {name}") for area, cases in ODD.items() for name, case in cases.items()]
 
 
 @pytest.fixture(scope="module")

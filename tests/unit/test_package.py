@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ PATH = re.compile(r"\b(?:ffb|tl_ffblock)((?:\.[a-zA-Z_]\w*)+)")
 REACH = """
 import json, pydoc, sys
 import tl_ffblock as ffb
-heavy = sorted({"torch", "transformer_lens", "numpy"} & set(sys.modules))
+heavy = sorted({"torch", "transformer_lens", "numpy", "pandas"} & set(sys.modules))
 def reached(path):
     return hasattr(ffb, path.split(".")[0]) and pydoc.locate("tl_ffblock." + path) is not None
 print(json.dumps([heavy, [path for path in json.load(sys.stdin) if not reached(path)]]))
@@ -45,9 +46,31 @@ def test_what_is_documented_is_reached_in_a_fresh_interpreter() -> None:
 
 
 def test_dir_lists_names_and_modules() -> None:
-    """What completion offers: the public names and the rooms that documents name."""
+    """What completion offers: the public names and the modules for users, about forty and ten; nothing internal."""
     assert set(ffb.__all__) <= set(dir(ffb))
-    assert {"check", "experiments", "interventions", "page", "results", "scopes"} <= set(dir(ffb))
+    assert {"check", "experiments", "graphs", "heads", "interventions", "memories", "scopes"} <= set(dir(ffb))
+    assert not {"bridge", "layer", "page", "results", "views", "flow", "propagation"} & set(dir(ffb))
+    assert len(ffb.__all__) <= 42
+    assert len(dir(ffb)) <= 52
+
+
+@pytest.mark.parametrize(("former", "now"), [("propagation", "attribution"), ("flow", "graphs")])
+def test_a_former_name_warns_and_is_the_same(former: str, now: str) -> None:
+    """Of a module: each of its names is there, and is the one that is documented now."""
+    sys.modules.pop(f"tl_ffblock.{former}", None)
+    with pytest.warns(DeprecationWarning, match=f"tl_ffblock.{former} is tl_ffblock.{now} now"):
+        module = import_module(f"tl_ffblock.{former}")
+    home = getattr(ffb, now)
+    same = [name for name in module.__all__ if getattr(module, name) is getattr(home, name, None)]
+    assert {"propagation": {"attribute", "Attribution"}, "flow": {"FlowGraph", "top_tokens", "Pruning"}}[former] <= set(
+        same
+    )
+
+
+def test_a_former_name_of_a_function_warns() -> None:
+    """Annotation sheets, which are of a study."""
+    with pytest.warns(DeprecationWarning, match="geva.annotation"):
+        assert ffb.memories.read_annotations is import_module("tl_ffblock.experiments.geva.annotation").read_annotations
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

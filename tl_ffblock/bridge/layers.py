@@ -432,7 +432,7 @@ class BoundLayer:
         held = getattr(self._router, "bias", None)
         return held.detach() if isinstance(held, Tensor) else None
 
-    def routing_weights(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, "batch query expert"] | None:
+    def routing_weights(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, "*query expert"] | None:
         """The weights a router gave to its experts, the shared expert's gate last; None where there is no router.
 
         Args:

@@ -31,6 +31,7 @@ from tl_ffblock.bridge.selfcheck import check_once, hold_end, probe, refuse_nan
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import Positions, positions
 from tl_ffblock.layer.records import TOLERANCE, BatchRecords, LayerRecord, Method, Precision, Settings, ValueBias
+from tl_ffblock.result import Results
 
 T = TypeVar("T")
 Texts: TypeAlias = list[str] | tuple[str, ...]
@@ -159,7 +160,7 @@ class Run:
 
     def as_asked(self, results: Iterable[T]) -> T | list[T]:
         """One result where the input was one sequence, otherwise the list of all."""
-        listed = list(results)
+        listed: list[T] = Results(results)  # type: ignore[type-var]  # of vectors, too, which are no results yet
         return listed[0] if self.single else listed
 
     @property

@@ -1,3 +1,4 @@
+# Noun: report of a study, with its tables and figures.
 """Finished shards -> tables, figures, example pages and the report: one self-contained HTML page per run.
 
 A figure is a file, and inside the page an SVG with the page's inks and font, so that it follows the page's scheme:

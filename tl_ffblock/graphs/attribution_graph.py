@@ -91,7 +91,7 @@ def attribution_graph(flows: Flows) -> AttributionGraph:
     n_layers = len(flows.layers["edges"])
     own = flows.stream[0] - flows.entering
     draft.check(
-        -1, {"the residual stream's begin": (own.sum(), flows.biases.get(-1, 0.0))}, flows.stream[0], flows.entering
+        -1, {"the first residual stream": (own.sum(), flows.biases.get(-1, 0.0))}, flows.stream[0], flows.entering
     )
     tokens, stream = draft.add("token", None, torch.zeros_like(flows.entering)), draft.add("resid", 0, own)
     draft.connect(tokens, stream, flows.entering)
@@ -100,7 +100,7 @@ def attribution_graph(flows: Flows) -> AttributionGraph:
     last = flows.stream[n_layers]
     rest = flows.first_order - last.sum()
     named = flows.biases.get(n_layers, 0.0) if n_layers == len(flows.stream) - 1 else 0.0
-    draft.check(n_layers, {"the way to the target": (rest, named)}, last, torch.tensor([flows.first_order, named]))
+    draft.check(n_layers, {"the target": (rest, named)}, last, torch.tensor([flows.first_order, named]))
     draft.connect(stream, draft.add("target", n_layers, rest.reshape(1), positions=False), last)
     return draft.graph()
 

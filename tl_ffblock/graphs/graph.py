@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import networkx as nx
 import numpy as np
@@ -28,7 +28,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError, brief
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.result import Result, Values, tabulated
+from tl_ffblock.result import One, Result, Values, tabulated
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import strict
 
@@ -52,6 +52,8 @@ _EAP = {
     r"L0\.resid": "input",
     "remaining": "rest",
 }
+
+G = TypeVar("G", bound="Graph")
 
 
 @strict
@@ -88,6 +90,7 @@ class Component(Values):
         return next(found, self.name)
 
 
+@strict
 @dataclass(frozen=True)
 class Edge:
     """An edge of a graph as one value."""
@@ -101,6 +104,7 @@ class Edge:
     """Its weight for each target."""
 
 
+@strict
 @dataclass(frozen=True, eq=False)
 class GraphTarget(Values):
     """A number of a forward pass that is attributed."""
@@ -111,6 +115,7 @@ class GraphTarget(Values):
     """The token whose rank and probability nodes of a flow graph have; None where the target is none."""
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class GraphCertificate(Values):
     """Measured errors of a graph by their names, each 0 up to rounding; each is an attribute, too."""
@@ -202,6 +207,7 @@ class Graph(Result):
         frame = pd.DataFrame([vars(node) for node in self.nodes]).rename(columns={"name": "component"})
         if names == "eap":
             frame["component"] = [node.eap_name for node in self.nodes]
+        frame = frame.apply(lambda column: column.astype(float) if column.isna().all() else column)
         numbers = ["layer", "head", "index", "position"]
         frame[numbers] = frame[numbers].astype(float).fillna(-1).astype(int)
         frame["token"] = [self.labels[position] if position >= 0 else "" for position in frame["position"]]
@@ -279,7 +285,7 @@ class Graph(Result):
         sizes = np.where(hidden, -1.0, self.weights[:, 0].abs().numpy())
         return np.argsort(-sizes, kind="stable")[: min(k, int((~hidden).sum()))].tolist()
 
-    def prune(self, keep: float = 0.9) -> Self:
+    def prune(self: G, keep: float = 0.9) -> G:
         """The graph of the largest edges whose weights' sizes are a part of the sum over all edges, for the first target.
 
         The other edges lead through one node, "pruned", so that as much enters and leaves every node as before; nodes that
@@ -304,7 +310,7 @@ class Graph(Result):
         chosen &= known
         return self._through_rest(rest, chosen, self.kept * float(sizes[chosen].sum() / total))
 
-    def _through_rest(self, rest: int, chosen: np.ndarray, kept: float) -> Self:
+    def _through_rest(self: G, rest: int, chosen: np.ndarray, kept: float) -> G:
         """Edges that were not chosen, and nodes that only these touch, in one node."""
         ends, weights, left = self.ends.numpy(), self.weights.numpy(), np.flatnonzero(~chosen)
         stays = np.array([node.kind in ("token", "target") for node in self.nodes] + [False])
@@ -392,14 +398,15 @@ class Graph(Result):
         return headline, lines
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
+    def load(cls: type[One], path: str | PathLike[str]) -> One:
         """Read a file that `save` wrote.
 
         Raises:
             MapFileError: if the file is not such a graph, was changed, or is of another version.
             FileNotFoundError: if there is no such file.
         """
-        if Path(path).is_file() and Path(path).read_bytes().lstrip()[:1] in (b"{", b"["):
+        # The first byte of a safetensors file is of its header's length, a multiple of eight, and no bracket.
+        if Path(path).is_file() and Path(path).read_bytes()[:1] in (b"{", b"["):
             raise MapFileError(
                 f"{path} is JSON: flow graphs were saved so by tl_ffblock 0.2.0 (format version 1), which this version does not "
                 "read; make it again."

@@ -19,7 +19,7 @@ from tl_ffblock.bridge.edited import ResumedRuns
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.contributions import Contributions, Hook, adding_rows, edit_point, refuse_absent
 from tl_ffblock.layer.positions import one_position, whole_number
-from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, PlainMetric, as_metric, run_by_run
+from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric, run_by_run
 from tl_ffblock.signatures import strict
 
 NOTHING_LEFT = 1e-6
@@ -284,40 +284,6 @@ def measure_edits(
     starts = {one_position(edit.query, contributions.shape[1], "query") for edit in edits}
     alone = SideBySide([contributions], starts=[starts], batch_size=batch_size, resume=resume)
     return alone.measure([(0, edit) for edit in edits], [read], advance)
-
-
-@torch.no_grad()
-def measure_together(
-    runs: Sequence[Contributions],
-    edits: Sequence[Sequence[Edit]],
-    metric: PlainMetric,
-    *,
-    batch_size: int = 32,
-    advance: Advance | None = None,
-) -> Float[Tensor, "edit value"]:
-    """Somebody else's function of all prompts' logits, under as many edits of each prompt: the n-th of all at a time.
-
-    Args:
-        runs: The prompts' runs, of equally many tokens.
-        edits: By prompt as many edits.
-        metric: What to read; it gets logits [prompt pos d_vocab].
-        batch_size: Edited runs at a time.
-        advance: Called with a number of edits when they are done.
-
-    Returns:
-        One value for all prompts, or one per prompt, as the function gives them.
-    """
-    whole = SideBySide(runs, starts=[()] * len(runs), batch_size=batch_size, resume=False)
-    values: list[Tensor] = []
-    at_a_time = max(1, batch_size // len(runs))
-    for begin in range(0, len(edits[0]), at_a_time):
-        of_prompts = zip(*(of_run[begin : begin + at_a_time] for of_run in edits), strict=True)
-        flat = [placed for same in of_prompts for placed in enumerate(same)]
-        logits = torch.cat([edited for _, edited in whole.logits(flat, None)])
-        values += [metric(of_edit).reshape(-1).float().cpu() for of_edit in torch.split(logits, len(runs))]
-        if advance is not None:
-            advance(len(flat))
-    return torch.stack(values)
 
 
 def _hooks(edits: Sequence[Edit], start: int) -> list[Hook]:

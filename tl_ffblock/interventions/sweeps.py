@@ -23,7 +23,7 @@ from tl_ffblock.bridge.model import select_layers
 from tl_ffblock.bridge.runs import Layers
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.contributions import Contributions
-from tl_ffblock.interventions.edits import Advance, Edit, PromptEdit, SideBySide, changes, measure_together, metric_of
+from tl_ffblock.interventions.edits import Advance, Edit, PromptEdit, SideBySide, changes, metric_of
 from tl_ffblock.layer.heads import AskedHeads, head_numbers
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, spans, whole_number
 from tl_ffblock.metrics import LogitFunction, Metric, PlainMetric, as_metric
@@ -373,10 +373,17 @@ def _of_all_prompts(
     baselines = metric(sweep.runs.logits.clone()).reshape(-1).float().cpu()
     shared = [cell for cell in cells[0] if all(cell in of_prompt for of_prompt in cells)]
     enough = max(1, batch_size // len(runs))
-    edits = zip(*(_batches(sweep.edits(number, run, shared), enough) for number, run in enumerate(runs)), strict=True)
-    measured = torch.cat(
-        [measure_together(runs, batch, metric, batch_size=batch_size, advance=advance) for batch in edits]
-    )
+    edits = (_batches(sweep.edits(number, run, shared), enough) for number, run in enumerate(runs))
+    whole = SideBySide(runs, starts=[()] * len(runs), batch_size=batch_size, resume=False)
+    values: list[Tensor] = []
+    for batch in zip(*edits, strict=True):
+        for begin in range(0, len(batch[0]), enough):
+            of_cells = zip(*(of_run[begin : begin + enough] for of_run in batch), strict=True)
+            flat = [placed for same in of_cells for placed in enumerate(same)]
+            logits = torch.cat([edited for _, edited in whole.logits(flat, None)])
+            values += [metric(of_cell).reshape(-1).float().cpu() for of_cell in torch.split(logits, len(runs))]
+            advance(len(flat))
+    measured = torch.stack(values)
     return torch.stack([sweep.filled(shared, of_value) for of_value in measured.T]), baselines
 
 

@@ -421,8 +421,8 @@ class _Sampler:
             edit = self._edit(run, donor, effect, cell)
             places[effect] = None
             if edit is not None:
-                equal = (place for place in range(first, len(edits)) if _same(edits[place], edit))
-                places[effect] = next(equal, len(edits))
+                own = [made.name == edit.name and torch.equal(made.vector, edit.vector) for made in edits[first:]]
+                places[effect] = first + (own.index(True) if True in own else len(own))
                 if places[effect] == len(edits):
                     edits.append(edit)
         return places
@@ -436,10 +436,6 @@ class _Sampler:
         if donor is None:
             return removal(run, layer, effect, query, key)
         return exchange(run, donor, layer, effect, query, key)
-
-
-def _same(first: Edit, second: Edit) -> bool:
-    return first.name == second.name and torch.equal(first.vector, second.vector)
 
 
 def _columns(rows: Sequence[Mapping[str, float]]) -> _Columns:

@@ -16,6 +16,7 @@ coefficient is what its value is multiplied by, `g(k x + b)`, gated `g(k x + b) 
 router's weight.
 """
 
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -75,5 +76,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Annotation sheets are of the study of Geva et al. (`tl_ffblock.experiments.geva.annotation`)."""
     if name in ("read_annotations", "write_annotation_sheet"):
-        return getattr(import_module("tl_ffblock.experiments.geva.annotation"), name)
+        home = "tl_ffblock.experiments.geva.annotation"
+        warnings.warn(f"tl_ffblock.memories.{name} is {home}.{name} now", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

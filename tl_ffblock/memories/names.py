@@ -78,6 +78,7 @@ def named_table(names: Sequence[MemoryName], columns: Mapping[str, Iterable[Any]
     return tabulated({column: list(values) for column, values in first.items()} | dict(columns))
 
 
+@strict
 @dataclass(frozen=True, repr=False, eq=False)
 class MemoryTable(Result):
     """A result with a row per memory."""

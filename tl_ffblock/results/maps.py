@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import pandas as pd
 import torch
@@ -232,7 +232,7 @@ class ContributionMaps(Result):
         return joint.rename(columns={"channel": "head"}).reset_index(drop=True)
 
     @classmethod
-    def from_file(cls, file: TensorFile, path: Path) -> Self:
+    def from_file(cls, file: TensorFile, path: Path) -> "ContributionMaps":
         """A result from what a file holds, one of tl_ffblock 0.2.0 (version 1) included.
 
         Raises:

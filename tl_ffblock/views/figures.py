@@ -23,7 +23,7 @@ from tl_ffblock.page import AnyPage, GraphPage, MapsBlock, PageData, PageEdge, S
 from tl_ffblock.result import Result
 from tl_ffblock.results.figures import COLOURS, COLUMN, axes
 from tl_ffblock.results.ranks import others_of, shares_of_others
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import refuse_options, strict
 from tl_ffblock.views.registry import figure_of, page_of
 
 INK, GAIN, LOSS = "#003f5c", "#b35806", "#6a5fc0"
@@ -60,6 +60,7 @@ def still_of(data: AnyPage) -> bytes | None:
 @figure_of.register(Result)
 def result_figure(result: Result, **options: Any) -> Any:
     """What the result's page opens with; options are those of the page."""
+    refuse_options(f"{type(result).__name__}.figure", page_of.dispatch(type(result)), options)
     return page_figure(page_of(result, **options))
 
 

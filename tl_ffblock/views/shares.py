@@ -1,6 +1,7 @@
 """Pages of signed shares and of tables: attributions, continuations, numbers by position, and any other result by its table."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -86,14 +87,15 @@ def table_page(result: Result) -> SharesData:
     numbers = [name for name in frame if pd.api.types.is_float_dtype(frame[name])]
     labels = [name for name in frame if name not in numbers and frame[name].nunique() > 1]
     value = next((name for name in ("value", "share", "rho") if name in numbers), numbers[0] if numbers else None)
-    heading = f"{type(result).__name__}: {headline}"
-    if value is None:
-        return SharesData(heading=heading, facts=" · ".join(f"{name} {fact}" for name, fact in facts.items()))
-    grid = len(labels) == 2 and len(frame) == frame[labels[0]].nunique() * frame[labels[1]].nunique() and len(frame) > 1
-    shown: dict[str, Any] = (
-        {"maps": (_grid(frame, labels, value),)} if grid else {"tables": (_listed(frame, labels, value),)}
+    page = SharesData(
+        heading=f"{type(result).__name__}: {headline}",
+        facts=" · ".join(f"{name} {fact}" for name, fact in facts.items()),
     )
-    return SharesData(heading=heading, facts=" · ".join(f"{name} {fact}" for name, fact in facts.items()), **shown)
+    if value is None:
+        return page
+    if len(labels) == 2 and 1 < len(frame) == frame[labels[0]].nunique() * frame[labels[1]].nunique():
+        return replace(page, maps=(_grid(frame, labels, value),))
+    return replace(page, tables=(_listed(frame, labels, value),))
 
 
 @panel_of.register

@@ -8,13 +8,11 @@ from tests import lower, size
 from tests.__main__ import SHAPES
 
 
-@pytest.mark.xfail(reason="five circles are being removed", strict=False)
 def test_no_module_imports_itself_through_others() -> None:
     """A circle is one module in several files."""
     assert size.circles() == []
 
 
-@pytest.mark.xfail(reason="pieces are being merged into what they are a piece of", strict=False)
 def test_a_file_with_one_importer_says_which_noun_it_is() -> None:
     """Else it is a piece of that importer: `# Noun: ...` above its imports names the term of the field and its source."""
     assert size.single_importers() == []

@@ -4,7 +4,7 @@ import ast
 import io
 import tokenize
 
-from tests.house.conftest import Source
+from tests.structure.conftest import Source
 
 MOST_CODE_LINES_OF_A_FUNCTION = 40
 _NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

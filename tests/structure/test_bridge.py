@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tests.house.conftest import Source
+from tests.structure.conftest import Source
 
 HOOK_NAMES = ("hook_", "blocks.")
 """Parts of names of HookPoints. Docstrings may show them to users."""

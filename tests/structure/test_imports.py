@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from tests.house.conftest import Source
+from tests.structure.conftest import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +34,7 @@ def test_no_test_stands_on_a_private_name() -> None:
     } == {}
 
 
-def test_the_package_does_not_import_itself_from_its_front_door(sources: list[Source]) -> None:
+def test_the_package_does_not_import_itself_from_its_root(sources: list[Source]) -> None:
     """`tl_ffblock/__init__.py` is for users; a module that imports it imports upwards."""
     assert [
         f"{source.path}:{node.lineno}"

@@ -1,0 +1,9 @@
+# Noun: attribution. This is the name that the package `attribution` had in 0.2.0.
+"""Former name of `tl_ffblock.attribution`: importing it warns, and the next version does not have it."""
+
+import warnings
+
+from tl_ffblock.attribution import *  # noqa: F403
+from tl_ffblock.attribution import __all__ as __all__
+
+warnings.warn("tl_ffblock.propagation is tl_ffblock.attribution now", DeprecationWarning, stacklevel=2)

@@ -98,6 +98,13 @@ def test_lines_of_short_and_long_texts(show: Shower, n: int) -> None:
     assert screen.overflow() <= 0 and screen.problems == []
 
 
+def test_twelve_by_twelve_heads_of_a_long_text_stay_small() -> None:
+    """144 heads at 128 tokens that look both ways: below 4 MB."""
+    scores = torch.randn(12, 12, 128, 128, generator=torch.Generator().manual_seed(0))
+    noisy = dataclasses.replace(planted_heads(128, 12, 12), values=scores.softmax(-1), causal=False)
+    assert len(noisy.to_html()) < 4e6
+
+
 def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower) -> None:
     """A result with heads shows their lines, the residual's only when asked; the block can be chosen; without heads there are no such views."""
     from tl_ffblock.results.tables import HeadTable

@@ -210,7 +210,7 @@ class ContributionMaps(Result):
         if not isinstance(number, Real):
             return NotImplemented
         if real(number) is None:
-            verb = "divided by" if operation is torch.div else "times"
+            verb = "divided by" if operation is operator.truediv else "times"
             raise InputError(f"contribution maps {verb} {number}: expected a finite number.")
         turned = dict(zip(SIDES, reversed(self.sides), strict=False)) if number < 0 else {}
         scaled = {

@@ -315,15 +315,15 @@ def confident_table(names: Names, best: Mapping[str, TriggerShard], values: Mapp
         index = READINGS.index(reading)
         tops, probability = values[sign][0][index], values[sign][1][index]
         chosen = np.argsort(-probability, kind="stable")[:CONFIDENT]
-        agrees = np.asarray(agreeing(best[sign].following, tops)[1].any(axis=1))
+        _, agrees = agreeing(best[sign].following, tops)
         return dict(
             sign=sign,
             reading=reading,
             values=len(chosen),
             least_probability=float(probability[chosen].min()),
             upper_third=float(upper[chosen].mean()),
-            agreeing_trigger=float(agrees[chosen].mean()),
-            agreeing_trigger_of_all=float(agrees.mean()),
+            agreeing_trigger=float(agrees[chosen].any(axis=1).mean()),
+            agreeing_trigger_of_all=float(agrees.any(axis=1).mean()),
         )
 
     return pd.DataFrame([row(*of) for of in product(SIGNS, READINGS)])

@@ -544,13 +544,12 @@ def norms_of_vectors(
 
 def _norms_of_parts(record: LayerRecord, parts: Mapping[str, Parts], values: dict[str, Tensor]) -> LayerNorms:
     """Norms of bias part and remainder, and the completeness error, beside those of the tokens' parts."""
-    remainders = {scope: of.remainder for scope, of in parts.items()}
     return LayerNorms(
         values=values,
         bias={scope: of.bias.norm(dim=-1) for scope, of in parts.items()},
         remainder={
-            scope: values[scope].new_zeros(len(values[scope])) if remainder is None else remainder.norm(dim=-1)
-            for scope, remainder in remainders.items()
+            scope: values[scope].new_zeros(len(values[scope])) if of.remainder is None else of.remainder.norm(dim=-1)
+            for scope, of in parts.items()
         },
         completeness={scope: of.error(record.whole[scope]) for scope, of in parts.items()},
     )

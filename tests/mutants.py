@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant("identity: read-out", "bridge/readout.py", "if not error < model.tolerance:", "if error < 0:", _sabotage("read-out")),
     Mutant("identity: Hugging Face", "bridge/hugging_face.py", "    if error <= tolerance:", "    if error >= 0:", _sabotage("another_model")),
     Mutant("identity: softmax of scores", "attention.py", "if not scored.error <= run.settings.rtol:", "if scored.error < 0:", _sabotage("scores")),
-    Mutant("identity: resumed runs", "bridge/edited.py", "TOLERANCE = 1e-4", "TOLERANCE = 1e-1", ("tests/interventions/test_resume.py",)),
+    Mutant("identity: resumed runs", "bridge/edited.py", "TOLERANCE = 1e-4", "TOLERANCE = 1e-1", ("tests/interventions/test_edits.py", "-k", "resumed",)),
     # Refusals.
     Mutant("refusal: hidden tokens are seen", "bridge/edited.py", "if bool((pattern * hidden.to(pattern.device)).any()):", "if bool((pattern * hidden.to(pattern.device)).all()):", _sabotage("masking")),
     Mutant("refusal: other positions where tokens are hidden", "bridge/edited.py", "if not float((x - expected).abs().max()) <= _ROUNDING", "if float((x - expected).abs().max()) < -_ROUNDING", _sabotage("masking")),
@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant("batches: rows in another order", "bridge/inputs.py", "enumerate(self.ascending)}", "enumerate(self.ascending[::-1])}", ("tests/integration/test_laws.py", "-k", "selections and gpt2")),
     Mutant("batches: a table of two batches", "contributions.py", "tables[key][rows] = table[rows, numbers.index(number)]", "tables[key][rows] = table[rows, 0]", ("tests/unit/test_batching.py",)),
     Mutant("caches: products of changed weights", "layer/fast/buffers.py", "bool((first == second).all())", "True", ("tests/unit/test_roads.py", "-k", "product")),
-    Mutant("caches: keys and values of another start", "bridge/edited.py", "self._prefix[0] != start or", "", ("tests/interventions/test_resume.py",)),
+    Mutant("caches: keys and values of another start", "bridge/edited.py", "self._prefix[0] != start or", "", ("tests/interventions/test_edits.py", "-k", "resumed",)),
     # Which model, tokens and hooks a result is of.
     Mutant("identity: means of two models", "results/intervals.py", "if value in UNKNOWN else known", "if value in UNKNOWN or name == 'fingerprint' else known", ("tests/integration/test_identity.py",)),
     Mutant("identity: means of two rules", "results/intervals.py", '("fingerprint", "rules", "method", "value_bias", "precision")', '("fingerprint", "method", "value_bias", "precision")', ("tests/integration/test_identity.py",)),

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
 from tl_ffblock import heads
-from tl_ffblock.errors import InputError
 from tl_ffblock.heads.probes import ROOT, UNKNOWN
 
 N_SENTENCES = 60
@@ -72,18 +72,7 @@ def test_words_that_are_not_asked_for_do_not_count() -> None:
 
 def test_the_same_seed_gives_the_same_answers() -> None:
     """Training draws from its own seed, and leaves torch's generator as it was."""
-    import torch
-
     torch.manual_seed(3)
-    before = torch.get_rng_state()
-    first, second = (
-        heads.attachments(drawn(planted=False), "distance and words", heads.Training(epochs=2)) for _ in range(2)
-    )
+    before, training = torch.get_rng_state(), heads.Training(epochs=2)
+    first, second = (heads.attachments(drawn(planted=False), "distance and words", training) for _ in range(2))
     assert np.array_equal(first.right, second.right) and torch.equal(before, torch.get_rng_state())
-
-
-@pytest.mark.wrong_types
-def test_another_kind_is_refused() -> None:
-    """The message lists the kinds."""
-    with pytest.raises(InputError, match='"maps", "maps and words" or "distance and words"'):
-        heads.attachments(drawn(planted=False), "gold")  # type: ignore[arg-type]

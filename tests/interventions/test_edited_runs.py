@@ -2,18 +2,18 @@
 
 import warnings
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import callbacks_of, model_of
 from tests.tolerances import BATCH_FLOAT64
 from tl_ffblock.errors import IdentityError
 
-Models = Callable[..., Any]
 Edit = Callable[[Tensor], Tensor]
 N = 5
 AFTER_USE = ("opt", "gptj", "bert", "roberta")
@@ -60,9 +60,7 @@ def check_bookkeeping(found: Any, maps: Any) -> None:
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-def test_an_edit_upstream_is_part_of_the_run(
-    ffb: ModuleType, model_of: Models, any_family: str, in_place: bool
-) -> None:
+def test_an_edit_upstream_is_part_of_the_run(any_family: str, in_place: bool) -> None:
     """Input, values, the norm before attention, another layer: the maps change, nothing remains."""
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
     plain = ffb.contribution_maps(model, tokens, layers=1)
@@ -74,7 +72,7 @@ def test_an_edit_upstream_is_part_of_the_run(
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-def test_an_edit_inside_is_the_remainder(ffb: ModuleType, model_of: Models, any_family: str, in_place: bool) -> None:
+def test_an_edit_inside_is_the_remainder(any_family: str, in_place: bool) -> None:
     """Every HookPoint of the block: exact bookkeeping, a remainder at the end, and attention's parts untouched."""
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
     plain = ffb.decompose(model, tokens, layer=0)
@@ -87,7 +85,7 @@ def test_an_edit_inside_is_the_remainder(ffb: ModuleType, model_of: Models, any_
         assert any(found.remainder(scope).norm() > 1e-2 for scope in found.scopes), place
 
 
-def test_an_edited_z_belongs_to_no_token(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+def test_an_edited_z_belongs_to_no_token(any_family: str) -> None:
     """What was added to the summed values is, through W_O, the remainder of `Attn`, exactly."""
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
     generator = torch.Generator().manual_seed(0)
@@ -104,10 +102,8 @@ def test_an_edited_z_belongs_to_no_token(ffb: ModuleType, model_of: Models, any_
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-def test_an_edited_pattern_is_decomposed_as_it_was_used(
-    ffb: ModuleType, model_of: Models, any_family: str, in_place: bool
-) -> None:
-    """Used: the map is of the edited pattern, later tokens included. Too late: of the one used, with a warning."""
+def test_an_edited_pattern_is_decomposed_as_it_was_used(any_family: str, in_place: bool) -> None:
+    """Used: the map is of the edited pattern, later tokens included. Too late: of the one used, with a warning; a cache is refused."""
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
     hooks = [("blocks.0.attn.hook_pattern", hook_of(lambda p: torch.full_like(p, 1 / N), in_place=in_place))]
 
@@ -122,6 +118,13 @@ def test_an_edited_pattern_is_decomposed_as_it_was_used(
         assert any("the edit changes nothing in the run" in str(warning.message) for warning in caught)
         plain = ffb.contribution_maps(model, tokens, layers=0)
         torch.testing.assert_close(maps["Attn"], plain["Attn"], **BATCH_FLOAT64)
+        with warnings.catch_warnings(), model.hooks(fwd_hooks=hooks):
+            warnings.simplefilter("ignore")
+            _, cache = model.run_with_cache(tokens[None])
+        with pytest.raises(
+            ValueError, match=r"hook_pattern is not the pattern that made .* give the hooks as fwd_hooks"
+        ):
+            ffb.contribution_maps(model, tokens, cache=cache)
     else:
         found, maps = both()
         rows = found.parts("Attn")
@@ -130,64 +133,41 @@ def test_an_edited_pattern_is_decomposed_as_it_was_used(
     assert all((maps.remainder[scope] == 0).all() for scope in maps.scopes)
 
 
-@pytest.mark.parametrize("way", ["hooks", "permanent", "capture first", "capture inside"])
-def test_every_way_to_hook_gives_the_same_map(ffb: ModuleType, any_family: str, way: str) -> None:
-    """`with model.hooks`, permanent hooks, and `capture` around or inside the user's own run_with_hooks."""
+PLACES = ("blocks.0.hook_resid_pre", "blocks.0.attn.hook_z", "blocks.0.hook_mlp_out")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_way_to_hook_gives_the_same_map(any_family: str, place: str) -> None:
+    """`with model.hooks`, permanent hooks, `capture` around or inside a run of the user's, a cache made under hooks: as `fwd_hooks`."""
     model, tokens = tiny.bridge(any_family, dtype=torch.float64), tiny.tokens(any_family, N)
-    edit = ("blocks.0.hook_mlp_out", hook_of(shifted, in_place=False))
+    edit = (place, hook_of(shifted, in_place=False))
     expected = ffb.contribution_maps(model, tokens, fwd_hooks=[edit])
-    if way == "hooks":
-        with model.hooks(fwd_hooks=[edit]):
-            maps = ffb.contribution_maps(model, tokens)
-    elif way == "permanent":
-        model.add_hook(*edit, is_permanent=True)
-        maps = ffb.contribution_maps(model, tokens)
-    elif way == "capture first":
-        with ffb.capture(model) as records:
-            model.run_with_hooks(tokens[None], fwd_hooks=[edit])
-        maps = ffb.contribution_maps(model, tokens, cache=records)
-    else:
-        with model.hooks(fwd_hooks=[edit]), ffb.capture(model) as records:
-            model(tokens[None])
-        maps = ffb.contribution_maps(model, tokens, cache=records)
-    for scope in maps.scopes:
-        torch.testing.assert_close(maps[scope], expected[scope], **BATCH_FLOAT64)
-        torch.testing.assert_close(maps.remainder[scope], expected.remainder[scope], **BATCH_FLOAT64)
-
-
-@pytest.mark.parametrize("place", ["blocks.0.hook_resid_pre", "blocks.0.attn.hook_z", "blocks.0.hook_mlp_out"])
-def test_a_cache_of_a_patched_run_gives_the_same_maps(
-    ffb: ModuleType, model_of: Models, any_family: str, place: str
-) -> None:
-    """With `run_with_cache` under hooks: the maps and remainders of running once more under the same hooks."""
-    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
-    hooks = [(place, hook_of(shifted, in_place=False))]
-    expected = ffb.contribution_maps(model, tokens, fwd_hooks=hooks)
-    with model.hooks(fwd_hooks=hooks):
+    found = {}
+    with ffb.capture(model) as records:
+        model.run_with_hooks(tokens[None], fwd_hooks=[edit])
+    found["captured around"] = ffb.contribution_maps(model, tokens, cache=records)
+    with model.hooks(fwd_hooks=[edit]):
+        found["hooks"] = ffb.contribution_maps(model, tokens)
         _, cache = model.run_with_cache(tokens[None])
+        with ffb.capture(model) as records:
+            model(tokens[None])
+    found["captured inside"] = ffb.contribution_maps(model, tokens, cache=records)
     if place.endswith("hook_z") and any_family in AFTER_USE:
         with pytest.raises(ValueError, match="is not the pattern that made"):
             ffb.contribution_maps(model, tokens, cache=cache)
-        return
-    maps = ffb.contribution_maps(model, tokens, cache=cache)
-    for scope in maps.scopes:
-        torch.testing.assert_close(maps[scope], expected[scope], **BATCH_FLOAT64)
-        torch.testing.assert_close(maps.remainder[scope], expected.remainder[scope], **BATCH_FLOAT64)
+    else:
+        found["cache"] = ffb.contribution_maps(model, tokens, cache=cache)
+    model.add_hook(*edit, is_permanent=True)
+    found["permanent"] = ffb.contribution_maps(model, tokens)
+    for way, maps in found.items():
+        for table, own in ((maps.values, expected.values), (maps.remainder, expected.remainder)):
+            for scope in maps.scopes:
+                torch.testing.assert_close(
+                    table[scope], own[scope], **BATCH_FLOAT64, msg=lambda m, way=way: f"{way}: {m}"
+                )
 
 
-@pytest.mark.parametrize("any_family", AFTER_USE, indirect=True)
-def test_a_cached_pattern_that_had_no_effect_is_refused(ffb: ModuleType, model_of: Models, any_family: str) -> None:
-    """An ActivationCache of BERT shows the edited pattern, which attention did not use: no map of it is made."""
-    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
-    edit = ("blocks.0.attn.hook_pattern", lambda pattern, hook: torch.eye(N, dtype=pattern.dtype).expand_as(pattern))
-    with warnings.catch_warnings(), model.hooks(fwd_hooks=[edit]):
-        warnings.simplefilter("ignore")
-        _, cache = model.run_with_cache(tokens[None])
-    with pytest.raises(ValueError, match=r"hook_pattern is not the pattern that made .* give the hooks as fwd_hooks"):
-        ffb.contribution_maps(model, tokens, cache=cache)
-
-
-def test_an_edit_cannot_hide_a_model_that_is_misread(ffb: ModuleType) -> None:
+def test_an_edit_cannot_hide_a_model_that_is_misread() -> None:
     """Unverified layers are checked on a small clean run: a wrong activation is no remainder, with hooks or a cache."""
     hooks = [("blocks.0.hook_mlp_out", hook_of(shifted, in_place=False))]
     for family, way in (("gpt2", "hooks"), ("gpt2", "cache"), ("llama", "hooks")):
@@ -214,20 +194,20 @@ def test_an_edit_cannot_hide_a_model_that_is_misread(ffb: ModuleType) -> None:
             ffb.contribution_maps(model, tokens, layers=0, **given)
 
 
-def test_the_clean_run_does_not_disturb(ffb: ModuleType, callbacks: Callable[[Any], dict[str, int]]) -> None:
+def test_the_clean_run_does_not_disturb() -> None:
     """The check of an unverified model runs without the user's hooks and captures, and puts all of them back."""
     model, tokens = tiny.bridge("opt"), tiny.tokens("opt", N)
     calls: list[int] = []
     model.add_hook("blocks.0.hook_mlp_out", lambda tensor, hook: calls.append(tensor.shape[1]) or 2 * tensor)
-    before = callbacks(model)
+    before = callbacks_of(model)
     with ffb.capture(model) as outer:
         ffb.contribution_maps(model, tokens)
         assert outer[0].resid_pre.shape[1] == N
     assert len(calls) == 1
-    assert callbacks(model) == before
+    assert callbacks_of(model) == before
 
 
-def test_torch_hooks_on_a_hook_point_are_noticed(ffb: ModuleType, model_of: Models) -> None:
+def test_torch_hooks_on_a_hook_point_are_noticed() -> None:
     """An edit by a plain `register_forward_hook` is an edit like any other."""
     model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)
     handle = model.hook_dict["blocks.0.hook_mlp_out"].register_forward_hook(lambda module, args, out: 2 * out)
@@ -246,7 +226,7 @@ OFF_THE_WAY = {"pattern": AFTER_USE, "Atb": ("gpt_neox", "phi", "gptj", "falcon"
 
 
 @pytest.mark.usefixtures("float64_throughout")
-def test_gradients_reach_captured_tensors(ffb: ModuleType, any_family: str) -> None:
+def test_gradients_reach_captured_tensors(any_family: str) -> None:
     """The output's derivative by every captured tensor is not None, and by the FF output it is the difference quotient."""
     model, tokens = tiny.bridge(any_family, dtype=torch.float64), tiny.tokens(any_family, N)[None]
     plain = model(tokens)

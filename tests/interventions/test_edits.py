@@ -1,15 +1,17 @@
-"""What is measured under an edit is what a run by hand gives; a knockout is a masked score; metrics are TransformerLens's."""
+"""What is measured under an edit is what a run by hand gives, from a cache too; a knockout is a masked score; metrics are TransformerLens's."""
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
-from tl_ffblock.errors import LayerError
+from tests.cases import model_of
+from tl_ffblock.bridge.edited import ResumedRuns
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.interventions import (
     Edit,
     SamplePlan,
@@ -22,15 +24,12 @@ from tl_ffblock.interventions import (
 from tl_ffblock.metrics import kl_divergence, logit, loss
 
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
-Models = Callable[..., Any]
 N = 6
+METRIC = logit(7, minus=9)
+FROM_CACHE = dict(rtol=1e-5, atol=1e-6)
+"""float64, but Hugging Face's rotary angles and RMSNorm are float32: from a cache they are rounded in another order."""
 BY_HAND = dict(rtol=1e-4, atol=1e-5)
 """float64 runs, one of them from cached keys and values; the metric is stored in float32."""
-
-
-def metric_of(model: Any) -> Any:
-    """A logit difference that any tiny model has."""
-    return logit(7, minus=9, model=model)
 
 
 def by_hand(logits: Tensor) -> Tensor:
@@ -38,14 +37,14 @@ def by_hand(logits: Tensor) -> Tensor:
     return (logits[0, -1, 7] - logits[0, -1, 9]).float()
 
 
-def test_measured_is_what_runs_by_hand_give(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+def test_measured_is_what_runs_by_hand_give(any_family: str) -> None:
     """Batched, and in part from cached keys and values: the same as one run_with_hooks after the other."""
     model = model_of(any_family, torch.float64)
     contributions = ffb.Contributions(model, tiny.tokens(any_family, N))
     scopes = contributions.decomposition(0)[0].scopes
     cells = [(layer, scope, query, query - 1) for layer in (0, 1) for scope in scopes for query in (2, N - 1)]
     edits = [removal(contributions, *cell) for cell in cells]
-    measured = measure_edits(contributions, edits, metric_of(model), batch_size=5)
+    measured = measure_edits(contributions, edits, METRIC, batch_size=5)
     for (layer, scope, query, key), value in zip(cells, measured, strict=True):
         hook = contributions.subtract(layer, scope, query=query, key=key)
         logits = model.run_with_hooks(contributions.tokens, fwd_hooks=[hook])
@@ -53,13 +52,13 @@ def test_measured_is_what_runs_by_hand_give(ffb: ModuleType, model_of: Models, a
 
 
 @pytest.mark.parametrize("any_family", ["gpt2", "llama", "qwen3", "phi", "gpt_oss"], indirect=True)
-def test_a_knockout_is_a_masked_score(ffb: ModuleType, model_of: Models, any_family: str) -> None:
+def test_a_knockout_is_a_masked_score(any_family: str) -> None:
     """Cutting an edge at z equals setting its attention scores to minus infinity in all heads."""
     model = model_of(any_family, torch.float64)
     contributions = ffb.Contributions(model, tiny.tokens(any_family, N))
     edit = knockout(contributions, 1, N - 1, 3)
     assert edit is not None
-    (measured,) = measure_edits(contributions, [edit], metric_of(model))
+    (measured,) = measure_edits(contributions, [edit], METRIC)
 
     def mask(scores: Tensor, hook: Any) -> Tensor:
         scores = scores.clone()
@@ -70,20 +69,8 @@ def test_a_knockout_is_a_masked_score(ffb: ModuleType, model_of: Models, any_fam
     torch.testing.assert_close(measured, by_hand(logits), **BY_HAND)
 
 
-def test_a_knockout_is_of_the_first_of_prompts_of_any_lengths(ffb: ModuleType, model_of: Models) -> None:
-    """As with a removal, the others do not count, whatever their lengths."""
-    model = model_of("gpt2", torch.float64)
-    several = ffb.Contributions(model, [tiny.tokens("gpt2", N), tiny.tokens("gpt2", N - 2)])
-    edit, alone = (knockout(run, 1, N - 1, 3) for run in (several, several.prompt(0)))
-    assert edit is not None and alone is not None
-    assert (edit.name, edit.query) == (alone.name, alone.query)
-    assert torch.equal(edit.vector, alone.vector)
-
-
 @pytest.mark.parametrize("any_family", ["gpt2", "llama", "gpt_oss"], indirect=True)
-def test_the_only_edge_of_a_row_can_be_cut_where_a_sink_is_left(
-    ffb: ModuleType, model_of: Models, any_family: str
-) -> None:
+def test_the_only_edge_of_a_row_can_be_cut_where_a_sink_is_left(any_family: str) -> None:
     """The first token attends to itself alone: no weight could grow, so there is no edit; a sink takes all, and z is 0."""
     model = model_of(any_family, torch.float64)
     contributions = ffb.Contributions(model, tiny.tokens(any_family, N))
@@ -99,8 +86,12 @@ def test_the_only_edge_of_a_row_can_be_cut_where_a_sink_is_left(
     torch.testing.assert_close(edit.vector, -z, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral", "qwen2", "gemma2", "gpt_neox"])
-def test_only_the_rest_of_the_prompt_is_run(ffb: ModuleType, model_of: Models, family: str) -> None:
+RESUMED = ["gpt2", "llama", "mistral", "qwen2", "gemma2", "gpt_neox"]
+"""Keys and values kept of learned and rotary positions, of windows, and of attention beside the feed-forward."""
+
+
+@pytest.mark.parametrize("family", RESUMED)
+def test_only_the_rest_of_the_prompt_is_run(family: str) -> None:
     """From the edited position on, from cached keys and values; whole prompts, when asked for, have the same effects."""
     model = model_of(family, torch.float64)
     lengths: list[int] = []
@@ -108,21 +99,20 @@ def test_only_the_rest_of_the_prompt_is_run(ffb: ModuleType, model_of: Models, f
         contributions = ffb.Contributions(model, tiny.tokens(family, N))
         edits = [removal(contributions, layer, "AtbLnFf", query, query) for layer in (0, 1) for query in (N - 2, N - 1)]
         lengths.clear()
-        measured = measure_edits(contributions, edits, metric_of(model))
-        assert N not in lengths
-        assert {1, 2} <= set(lengths)
+        measured = measure_edits(contributions, edits, METRIC)
+        assert N not in lengths and {1, 2} <= set(lengths)
         lengths.clear()
-        whole = measure_edits(contributions, edits, metric_of(model), resume=False)
+        whole = measure_edits(contributions, edits, METRIC, resume=False)
         assert set(lengths) == {N}
     torch.testing.assert_close(measured, whole, **BY_HAND)
 
 
-def test_a_cache_that_gives_other_logits_is_not_used(ffb: ModuleType, model_of: Models) -> None:
+def test_a_cache_that_gives_other_logits_is_not_used() -> None:
     """Where going on from the cache changes the clean logits, here by a hook of the user's, whole prompts are run."""
     model = model_of("llama", torch.float64)
     contributions = ffb.Contributions(model, tiny.tokens("llama", N))
     edits = [removal(contributions, 1, "AtbLnFf", N - 1, N - 1)]
-    expected = measure_edits(contributions, edits, metric_of(model), resume=False)
+    expected = measure_edits(contributions, edits, METRIC, resume=False)
     lengths: list[int] = []
 
     def different_on_parts(tensor: Tensor, hook: Any) -> Tensor:
@@ -130,13 +120,13 @@ def test_a_cache_that_gives_other_logits_is_not_used(ffb: ModuleType, model_of: 
         return tensor if tensor.shape[1] == N else 1.01 * tensor + 0.1
 
     with model.hooks(fwd_hooks=[("blocks.1.hook_mlp_out", different_on_parts)]):
-        measured = measure_edits(contributions, edits, metric_of(model))
+        measured = measure_edits(contributions, edits, METRIC)
     torch.testing.assert_close(measured, expected, **BY_HAND)
     assert lengths[-1] == N
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama_nobias", "gpt_neox", "phi", "bert"])
-def test_hooked_models_give_the_same_effects(ffb: ModuleType, family: str) -> None:
+def test_hooked_models_give_the_same_effects(family: str) -> None:
     """HookedTransformer and HookedEncoder: removals and knockouts, batched, are those of runs by hand."""
     try:
         model = tiny.hooked(family, dtype=torch.float64)
@@ -147,7 +137,7 @@ def test_hooked_models_give_the_same_effects(ffb: ModuleType, family: str) -> No
     edge = knockout(contributions, 1, N - 1, 2)
     assert edge is not None
     edits = [removal(contributions, 1, scope, N - 1, N - 1) for scope in scopes] + [edge]
-    *removed, cut = measure_edits(contributions, edits, metric_of(model))
+    *removed, cut = measure_edits(contributions, edits, METRIC)
     for scope, value in zip(scopes, removed, strict=True):
         hook = contributions.subtract(1, scope, query=-1, key=-1)
         logits = model.run_with_hooks(contributions.tokens, fwd_hooks=[hook])
@@ -162,47 +152,39 @@ def test_hooked_models_give_the_same_effects(ffb: ModuleType, family: str) -> No
     torch.testing.assert_close(cut, by_hand(logits), **BY_HAND)
 
 
-def test_layers_and_positions_count_from_the_end(ffb: ModuleType, model_of: Models) -> None:
-    """An edit named from the end is the edit named from the start, down to the position in the run; others are refused."""
+def test_layers_and_positions_count_from_the_end() -> None:
+    """An edit named from the end is the edit named from the start, and that of the first of several prompts."""
     model = model_of("gpt2", torch.float64)
     contributions = ffb.Contributions(model, tiny.tokens("gpt2", N))
-    for from_end, from_start in (
+    several = ffb.Contributions(model, [tiny.tokens("gpt2", N), tiny.tokens("gpt2", N - 2)])
+    for first, second in (
         (removal(contributions, -1, "AtbLnFf", -2, -3), removal(contributions, 2, "AtbLnFf", N - 2, N - 3)),
         (knockout(contributions, -1, -2, -3), knockout(contributions, 2, N - 2, N - 3)),
+        (knockout(several, 1, N - 1, 3), knockout(several.prompt(0), 1, N - 1, 3)),
     ):
-        assert from_end is not None
-        assert from_start is not None
-        assert (from_end.name, from_end.query) == (from_start.name, from_start.query)
-        torch.testing.assert_close(from_end.vector, from_start.vector, rtol=0, atol=0)
+        assert first is not None and second is not None
+        assert (first.name, first.query) == (second.name, second.query)
+        torch.testing.assert_close(first.vector, second.vector, rtol=0, atol=0)
     point = edit_point(contributions.model, -1, "AtbLnFf")
     assert point == edit_point(contributions.model, 2, "AtbLnFf")
     vector = contributions.vector(-1, "AtbLnFf")[0, -1]
-    edits = [Edit(point.name, query, vector) for query in (-1, N - 1)]
-    first, second = measure_edits(contributions, edits, metric_of(model))
-    assert float(first) == float(second) != measure_unedited(contributions, metric_of(model))
-    for wrong in (removal, knockout):
-        arguments = ("AtbLnFf", 1, 1) if wrong is removal else (1, 1)
-        with pytest.raises(LayerError, match="no layer 3 in"):
-            wrong(contributions, 3, *arguments)
-    with pytest.raises(ValueError, match="key=6: expected one position, from -6 to 5"):
-        removal(contributions, 1, "AtbLnFf", 1, 6)
-    with pytest.raises(ValueError, match="query=-7: expected one position"):
-        measure_edits(contributions, [Edit(point.name, -7, vector)], metric_of(model))
+    same = measure_edits(contributions, [Edit(point.name, query, vector) for query in (-1, N - 1)], METRIC)
+    assert float(same[0]) == float(same[1]) != measure_unedited(contributions, METRIC)
 
 
-def test_progress_is_told_of_every_edit(ffb: ModuleType, model_of: Models) -> None:
+def test_progress_is_told_of_every_edit() -> None:
     """The numbers handed over as runs are done sum to the number of edits; without edits there is nothing to tell."""
     model = model_of("gpt2")
     contributions = ffb.Contributions(model, tiny.tokens("gpt2", N))
     edits = [removal(contributions, 1, "Attn", query, 0) for query in (1, 1, 1, 4, 4)]
     done: list[int] = []
-    measure_edits(contributions, edits, metric_of(model), batch_size=2, advance=done.append)
+    measure_edits(contributions, edits, METRIC, batch_size=2, advance=done.append)
     assert sum(done) == 5
     assert max(done) == 2
-    assert measure_edits(contributions, [], metric_of(model), advance=done.append).shape == (0,)
+    assert measure_edits(contributions, [], METRIC, advance=done.append).shape == (0,)
 
 
-def test_a_metric_may_read_before_the_edit(ffb: ModuleType, model_of: Models) -> None:
+def test_a_metric_may_read_before_the_edit() -> None:
     """What lies before an edit is the run without edits: a metric read there, by either count, has not changed."""
     model = model_of("gpt2", torch.float64)
     contributions = ffb.Contributions(model, tiny.tokens("gpt2", N))
@@ -214,7 +196,7 @@ def test_a_metric_may_read_before_the_edit(ffb: ModuleType, model_of: Models) ->
 
 
 @pytest.mark.parametrize("kind", ["kl", "loss"])
-def test_metrics_by_name(ffb: ModuleType, model_of: Models, kind: str) -> None:
+def test_metrics_by_name(kind: str) -> None:
     """KL of the clean run with itself is 0 and else positive; the loss is TransformerLens's own; both by their names."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)[None]
     with torch.no_grad():
@@ -238,3 +220,64 @@ def test_metrics_by_name(ffb: ModuleType, model_of: Models, kind: str) -> None:
     changed = cells[read & (cells["query"] == cells["key"])]
     assert len(changed) >= 3
     assert (changed["effect AtbLnFf"].abs() > 1e-5).all()
+
+
+# --- runs that begin at their edit -----------------------------------------------------------------------------
+
+
+def runs_of(model: Any, tokens: Tensor, first: int, **options: Any) -> ResumedRuns:
+    """Runs of a prompt, from `first` on from cached keys and values, that know its clean logits."""
+    with torch.no_grad():
+        return ResumedRuns(identify(model), tokens, model(tokens), starts=[[first]] * len(tokens), **options)
+
+
+def shifting(row: int, at: int) -> Callable[..., Tensor]:
+    """A hook function that edits one row at one position of what passes."""
+
+    def shift(tensor: Tensor, hook: Any) -> Tensor:
+        tensor = tensor.clone()
+        tensor[row, at] += 0.5 * tensor[row, at].roll(1, -1)
+        return tensor
+
+    return shift
+
+
+@pytest.mark.parametrize("family", RESUMED)
+def test_a_resumed_run_gives_the_rest_of_the_whole_runs_logits(family: str) -> None:
+    """From every position on, each row with its own edit, what whole runs give; no run adds its own keys to what is kept."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)[None]
+    runs = runs_of(model, tokens, first=1)
+    assert runs.resumes
+    names = ("blocks.0.hook_mlp_out", "blocks.1.hook_attn_out")
+    for start in (4, 1, 5, 0):
+        unedited = runs.logits(start, [0], [])
+        rest = runs.logits(start, [0, 0], [(name, shifting(row, 0)) for row, name in enumerate(names)])
+        assert rest.shape[:2] == (2, N - start)
+        for row, name in enumerate(names):
+            with torch.no_grad():
+                whole = model.run_with_hooks(tokens, fwd_hooks=[(name, shifting(0, start))])
+            torch.testing.assert_close(rest[row], whole[0, start:], **FROM_CACHE)
+        torch.testing.assert_close(runs.logits(start, [0], []), unedited, rtol=0, atol=0)
+
+
+def test_nothing_is_resumed_that_does_not_give_the_clean_logits() -> None:
+    """Logits that a run from the cache misses by 1 %, no position left, no wish to, an encoder, a model that breaks off: whole prompts."""
+    model, tokens = model_of("llama", torch.float64), tiny.tokens("llama", N)[None]
+    with torch.no_grad():
+        clean = model(tokens)
+
+    def resumes(logits: Tensor, first: int, **options: Any) -> bool:
+        return ResumedRuns(identify(model), tokens, logits, starts=[[first]], **options).resumes
+
+    def refuse(tensor: Tensor, hook: Any) -> Tensor:
+        if tensor.shape[1] < N:
+            raise RuntimeError("no part of a prompt is run here")
+        return tensor
+
+    assert resumes(clean, 2)
+    assert not resumes(1.01 * clean, 2)
+    assert not resumes(clean, N)
+    assert not resumes(clean, 2, resume=False)
+    with model.hooks(fwd_hooks=[("blocks.0.hook_resid_pre", refuse)]):
+        assert not resumes(clean, 2)
+    assert not runs_of(model_of("bert", torch.float64), tiny.tokens("bert", N)[None], first=2).resumes

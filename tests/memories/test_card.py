@@ -12,7 +12,7 @@ from tests import tiny
 from tests.tolerances import FLOAT32
 from tl_ffblock import load_model, memories
 from tl_ffblock.cli.main import main
-from tl_ffblock.errors import FFBlockError, InputError
+from tl_ffblock.errors import InputError
 
 TEXTS = ["the cat sat on the mat .", "a dog and the bird saw her", "He said he would not . Why ?"]
 
@@ -38,17 +38,6 @@ def test_a_card_says_what_the_functions_say(folder: Path) -> None:
         assert trigger.along[trigger.position] == pytest.approx(trigger.coefficient, rel=1e-4)
         assert len(trigger.along) == len(trigger.parts) == len(trigger.tokens)
     assert all(t.coefficient > 0 for t in card.positive) and all(t.coefficient < 0 for t in card.negative)
-
-
-def test_the_command_prints_and_writes_the_card(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its tables, and all of it as JSON."""
-    file = folder / "card.json"
-    given = ["--corpus", str(folder / "corpus.txt"), "--model", str(folder / "model"), "--k", "2", "--json", str(file)]
-    assert main(["memory", "1:7", *given]) == 0
-    printed = capsys.readouterr().out
-    assert "memory 1:7" in printed and "brought by" in printed and "promotes (final_norm)" in printed
-    card = json.loads(file.read_text())
-    assert card["memory"] == "1:7" and len(card["positive"]) <= 2 and card["corpus_texts"] == 3
 
 
 @pytest.mark.parametrize(
@@ -108,23 +97,21 @@ def test_what_memories_carry_sums_to_what_their_layer_writes(folder: Path) -> No
         assert memories.carried(at_once, row.memory).shares[0, row.position] == row.value
 
 
-@pytest.mark.parametrize("name", ["1:9999", "1:2:3", "7:0"])
-def test_memories_that_an_attribution_does_not_have_are_refused(name: str, folder: Path) -> None:
-    """A neuron beyond the layer's, an expert of a dense layer, a layer beyond the model's."""
-    result = ffb.attribute(load_model(folder / "model"), TEXTS[0], ffb.logit("mat"), of="neurons")
-    with pytest.raises(FFBlockError):
-        memories.carried(result, name)
-
-
-def test_the_command_writes_a_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the text's maps, opened at the card; the share of the target stands in the print."""
-    page = folder / "page.html"
-    given = ["--corpus", str(folder / "corpus.txt"), "--model", str(folder / "model"), "--html", str(page), "--k", "1"]
-    assert main(["memory", "1:7", *given, "--text", "a dog and the", "--target", "bird", "--minus", "#5"]) == 0
+def test_the_command_prints_and_writes_the_card(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its tables, all of it as JSON, and a page with the text's maps, opened at the card; the share of the target is printed."""
+    file, page = folder / "card.json", folder / "page.html"
+    given = ["memory", "1:7", "--corpus", str(folder / "corpus.txt"), "--model", str(folder / "model")]
+    assert main([*given, "--k", "2", "--json", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert "memory 1:7" in printed and "brought by" in printed and "promotes (final_norm)" in printed
+    card = json.loads(file.read_text())
+    assert card["memory"] == "1:7" and len(card["positive"]) <= 2 and card["corpus_texts"] == 3
+    given += ["--html", str(page), "--k", "1"]
+    assert main([*given, "--text", "a dog and the", "--target", "bird", "--minus", "#5"]) == 0
     assert "carries" in capsys.readouterr().out
     html = page.read_text()
     assert '"kind":"memory"' in html and '"view":"memories"' in html
-    assert main(["memory", "1:7", *given]) == 0
+    assert main(given) == 0
     assert page.read_text() != html
-    assert main(["memory", "1:7", *given, "--target", "bird"]) == 2
+    assert main([*given, "--target", "bird"]) == 2
     assert "--target needs --text" in capsys.readouterr().err

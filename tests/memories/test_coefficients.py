@@ -1,12 +1,14 @@
-"""A memory's coefficient and value, and the read-out of vectors, on every family."""
+"""A memory's coefficient and value, the read-out of vectors, on every code path, and what is active of a layer."""
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests import tiny
+from tests.cases import model_of, slow_beyond
 from tl_ffblock import load_model
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.readout import read_out
@@ -14,20 +16,17 @@ from tl_ffblock.bridge.runs import kept_records, open_run
 from tl_ffblock.errors import FFBlockError, InputError, UnsupportedModelError
 from tl_ffblock.layer.neurons import coefficient_parts, coefficients, feed_forwards, neuron_values
 from tl_ffblock.layer.scopes import feed_step, output_step
+from tl_ffblock.memories.values import OUTCOMES, active, outcomes, zero_agreement
 
 SHARES = 3e-6
 """Shares of a coefficient against the model's own, relative to the largest: RMSNorm and rotary tables of Hugging Face are float32."""
 
 
-@pytest.fixture(
-    scope="module",
-    params=[*tiny.FAMILIES, *(pytest.param(family, marks=pytest.mark.slow) for family in tiny.MORE_FAMILIES)],
-)
+@pytest.fixture(scope="module", params=slow_beyond(tiny.ALL_FAMILIES))
 def model(request: pytest.FixtureRequest) -> Any:
     """A tiny model of every family that this TransformerLens runs as Hugging Face does."""
     try:
-        known = tiny.bridge(request.param)
-        identify(known)
+        known = model_of(request.param)
         open_run(known, tiny.tokens(request.param, 3)).deliver(lambda _: None)
     except (FFBlockError, ValueError) as error:
         pytest.skip(f"not in this TransformerLens: {error}")
@@ -65,26 +64,57 @@ def test_the_read_out_of_the_last_layer_is_the_models_logits(model: Any) -> None
 
 def test_a_direction_and_its_opposite_swap_top_and_bottom() -> None:
     """`v W_U` has no bias, norm or cap: what v promotes most, -v demotes most, at any scale."""
-    readout = read_out(identify(tiny.bridge("gemma2")), "direction")
+    readout = read_out(identify(model_of("gemma2")), "direction")
     vectors = torch.randn(6, tiny.D_MODEL, generator=torch.Generator().manual_seed(0))
     assert torch.equal(readout(vectors).argmax(-1), readout(-3 * vectors).argmin(-1))
 
 
 def test_an_encoder_without_its_head_is_refused(tmp_path: Path) -> None:
     """Its head would be random numbers; with its own head it is read."""
-    for trained in (True, False):
-        model = tiny.hf_model("bert")
-        (model if trained else model.bert).save_pretrained(tmp_path / str(trained))
-        known = identify(load_model(tmp_path / str(trained)))
-        if trained:
-            assert read_out(known, "final_norm")(torch.ones(2, tiny.D_MODEL)).shape == (2, tiny.VOCAB)
-            continue
-        for reading in ("final_norm", "direction"):
-            with pytest.raises(UnsupportedModelError, match="saved without its head"):
-                read_out(known, reading)
+    trained = tiny.hf_model("bert")
+    for name, model in (("trained", trained), ("bare", trained.bert)):
+        model.save_pretrained(tmp_path / name)
+    known, bare = (identify(load_model(tmp_path / name)) for name in ("trained", "bare"))
+    assert read_out(known, "final_norm")(torch.ones(2, tiny.D_MODEL)).shape == (2, tiny.VOCAB)
+    for reading in ("final_norm", "direction"):
+        with pytest.raises(UnsupportedModelError, match="saved without its head"):
+            read_out(bare, reading)
 
 
-def test_there_are_two_readings() -> None:
-    """Another name is refused."""
-    with pytest.raises(InputError, match="expected one of final_norm, direction"):
-        read_out(identify(tiny.bridge("gpt2")), "tuned")  # type: ignore[arg-type]
+# --- composition on vectors made by hand ------------------------------------------------------------------------
+
+COEFFICIENTS = torch.tensor([4.0, -3.0, 0.0, 0.5])
+LENGTHS = torch.tensor([1.0, 2.0, 9.0, 1.0])
+
+
+def test_active_memories() -> None:
+    """The paper's rule counts positive coefficients; else nine tenths of the mass with as few as can be (here of 4, 6, 0, 0.5)."""
+    assert active(COEFFICIENTS, LENGTHS, "positive").tolist() == [True, False, False, True]
+    assert active(COEFFICIENTS, LENGTHS, "mass").tolist() == [True, True, False, False]
+    assert not active(torch.zeros(4), LENGTHS, "mass").any()
+    with pytest.raises(InputError, match='expected "positive" or "mass"'):
+        active(COEFFICIENTS, LENGTHS, "some")  # type: ignore[arg-type]
+    generator = torch.Generator().manual_seed(0)
+    drawn, lengths = torch.randn(20, 50, generator=generator), torch.rand(50, generator=generator)
+    chosen, sizes = active(drawn, lengths, "mass"), drawn.abs() * lengths
+    share = torch.where(chosen, sizes, 0).sum(-1) / sizes.sum(-1)
+    smallest = torch.where(chosen, sizes, torch.inf).amin(-1) / sizes.sum(-1)
+    assert (share >= 0.9 - 1e-6).all() and (share - smallest < 0.9).all()
+
+
+@pytest.mark.parametrize(("token", "silent"), [(7, False), (8, True), (5, True), (6, False), (9, True)])
+def test_zero_agreement(token: int, silent: bool) -> None:
+    """A memory of negative coefficient says what -v says; what is not active says nothing.
+
+    v promotes 7, 8, 9, 5 and -v promotes 1, 6, 2, 3; active are the first (4 v: 7) and the second (-3 v: 6).
+    """
+    tops = torch.tensor([[7, 8, 9, 5], [1, 6, 2, 3]])
+    chosen = active(COEFFICIENTS, LENGTHS, "mass")
+    assert bool(zero_agreement(COEFFICIENTS, chosen, tops, torch.tensor(token))) == silent
+
+
+def test_outcomes() -> None:
+    """The output's top token is the residual's, the feed-forward's, of both, or of neither."""
+    residual, feed_forward, output = np.array([1, 1, 1, 1, 1]), np.array([2, 2, 1, 2, 1]), np.array([1, 2, 1, 3, 3])
+    named = [OUTCOMES[number] for number in outcomes(residual, feed_forward, output)]
+    assert named == ["residual", "feed-forward", "agreement", "composition", "composition"]

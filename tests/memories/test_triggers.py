@@ -1,6 +1,6 @@
 """Triggers and values: planted memories, and a slow search of all coefficients."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock import memories
 from tl_ffblock.bridge.runs import kept_records, open_run
-from tl_ffblock.errors import InputError
+from tl_ffblock.memories.names import MemoryName
 from tl_ffblock.memories.values import chance_agreement
 
 LENGTHS = (3, 9, 1, 7, 9, 12, 5)
@@ -34,7 +36,7 @@ def all_coefficients(model: Any, corpus: Sequence[Tensor], layer: int) -> list[T
 @pytest.mark.parametrize("family", ["gpt2", "gpt2_relu", "llama"])
 def test_the_stream_finds_what_a_search_of_everything_finds(family: str, sign: Any, per: Any) -> None:
     """Largest first; of equal ones the earlier text, then the earlier position; what never fired is not there."""
-    model, corpus = tiny.bridge(family), texts(family)
+    model, corpus = model_of(family), texts(family)
     found = memories.find_triggers(model, corpus, layers=1, k=5, per=per, sign=sign, skip_first=1)
     factor = 1 if sign == "positive" else -1
     by_text = [factor * c for c in all_coefficients(model, corpus, 1)]
@@ -110,27 +112,121 @@ def test_chance_agreement_is_the_mean_over_all_deals() -> None:
     assert chance_agreement(following, tops) == pytest.approx(np.mean([n == t for n, t in pairs]))
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (dict(memories="305"), "expected LAYER:NEURON"),
-        (dict(memories="0:480"), "numbered from 0"),
-        (dict(memories="0:1:4"), "name it LAYER:NEURON"),
-        (dict(memories="0:1", layers=0), "memories and layers"),
-        (dict(memories=[]), "no memory is named"),
-        (dict(k=0), "1 or more"),
-        (dict(per="word"), 'expected "sentence" or "token"'),
-    ],
-)
-def test_what_cannot_be_searched_is_refused(options: dict[str, Any], says: str) -> None:
+# --- order ------------------------------------------------------------------------------------------------------
+
+NAMED = ["2:7", "0:40", "1:3", "0:2", "-1:5"]
+"""Neither by layer nor by number."""
+CALLS: dict[str, tuple[str, list[str], Callable[..., Any], tuple[str, ...]]] = {
+    "values": (
+        "gpt2",
+        NAMED,
+        lambda model, names: memories.value_tokens(model, memories=names, targets=[9]),
+        ("top_ids", "bottom_ids", "target_ranks", "probability"),
+    ),
+    "parts": (
+        "gpt2",
+        NAMED,
+        lambda model, names: memories.token_parts(model, tiny.tokens("gpt2", 6), names, query=3),
+        ("parts", "bias", "remainder", "coefficient", "largest"),
+    ),
+    "triggers": (
+        "gpt2",
+        NAMED,
+        lambda model, names: memories.find_triggers(model, texts("gpt2"), memories=names, k=3),
+        ("coefficient", "position", "sequence"),
+    ),
+    "triggers of experts": (
+        "mixtral",
+        ["1:2:3", "0:3:1", "1:0:5", "0:0:5"],
+        lambda model, names: memories.find_triggers(model, texts("mixtral"), memories=names, k=3),
+        ("coefficient", "position", "sequence"),
+    ),
+}
+"""What has a row per memory, and the fields that have."""
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_rows_are_in_the_order_given(call: str) -> None:
+    """Row by row what each memory's own call says, experts' too."""
+    family, named, make, fields = CALLS[call]
+    model = model_of(family)
+    found = make(model, named)
+    assert [str(name) for name in found.memories] == [name.replace("-1:", "2:") for name in named]
+    for row, name in enumerate(named):
+        alone = make(model, name)
+        for field in fields:
+            np.testing.assert_allclose(getattr(found, field)[row], getattr(alone, field)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_named_is_found_by_name() -> None:
+    """Means, knock-outs, agreement and effects: whatever the order of the means and values that they are given."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 6)[None]
+    means, backwards = (memories.mean_coefficients(model, texts("gpt2"), names) for names in (NAMED, NAMED[::-1]))
+    assert means == pytest.approx(backwards)
+    knocked = [
+        model.run_with_hooks(tokens, fwd_hooks=memories.knock_out(model, names, to=means))
+        for names in (NAMED, NAMED[::-1])
+    ]
+    torch.testing.assert_close(*knocked)
+    assert not torch.equal(knocked[0], model(tokens))
+    triggers = memories.find_triggers(model, texts("gpt2"), memories=NAMED, k=2)
+    same, other = (memories.value_tokens(model, memories=names) for names in (NAMED, NAMED[::-1]))
+    assert memories.agreement(triggers, same).equals(memories.agreement(triggers, other))
+    effects = [memories.knock_out_effects(model, triggers, values, ranks=1) for values in (same, other)]
+    assert effects[0].equals(effects[1])
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------
+
+
+def found(model: Any, family: str = "gpt2", **options: Any) -> Any:
+    """Triggers of a family's texts."""
+    return memories.find_triggers(model, texts(family), **({"memories": "0:3"} | options))
+
+
+REFUSED: dict[str, tuple[str, Callable[[Any], Any], str]] = {
+    "a name of one number": ("gpt2", lambda m: found(m, memories="305"), "'305'.*expected LAYER:NEURON"),
+    "a neuron beyond": ("gpt2", lambda m: found(m, memories="0:480"), "numbered from 0"),
+    "an expert of a dense layer": ("gpt2", lambda m: found(m, memories="0:1:4"), "0:1:4.*name it LAYER:NEURON"),
+    "layers and names": ("gpt2", lambda m: found(m, layers=0), "memories and layers"),
+    "no name": ("gpt2", lambda m: found(m, memories=[]), "no memory is named"),
+    "agreement of an encoder": (
+        "bert",
+        lambda m: memories.agreement(found(m, "bert"), memories.value_tokens(m, memories="0:3")),
+        "has read the token after",
+    ),
+    "agreement of fewer values": (
+        "gpt2",
+        lambda m: memories.agreement(found(m, memories=["0:3", "1:3"]), memories.value_tokens(m, memories="0:3")),
+        "of other memories",
+    ),
+    "agreement of another sign": (
+        "gpt2",
+        lambda m: memories.agreement(found(m, sign="negative"), memories.value_tokens(m, memories="0:3")),
+        "other memories or another sign",
+    ),
+    "effects of another sign": (
+        "gpt2",
+        lambda m: memories.knock_out_effects(m, found(m, sign="negative"), memories.value_tokens(m, memories="0:3")),
+        "other memories or another sign",
+    ),
+    "ablation of an encoder": ("bert", lambda m: memories.ablate(m, found(m, "bert")), "has read the text after"),
+    "a memory without its mean": ("gpt2", lambda m: memories.knock_out(m, ["0:3", "1:8"], to={MemoryName(0, 3): 1.0}), "no value for memory 1:8"),
+    "a memory of experts": ("mixtral", lambda m: memories.knock_out(m, "1:0:3"), "no HookPoint carries the activations of single experts"),
+    "carried of no such layer": ("gpt2", lambda m: carried(m, "7:0"), "7"),
+    "carried of no such neuron": ("gpt2", lambda m: carried(m, "1:9999"), "1:9999"),
+    "carried of an expert": ("gpt2", lambda m: carried(m, "1:2:3"), "1:2:3"),
+}  # fmt: skip
+
+
+def carried(model: Any, name: str) -> Any:
+    """What a memory carries to a logit."""
+    return memories.carried(ffb.attribute(model, tiny.tokens("gpt2", 6), ffb.logit(7), of="neurons"), name)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_answer_is_refused(name: str) -> None:
     """In a sentence that says what was expected."""
-    with pytest.raises(InputError, match=says):
-        memories.find_triggers(tiny.bridge("gpt2"), texts("gpt2"), **options)
-
-
-def test_agreement_is_of_causal_models() -> None:
-    """An encoder has read the next token."""
-    model = tiny.bridge("bert")
-    triggers = memories.find_triggers(model, texts("bert"), layers=0)
-    with pytest.raises(InputError, match="has read the token after"):
-        memories.agreement(triggers, memories.value_tokens(model, layers=0))
+    family, call, said = REFUSED[name]
+    with pytest.raises(ffb.FFBlockError, match=f"(?s){said}"):
+        call(model_of(family))

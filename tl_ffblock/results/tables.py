@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import attrgetter
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from tl_ffblock.results.intervals import refuse_mixed
 from tl_ffblock.results.tokens import joined
 
 One = TypeVar("One", bound=Result)
+Table = TypeVar("Table", bound="ScopeTable")
 Operation: TypeAlias = Callable[[Sequence[Any]], Any]
 """One number of several, whether these are tensors or floats."""
 
@@ -49,7 +50,7 @@ class ScopeTable(Values, Mapping[str, Tensor]):
         rows = self.data[scope]
         return rows if layer is None else rows[self.layers.index(layer_number(layer, self.layers))]
 
-    def each(self, function: Callable[[Tensor], Tensor]) -> Self:
+    def each(self: Table, function: Callable[[Tensor], Tensor]) -> Table:
         """The table with a function applied to every scope's numbers."""
         return dataclasses.replace(self, data={scope: function(rows) for scope, rows in self.data.items()})
 

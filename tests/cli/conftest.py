@@ -1,17 +1,20 @@
 """The command line, in this process on a tiny model and as a process of its own on a real one."""
 
 import dataclasses
+import functools
 import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tl_ffblock
 from tests import tiny
+from tl_ffblock.bridge import loading
 from tl_ffblock.cli.main import main
 
 
@@ -47,9 +50,25 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Command:
     return run
 
 
+@pytest.fixture(scope="session")
+def load_once() -> Callable[..., Any]:
+    """`load_model`, which loads the tiny GPT-2 once for all commands of this process."""
+    return functools.cache(loading.load_model)
+
+
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+def command(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    folder: Path,
+    load_once: Callable[..., Any],
+) -> Command:
     """`command("map", ..., stdin=b"")`: the same in this process, in an empty folder."""
+    load = loading.load_model
+    monkeypatch.setattr(
+        loading, "load_model", lambda name, **rest: (load_once if name == str(folder) else load)(name, **rest)
+    )
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, stdin: bytes = b"") -> Ran:

@@ -61,21 +61,3 @@ def test_ids_may_be_given(command: Command, folder: Path) -> None:
     ran = command("attribute", "--tokens", "5,6,7", "--target", "#8", "--model", str(folder), "--rules", "gradient")
     assert ran.status == 0, ran.err
     assert "not complete" in ran.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--target", "mat"], "give either a TEXT or token ids"),
-        ([TEXT, "--target", "mat cat"], "is 2 tokens: 'mat', 'cat'"),
-        ([TEXT, "--target", "#x"], "expected a token as text, or an id such as #7"),
-        ([TEXT, "--target", "mat", "--at", "99"], "at=99"),
-        ([TEXT, "--target", "mat", "--json", "no/x.json"], "does not exist"),
-    ],
-)
-def test_what_cannot_be_used_is_a_line(command: Command, folder: Path, arguments: list[str], message: str) -> None:
-    """On standard error, with status 2."""
-    ran = command("attribute", *arguments, "--model", str(folder))
-    assert ran.status == 2
-    assert message in ran.err
-    assert ran.err.count("\n") == 1

@@ -45,22 +45,3 @@ def test_a_target_may_be_an_id(more: list[str], command: Command, folder: Path) 
     )
     assert by_id.status == 0, by_id.err
     assert by_id.out == by_text.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--keep", "7", "--routes", "--target", "mat", "--html", "x.html"], "--keep 7: expected a part above 0"),
-        (["--target", "#mat"], "--target #mat: expected a token as text, or an id such as #7"),
-        (["--layers", "0,2"], "expected consecutive layers"),
-        (["--layers", "x"], "expected layers such as"),
-        (["--target", "mat cat"], "is 2 tokens: 'mat', 'cat'"),
-        (["--html", "no/x.html"], "does not exist"),
-    ],
-)
-def test_what_cannot_be_used_is_a_line(command: Command, folder: Path, arguments: list[str], message: str) -> None:
-    """On standard error, with status 2."""
-    ran = command("flow", TEXT, *arguments, "--model", str(folder))
-    assert ran.status == 2
-    assert message in ran.err
-    assert ran.err.count("\n") == 1

@@ -11,8 +11,6 @@ from tl_ffblock.corpus.settings import REQUIRED, declared_fields
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import STUDIES, Config, option_fields, study
 
-FIELDS = {"model": "m", "data": "d.txt", "out": "o"}
-
 
 def test_what_is_declared_is_what_is_there() -> None:
     """Names, defaults and texts read from the source are those of the imported classes."""
@@ -46,25 +44,14 @@ def test_arguments_become_config_and_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"engine": "dask"}, "local, ray"),
-        ({"limit": 0}, "limit=0"),
-        ({"batch_size": 0}, "batch_size=0"),
-        ({"mask_fraction": 1.0}, "mask_fraction"),
-        ({"seed": -1}, "seed=-1"),
-        ({"document_pattern": "("}, r"document_pattern='\('.*expected a regular expression"),
-    ],
-)
-def test_wrong_settings_are_refused_by_name(wrong: dict[str, Any], says: str) -> None:
-    """The message names the field, its value and what was expected."""
-    with pytest.raises(InputError, match=says):
-        Config(**{**FIELDS, **wrong})
-
-
-@pytest.mark.parametrize(
     ("name", "wrong", "says"),
     [
+        (None, {"engine": "dask"}, "local, ray"),
+        (None, {"limit": 0}, "limit=0"),
+        (None, {"batch_size": 0}, "batch_size=0"),
+        (None, {"mask_fraction": 1.0}, "mask_fraction"),
+        (None, {"seed": -1}, "seed=-1"),
+        (None, {"document_pattern": "("}, r"document_pattern='\('.*expected a regular expression"),
         ("norms", {}, "there is no study 'norms'; expected one or several of contextualization, "),
         ("", {}, "no study is named"),
         ("outliers", {"ignored_dimensions": -0.1}, "ignored_dimensions=-0.1"),
@@ -75,7 +62,7 @@ def test_wrong_settings_are_refused_by_name(wrong: dict[str, Any], says: str) ->
         ("amplification", {"lengths": (4,)}, "amplification has no option lengths; it has window, top_pairs"),
     ],
 )
-def test_wrong_studies_and_options_are_refused_by_name(name: str, wrong: dict[str, Any], says: str) -> None:
-    """The message names the study or the option, its value and what was expected."""
+def test_wrong_settings_and_options_are_refused_by_name(name: str | None, wrong: dict[str, Any], says: str) -> None:
+    """Of the run, or of a study: the message names the field, its value and what was expected."""
     with pytest.raises(InputError, match=says):
-        study(name, **wrong)
+        Config("m", "d.txt", "o", **wrong) if name is None else study(name, **wrong)

@@ -16,7 +16,9 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_a_shard_is_read_as_written(store: Store) -> None:
-    """Arrays, slices and metadata."""
+    """Arrays, slices and metadata; what a killed process left under the temporary name does not count and is written over."""
+    (store.shards / ".shard-000003.part").write_bytes(b"half")
+    assert store.verify() == set()
     with store.claim(3) as mine:
         assert mine
         store.write(3, {"x/a": np.arange(6).reshape(3, 2), "x/b": np.array(2.5)}, {"sequences": 1})
@@ -25,6 +27,7 @@ def test_a_shard_is_read_as_written(store: Store) -> None:
     np.testing.assert_array_equal(shard.rows("x/a", 1, 3), [[2, 3], [4, 5]])
     assert shard["x/b"] == 2.5 and shard.meta == {"sequences": 1} and "x/c" not in shard
     assert store.done() == {3}
+    assert [path.name[:12] for path in store.shards.iterdir()] == ["shard-000003"]
 
 
 @pytest.mark.parametrize(
@@ -40,14 +43,6 @@ def test_a_damaged_shard_is_found(store: Store, damage: Callable[[bytes], bytes]
     assert store.damaged == [path.name]
 
 
-def test_a_half_written_shard_is_no_shard(store: Store) -> None:
-    """What a killed process leaves under the temporary name does not count and is written over."""
-    (store.shards / ".shard-000000.part").write_bytes(b"half")
-    assert store.verify() == set()
-    store.write(0, {"a": np.arange(4)}, {})
-    assert [path.name[:12] for path in store.shards.iterdir()] == ["shard-000000"]
-
-
 def test_one_process_a_shard(store: Store, tmp_path: Path) -> None:
     """A claim excludes others while it is held, and everyone once the shard is done."""
     other = Store(tmp_path / "run", {"config.seed": 0, "data": "abc"})
@@ -58,14 +53,10 @@ def test_one_process_a_shard(store: Store, tmp_path: Path) -> None:
         assert not theirs
 
 
-def test_another_run_is_refused_with_what_differs(store: Store, tmp_path: Path) -> None:
-    """The message names every difference, old and new."""
+def test_folders_that_hold_something_else_are_refused(store: Store, tmp_path: Path) -> None:
+    """Another run, with every difference, old and new; a file, a folder with a broken run.json, shards without one."""
     with pytest.raises(ForeignFolderError, match=r"config\.seed was 0, is 1; data was 'abc', is 'xyz'"):
         Store(tmp_path / "run", {"config.seed": 1, "data": "xyz"})
-
-
-def test_folders_that_are_no_run_are_refused(tmp_path: Path) -> None:
-    """A file, a folder with a broken run.json, shards without one."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="cannot be made"):
         Store(tmp_path / "file", {})

@@ -1,7 +1,6 @@
 """Every kind of data gives the same texts; treebanks give all they have; what cannot be read is named and left out."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,47 +21,28 @@ def texts(items: list[Any]) -> list[str]:
     return [item.text for item in items if hasattr(item, "text")]
 
 
-def problems(items: list[Any]) -> list[Any]:
-    return [item for item in items if hasattr(item, "why")]
+FORMATS = [
+    ("data.txt", "\ufeff" + "\n\n".join(TEXTS), {}),
+    ("data.jsonl", "\n".join(json.dumps({"body": text}) for text in TEXTS), {"column": "body"}),
+    ("data.csv", "id,text\n0,the cat sat\n1," + '"a dog , ""and"" the bird"\n2,Why ?', {}),
+    ("data.tsv", "sentence\tlabel\n" + "\n".join(f"{text}\t1" for text in TEXTS), {"column": "sentence"}),
+]
 
 
-def write_text(folder: Path) -> tuple[Path, dict[str, Any]]:
-    path = folder / "data.txt"
-    path.write_text("\ufeff" + "\n\n".join(TEXTS), encoding="utf-8")
-    return path, {}
-
-
-def write_jsonl(folder: Path) -> tuple[Path, dict[str, Any]]:
-    path = folder / "data.jsonl"
-    path.write_text("\n".join(json.dumps({"body": text}) for text in TEXTS))
-    return path, {"column": "body"}
-
-
-def write_csv(folder: Path) -> tuple[Path, dict[str, Any]]:
-    path = folder / "data.csv"
-    quoted = ['"' + text.replace('"', '""') + '"' for text in TEXTS]
-    path.write_text("id,text\n" + "\n".join(f"{i},{text}" for i, text in enumerate(quoted)))
-    return path, {}
-
-
-def write_tsv(folder: Path) -> tuple[Path, dict[str, Any]]:
-    path = folder / "data.tsv"
-    path.write_text("sentence\tlabel\n" + "\n".join(f"{text}\t1" for text in TEXTS))
-    return path, {"column": "sentence"}
-
-
-def write_dataset(folder: Path) -> tuple[Path, dict[str, Any]]:
-    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
-    path = folder / "dataset"
-    datasets.Dataset.from_dict({"text": TEXTS}).save_to_disk(path)
-    return path, {}
-
-
-@pytest.mark.parametrize("write", [write_text, write_jsonl, write_csv, write_tsv, write_dataset])
-def test_all_formats_give_the_same_texts(write: Callable[[Path], tuple[Path, dict[str, Any]]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "content", "fields"), FORMATS)
+def test_all_formats_give_the_same_texts(name: str, content: str, fields: dict[str, Any], tmp_path: Path) -> None:
     """A corpus is its texts, however it is stored."""
-    path, fields = write(tmp_path)
-    assert texts(read(path, **fields)) == TEXTS
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert texts(read(tmp_path / name, **fields)) == TEXTS
+
+
+def test_datasets_give_them_too(tmp_path: Path) -> None:
+    """Without the column a dataset is refused with the columns it has."""
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    datasets.Dataset.from_dict({"text": TEXTS}).save_to_disk(tmp_path / "dataset")
+    assert texts(read(tmp_path / "dataset")) == TEXTS
+    with pytest.raises(InputError, match="'body'.*it has text"):
+        read(tmp_path / "dataset", column="body")
 
 
 def test_headings_begin_articles(tmp_path: Path) -> None:
@@ -82,7 +62,8 @@ def test_unreadable_lines_are_named(tmp_path: Path) -> None:
     )
     found = read(path)
     assert texts(found) == ["one", "two"]
-    assert [problem.where for problem in problems(found)] == [f"a.jsonl:{line}" for line in (2, 3, 4, 5, 6)]
+    problems = [item.where for item in found if isinstance(item, Problem)]
+    assert problems == [f"a.jsonl:{line}" for line in (2, 3, 4, 5, 6)]
 
 
 @pytest.mark.parametrize(
@@ -148,13 +129,6 @@ def test_cupt_names_its_columns(tmp_path: Path) -> None:
     assert [[found.text[slice(*span)] for span in group] for group in found.groups] == [["take", "walk"]]
 
 
-def test_problems_of_a_dataset_column(tmp_path: Path) -> None:
-    """A dataset without the column is refused with the columns it has."""
-    path, _ = write_dataset(tmp_path)
-    with pytest.raises(InputError, match="it has text"):
-        read(path, column="body")
-
-
 FOLDER = Path(__file__).resolve().parent / "treebanks"
 WORDS = {
     "own.conllu": [
@@ -170,59 +144,33 @@ EXPRESSIONS = {"own.conllu": [[], [], ["Lower Saxony's"]], "own.conllulex": [["l
 DOCUMENTS = {"own.conllu": ["kitchen", "kitchen", "letters"], "own.conllulex": ["garage", "garage"]}
 
 
-def sentences(file: str) -> list[Any]:
-    """All that stands in a file."""
-    return list(read_conllu(FOLDER / file))
-
-
-@pytest.mark.parametrize("file", WORDS)
-def test_a_treebank_is_read_whole(file: str) -> None:
-    """Every sentence with its article, its text, its words as written and its expressions; empty nodes are not words."""
-    for sentence, words, expressions, document in zip(
-        sentences(file), WORDS[file], EXPRESSIONS[file], DOCUMENTS[file], strict=True
-    ):
-        assert [sentence.text[slice(*span)] for span in sentence.words] == words.split()
-        written = [" ".join(sentence.text[slice(*span)] for span in group) for group in sentence.groups]
-        assert (written, sentence.document) == (expressions, document)
-
-
 RELATIONS = {
-    "Mira's soup wasn't cold, though.": [
-        "Mira's nmod:poss soup",
-        "soup nsubj cold",
-        "wasn't cop cold",
-        "wasn't advmod cold",
-        "cold root",
-        ", punct though",
-        "though advmod cold",
-        ". punct cold",
-    ],
-    "Don't buy their spare tyres!!": [
-        "Don't aux buy",
-        "Don't advmod buy",
-        "buy root",
-        "their nmod:poss tyres",
-        "spare amod tyres",
-        "tyres obj buy",
-        "!! punct buy",
-    ],
+    "Mira's soup wasn't cold, though.": ["Mira's nmod:poss soup", "soup nsubj cold", "wasn't cop cold", "wasn't advmod cold", "cold root", ", punct though", "though advmod cold", ". punct cold"],
+    "Don't buy their spare tyres!!": ["Don't aux buy", "Don't advmod buy", "buy root", "their nmod:poss tyres", "spare amod tyres", "tyres obj buy", "!! punct buy"],
 }
 """Between words as written: a clitic's relation to its own word is none, and "wasn't" has those of both its parts."""
 
 
 @pytest.mark.parametrize("file", WORDS)
-def test_relations_are_columns_seven_and_eight(file: str) -> None:
-    """Dependent, name and head, the root without one; subtypes are kept, words of empty nodes are not."""
-    seen = 0
-    for sentence in sentences(file):
+def test_a_treebank_is_read_whole(file: str) -> None:
+    """Every sentence with its article, its words as written and its expressions; empty nodes are not words.
+
+    Its text is the line `# text`, to the letter, so that characters can be counted in it. Relations are columns seven and
+    eight: dependent, name and head, the root without one; subtypes are kept, words of empty nodes are not.
+    """
+    sentences: list[Any] = list(read_conllu(FOLDER / file))
+    lines = (FOLDER / file).read_text(encoding="utf-8").splitlines()
+    assert texts(sentences) == [line.removeprefix("# text = ") for line in lines if line.startswith("# text = ")]
+    assert [sentence.document for sentence in sentences] == DOCUMENTS[file]
+    assert len(RELATIONS.keys() & set(texts(sentences))) == 1
+    for sentence, words, expressions in zip(sentences, WORDS[file], EXPRESSIONS[file], strict=True):
         named = [sentence.text[slice(*span)] for span in sentence.words]
-        read = [
-            f"{named[arc.dependent]} {arc.name}{'' if arc.head < 0 else ' ' + named[arc.head]}"
-            for arc in sentence.relations
-        ]
-        seen += sentence.text in RELATIONS
-        assert read == RELATIONS.get(sentence.text, read)
-    assert seen == 1
+        assert named == words.split()
+        written = [" ".join(sentence.text[slice(*span)] for span in group) for group in sentence.groups]
+        assert written == expressions
+        heads = [arc.name if arc.head < 0 else f"{arc.name} {named[arc.head]}" for arc in sentence.relations]
+        found = [f"{named[arc.dependent]} {head}" for arc, head in zip(sentence.relations, heads, strict=True)]
+        assert found == RELATIONS.get(sentence.text, found)
 
 
 def test_a_head_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
@@ -234,11 +182,3 @@ def test_a_head_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     problem, sentence = read_conllu(tmp_path / "two.conllu")
     assert isinstance(problem, Problem) and "word 2 'bark' depends on word '7'" in problem.why
     assert sentence.relations == (Relation(1, -1, "root"),)
-
-
-@pytest.mark.parametrize("file", WORDS)
-def test_texts_are_those_of_the_comments(file: str) -> None:
-    """A sentence's text is the line `# text`, to the letter, so that characters can be counted in it."""
-    lines = (FOLDER / file).read_text(encoding="utf-8").splitlines()
-    expected = [line.removeprefix("# text = ") for line in lines if line.startswith("# text = ")]
-    assert [sentence.text for sentence in sentences(file)] == expected

@@ -104,21 +104,6 @@ def test_folds_of_a_deal_are_even_and_deals_differ() -> None:
     np.testing.assert_array_equal(heads.folds_of(document, deal=3)[::3], heads.folds_of(np.arange(10), deal=3))
 
 
-def test_a_gain_of_one_deal_is_none_over_twenty() -> None:
-    """Five candidates of each kind, each wrong in its own five of 25 documents: every one finds 80 %, whichever kind it is of.
-
-    Those of the first kind are wrong in a fold of deal 0, so that it chooses for each fold the one that is wrong there and
-    finds nothing; those of the second kind are wrong in five documents in a row, one of each fold.
-    """
-    document = np.repeat(np.arange(25), 4)
-    first, second = (groups[:, None] != np.arange(5) for groups in (document % 5, document // 5))
-    one = [heads.share_of_hits(heads.chosen_elsewhere(hits, document)[0], document) for hits in (second, first)]
-    assert one[1].value == 0 and one[0].minus(one[1]).interval()[0] > 0.5, "one deal says gain"
-    others = [heads.share_of_chosen(hits, document, n_deals=20) for hits in (second, first)]
-    low, high = others[0].minus(others[1]).interval()
-    assert low < 0 < high and abs(others[0].value - others[1].value) < 0.1, "twenty say none"
-
-
 def test_the_mean_over_deals_is_that_of_a_plain_loop() -> None:
     """The value by `chosen_elsewhere` of every deal; a draw by the same on its documents, each as often as it was drawn."""
     random = np.random.default_rng(0)
@@ -134,15 +119,6 @@ def test_the_mean_over_deals_is_that_of_a_plain_loop() -> None:
             right += weights[draw, inside] @ hits[inside, chosen]
         expected[draw, deal] = right / weights[draw].sum()
     np.testing.assert_allclose([share.value, *share.draws], expected.mean(axis=1), rtol=1e-6)
-
-
-def test_draws_choose_again() -> None:
-    """Two candidates that are right in one half of the documents each: what is chosen, and so the answer, changes by draw."""
-    document = np.arange(12)
-    hits = np.stack([document < 6, document >= 6], axis=1)
-    once = heads.share_of_hits(heads.chosen_elsewhere(hits, document)[0], document)
-    again = heads.share_of_chosen(hits, document)
-    assert np.ptp(once.interval()) < np.ptp(again.interval())
 
 
 def test_shares_of_one_corpus_are_drawn_together() -> None:

@@ -60,28 +60,20 @@ def check_bookkeeping(found: Any, maps: Any) -> None:
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-def test_an_edit_upstream_is_part_of_the_run(any_family: str, in_place: bool) -> None:
-    """Input, values, the norm before attention, another layer: the maps change, nothing remains."""
+def test_an_edit_upstream_is_part_of_the_run_one_inside_is_the_remainder(any_family: str, in_place: bool) -> None:
+    """Every HookPoint of the block: exact bookkeeping, a remainder at the end, attention's parts untouched; none of what it reads."""
     model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
-    plain = ffb.contribution_maps(model, tokens, layers=1)
+    plain = ffb.decompose(model, tokens, layer=0), ffb.decompose(model, tokens, layer=1)
     for place in ("blocks.1.hook_resid_pre", "blocks.1.attn.hook_v", "blocks.0.hook_mlp_out"):
-        hooks = [(place, hook_of(shifted, in_place=in_place))]
-        maps = ffb.contribution_maps(model, tokens, layers=1, fwd_hooks=hooks)
+        maps = ffb.contribution_maps(model, tokens, layers=1, fwd_hooks=[(place, hook_of(shifted, in_place=in_place))])
         assert all((maps.remainder[scope] == 0).all() for scope in maps.scopes)
-        assert not torch.allclose(maps["Attn"], plain["Attn"], rtol=1e-3)
-
-
-@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-def test_an_edit_inside_is_the_remainder(any_family: str, in_place: bool) -> None:
-    """Every HookPoint of the block: exact bookkeeping, a remainder at the end, and attention's parts untouched."""
-    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
-    plain = ffb.decompose(model, tokens, layer=0)
+        assert not torch.allclose(maps["Attn", 1], plain[1].parts("Attn").norm(dim=-1), rtol=1e-3)
     for place in places_inside(model, any_family):
         hooks = [(place, hook_of(shifted, in_place=in_place))]
         found = ffb.decompose(model, tokens, layer=0, fwd_hooks=hooks)
         check_bookkeeping(found, ffb.contribution_maps(model, tokens, layers=0, fwd_hooks=hooks))
-        torch.testing.assert_close(found.parts("Attn"), plain.parts("Attn"), **BATCH_FLOAT64)
-        torch.testing.assert_close(found.bias("Attn"), plain.bias("Attn"), **BATCH_FLOAT64)
+        torch.testing.assert_close(found.parts("Attn"), plain[0].parts("Attn"), **BATCH_FLOAT64)
+        torch.testing.assert_close(found.bias("Attn"), plain[0].bias("Attn"), **BATCH_FLOAT64)
         assert any(found.remainder(scope).norm() > 1e-2 for scope in found.scopes), place
 
 
@@ -167,31 +159,22 @@ def test_every_way_to_hook_gives_the_same_map(any_family: str, place: str) -> No
                 )
 
 
-def test_an_edit_cannot_hide_a_model_that_is_misread() -> None:
+@pytest.mark.parametrize(("family", "way"), [("gpt2", "hooks"), ("gpt2", "cache"), ("llama", "hooks")])
+def test_an_edit_cannot_hide_a_model_that_is_misread(family: str, way: str) -> None:
     """Unverified layers are checked on a small clean run: a wrong activation is no remainder, with hooks or a cache."""
     hooks = [("blocks.0.hook_mlp_out", hook_of(shifted, in_place=False))]
-    for family, way in (("gpt2", "hooks"), ("gpt2", "cache"), ("llama", "hooks")):
-        model, tokens = tiny.bridge(family), tiny.tokens(family, N)
-        mlp = model.blocks[0].mlp.original_component
-        name = "act" if family == "gpt2" else "act_fn"
-
-        class Wrong(torch.nn.Module):
-            """Not the activation that the library recognises by its values between runs."""
-
-            def __init__(self, right: Callable[[Tensor], Tensor]) -> None:
-                super().__init__()
-                self.right = right
-
-            def forward(self, x: Tensor) -> Tensor:
-                return self.right(x) * (1.1 if x.ndim == 3 else 1.0)
-
-        setattr(mlp, name, Wrong(getattr(mlp, name)))
-        given: dict[str, Any] = {"fwd_hooks": hooks}
-        if way == "cache":
-            with model.hooks(fwd_hooks=hooks):
-                given = {"cache": model.run_with_cache(tokens[None])[1]}
-        with pytest.raises(IdentityError, match="= post"):
-            ffb.contribution_maps(model, tokens, layers=0, **given)
+    model, tokens = tiny.bridge(family), tiny.tokens(family, N)
+    mlp, name = model.blocks[0].mlp.original_component, "act" if family == "gpt2" else "act_fn"
+    right = getattr(mlp, name)  # what is put there is recognised by its values between runs, and is wrong in a run
+    wrong = torch.nn.Identity()
+    wrong.forward = lambda x: right(x) * (1.1 if x.ndim == 3 else 1.0)  # type: ignore[method-assign]
+    setattr(mlp, name, wrong)
+    given: dict[str, Any] = {"fwd_hooks": hooks}
+    if way == "cache":
+        with model.hooks(fwd_hooks=hooks):
+            given = {"cache": model.run_with_cache(tokens[None])[1]}
+    with pytest.raises(IdentityError, match="= post"):
+        ffb.contribution_maps(model, tokens, layers=0, **given)
 
 
 def test_the_clean_run_does_not_disturb() -> None:
@@ -234,11 +217,8 @@ def test_gradients_reach_captured_tensors(any_family: str) -> None:
         logits = model(tokens)
     torch.testing.assert_close(logits, plain, rtol=0, atol=0)
     record = records[0]
-    captured = {"resid_pre": record.resid_pre, "pattern": record.pattern, "value": record.value}
-    captured |= {
-        name: getattr(record, name) for name in ("pre", "pre_linear", "post") if getattr(record, name) is not None
-    }
-    captured |= record.whole
+    sites = ("resid_pre", "pattern", "value", "pre", "pre_linear", "post")
+    captured = {name: getattr(record, name) for name in sites if getattr(record, name) is not None} | record.whole
     out = logits[0, -1, 7]
     for name, tensor in captured.items():
         (gradient,) = torch.autograd.grad(out, tensor, retain_graph=True, allow_unused=True)

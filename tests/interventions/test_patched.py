@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,14 +99,12 @@ def test_pairs_of_prompts_are_each_alone() -> None:
     assert float(mean["Atb", 2][1, 0]) == pytest.approx(by_hand)
 
 
-def test_the_page_shows_all_runs(tmp_path: Path) -> None:
-    """One page with the three runs as one payload, which opens at the patched one against the corrupted one."""
+def test_the_page_shows_all_runs() -> None:
+    """One payload of three runs, which opens at the patched one against the corrupted one, at the last layer."""
     model = model_of("gpt2")
     clean, corrupted = (tiny.tokens("gpt2", N, seed=seed) for seed in (0, 1))
     runs = ffb.patched_maps(model, clean, corrupted, fwd_hooks=[], layers=[0, 1])
-    html = runs.to_html(tmp_path / "runs.html", layer=1)
-    assert (tmp_path / "runs.html").read_text(encoding="utf-8") == html
-    assert runs.to_html() == html  # without a layer the last one, which every patch has reached
-    data = json.loads(html.partition('id="data">')[2].partition("</script>")[0])
+    assert runs.to_html() == runs.to_html(layer=1)
+    data = json.loads(runs.to_html().partition('id="data">')[2].partition("</script>")[0])
     assert [run["name"] for run in data["runs"]] == ["clean", "corrupted", "patched"]
     assert (data["start"]["run"], data["start"]["refRun"], data["start"]["layer"]) == (2, 1, 1)

@@ -131,50 +131,31 @@ def test_a_sweep_says_what_stands_out(clean_and_corrupted: tuple[Any, Any]) -> N
 # --- several prompts --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["gpt2", "qwen2", "bert"])
-@pytest.mark.parametrize("number", [0, 3], ids=["attention", "feed-forward"])
-def test_many_prompts_are_each_alone(family: str, number: int) -> None:
-    """Named cells of every prompt, with a donor and without: the values of a sweep of that prompt at its own positions."""
-    model = model_of(family, torch.float64)
-    clean, corrupted = runs_of(model, family)
-    scope, metric = clean.decomposition(0)[0].scopes[number], logit(ANSWERS, minus=OTHERS)
-    for donor in (clean, None):
-        chosen: dict[str, Any] = {"queries": ["END", "name"], "positions": PLACES, "layers": [0, -1]}
-        found = contribution_sweep(corrupted, metric, scope, donor=donor, **chosen)
-        named = (found.queries, found.keys, found.layers)
-        assert named == (("END", "name"), tuple(PLACES), (0, model.cfg.n_layers - 1))
-        for prompt, n in enumerate(LENGTHS):
-            alone = contribution_sweep(
-                corrupted.prompt(prompt),
-                logit(ANSWERS[prompt], minus=OTHERS[prompt]),
-                scope,
-                donor=donor and donor.prompt(prompt),
-                layers=[0, -1],
-            )
-            at = {name: places if places == -1 else places[prompt] for name, places in PLACES.items()}
-            rows, columns = [at["END"] % n, at["name"]], [at[name] % n for name in PLACES]
-            expected = alone.values[:, rows][:, :, columns]
-            torch.testing.assert_close(found.by_prompt[prompt, :, 0], expected, equal_nan=True, **LOOP)
-            assert float(found.baselines[prompt]) == pytest.approx(alone.baseline, rel=1e-5)
-        assert (found.by_prompt.isnan().any() == (family != "bert")).item()
-
-
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "gpt_neox", "bert"])
-@pytest.mark.parametrize("batch_size", [2, 64])
-def test_prompts_that_share_forward_passes_are_a_loop_over_prompts(family: str, batch_size: int) -> None:
-    """Lengths mixed, edits at other positions of each prompt, batches within a prompt and across: the values of each alone."""
-    lengths, places = (5, 4, 5, 5), [3, 2, 1, 3]
-    clean, corrupted = runs_of(model_of(family, torch.float64), family, lengths)
-    chosen: dict[str, Any] = {"layers": [0, 1], "batch_size": batch_size}
-    metric = logit([7, 9, 11, 13], minus=[9, 7, 5, 3])
-    positions: dict[str, Any] = {"name": places, "END": -1, "START": 0}
-    swept = contribution_sweep(corrupted, metric, "Attn", donor=clean, positions=positions, **chosen)
-    for number, place in enumerate(places):
-        run, positions = corrupted.prompt(number), positions | {"name": place}
-        own = metric.of_prompt(CleanRun(number, run.tokens[0], run.logits[0]))
-        alone = contribution_sweep(run, own, "Attn", donor=clean.prompt(number), positions=positions, **chosen)
-        torch.testing.assert_close(swept.by_prompt[number], alone.by_prompt[0], equal_nan=True, **TOGETHER)
-        assert not swept.by_prompt[number].isnan().all()
+@pytest.mark.parametrize(("number", "given", "batch_size"), [(0, True, 2), (0, False, 64), (3, True, 64)])
+def test_many_prompts_are_each_alone(family: str, number: int, given: bool, batch_size: int) -> None:
+    """Named cells at other positions of each prompt, lengths mixed, in batches within a prompt and across: as of each alone."""
+    lengths, right, wrong = (5, 4, 5, 5), [7, 9, 11, 13], [9, 7, 5, 3]
+    places: dict[str, Any] = {"name": [3, 2, 1, 3], "subject": [2, 1, 0, 0], "END": -1}
+    model = model_of(family, torch.float64)
+    clean, corrupted = runs_of(model, family, lengths)
+    scope, metric = clean.decomposition(0)[0].scopes[number], logit(right, minus=wrong)
+    chosen: dict[str, Any] = {"layers": [0, -1], "batch_size": batch_size}
+    named: dict[str, Any] = chosen | {"queries": ["END", "name"]}
+    found = contribution_sweep(corrupted, metric, scope, donor=clean if given else None, positions=places, **named)
+    assert (found.queries, found.keys, found.layers) == (("END", "name"), tuple(places), (0, model.cfg.n_layers - 1))
+    for prompt, n in enumerate(lengths):
+        run, donor = corrupted.prompt(prompt), clean.prompt(prompt) if given else None
+        at = {name: place if place == -1 else place[prompt] for name, place in places.items()}
+        own = metric.of_prompt(CleanRun(prompt, run.tokens[0], run.logits[0]))
+        alone = contribution_sweep(run, own, scope, donor=donor, positions=at, **named)
+        torch.testing.assert_close(found.by_prompt[prompt], alone.by_prompt[0], equal_nan=True, **TOGETHER)
+        by_place = contribution_sweep(run, logit(right[prompt], minus=wrong[prompt]), scope, donor=donor, **chosen)
+        expected = by_place.values[:, [n - 1, at["name"]]][:, :, [at[name] % n for name in places]]
+        torch.testing.assert_close(found.by_prompt[prompt, :, 0], expected, equal_nan=True, **LOOP)
+        assert float(found.baselines[prompt]) == pytest.approx(by_place.baseline, rel=1e-5)
+        assert not found.by_prompt[prompt].isnan().all()
+    assert (found.by_prompt.isnan().any() == (family != "bert")).item()
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert"])

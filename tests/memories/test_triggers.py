@@ -25,6 +25,16 @@ def texts(family: str) -> list[Tensor]:
     return [*made, made[1]]
 
 
+def found(model: Any, family: str = "gpt2", **options: Any) -> Any:
+    """Triggers of a family's texts."""
+    return memories.find_triggers(model, texts(family), **({"memories": "0:3"} | options))
+
+
+def values(model: Any) -> Any:
+    """The value of the memory whose triggers those are."""
+    return memories.value_tokens(model, memories="0:3")
+
+
 def all_coefficients(model: Any, corpus: Sequence[Tensor], layer: int) -> list[Tensor]:
     """Of every text [pos neuron], from TransformerLens's cache."""
     with torch.no_grad():
@@ -116,32 +126,16 @@ def test_chance_agreement_is_the_mean_over_all_deals() -> None:
 
 NAMED = ["2:7", "0:40", "1:3", "0:2", "-1:5"]
 """Neither by layer nor by number."""
+EXPERTS = ["1:2:3", "0:3:1", "1:0:5", "0:0:5"]
+FIELDS = ("coefficient", "position", "sequence")
+# fmt: off
 CALLS: dict[str, tuple[str, list[str], Callable[..., Any], tuple[str, ...]]] = {
-    "values": (
-        "gpt2",
-        NAMED,
-        lambda model, names: memories.value_tokens(model, memories=names, targets=[9]),
-        ("top_ids", "bottom_ids", "target_ranks", "probability"),
-    ),
-    "parts": (
-        "gpt2",
-        NAMED,
-        lambda model, names: memories.token_parts(model, tiny.tokens("gpt2", 6), names, query=3),
-        ("parts", "bias", "remainder", "coefficient", "largest"),
-    ),
-    "triggers": (
-        "gpt2",
-        NAMED,
-        lambda model, names: memories.find_triggers(model, texts("gpt2"), memories=names, k=3),
-        ("coefficient", "position", "sequence"),
-    ),
-    "triggers of experts": (
-        "mixtral",
-        ["1:2:3", "0:3:1", "1:0:5", "0:0:5"],
-        lambda model, names: memories.find_triggers(model, texts("mixtral"), memories=names, k=3),
-        ("coefficient", "position", "sequence"),
-    ),
+    "values": ("gpt2", NAMED, lambda m, names: memories.value_tokens(m, memories=names, targets=[9]), ("top_ids", "bottom_ids", "target_ranks", "probability")),
+    "parts": ("gpt2", NAMED, lambda m, names: memories.token_parts(m, tiny.tokens("gpt2", 6), names, query=3), ("parts", "bias", "remainder", "coefficient", "largest")),
+    "triggers": ("gpt2", NAMED, lambda m, names: found(m, memories=names, k=3), FIELDS),
+    "triggers of experts": ("mixtral", EXPERTS, lambda m, names: found(m, "mixtral", memories=names, k=3), FIELDS),
 }
+# fmt: on
 """What has a row per memory, and the fields that have."""
 
 
@@ -179,44 +173,25 @@ def test_what_is_named_is_found_by_name() -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------
 
 
-def found(model: Any, family: str = "gpt2", **options: Any) -> Any:
-    """Triggers of a family's texts."""
-    return memories.find_triggers(model, texts(family), **({"memories": "0:3"} | options))
-
-
+# fmt: off
 REFUSED: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "a name of one number": ("gpt2", lambda m: found(m, memories="305"), "'305'.*expected LAYER:NEURON"),
     "a neuron beyond": ("gpt2", lambda m: found(m, memories="0:480"), "numbered from 0"),
     "an expert of a dense layer": ("gpt2", lambda m: found(m, memories="0:1:4"), "0:1:4.*name it LAYER:NEURON"),
     "layers and names": ("gpt2", lambda m: found(m, layers=0), "memories and layers"),
     "no name": ("gpt2", lambda m: found(m, memories=[]), "no memory is named"),
-    "agreement of an encoder": (
-        "bert",
-        lambda m: memories.agreement(found(m, "bert"), memories.value_tokens(m, memories="0:3")),
-        "has read the token after",
-    ),
-    "agreement of fewer values": (
-        "gpt2",
-        lambda m: memories.agreement(found(m, memories=["0:3", "1:3"]), memories.value_tokens(m, memories="0:3")),
-        "of other memories",
-    ),
-    "agreement of another sign": (
-        "gpt2",
-        lambda m: memories.agreement(found(m, sign="negative"), memories.value_tokens(m, memories="0:3")),
-        "other memories or another sign",
-    ),
-    "effects of another sign": (
-        "gpt2",
-        lambda m: memories.knock_out_effects(m, found(m, sign="negative"), memories.value_tokens(m, memories="0:3")),
-        "other memories or another sign",
-    ),
+    "agreement of an encoder": ("bert", lambda m: memories.agreement(found(m, "bert"), values(m)), "has read the token after"),
+    "agreement of fewer values": ("gpt2", lambda m: memories.agreement(found(m, memories=["0:3", "1:3"]), values(m)), "of other memories"),
+    "agreement of another sign": ("gpt2", lambda m: memories.agreement(found(m, sign="negative"), values(m)), "other memories or another sign"),
+    "effects of another sign": ("gpt2", lambda m: memories.knock_out_effects(m, found(m, sign="negative"), values(m)), "other memories or another sign"),
     "ablation of an encoder": ("bert", lambda m: memories.ablate(m, found(m, "bert")), "has read the text after"),
     "a memory without its mean": ("gpt2", lambda m: memories.knock_out(m, ["0:3", "1:8"], to={MemoryName(0, 3): 1.0}), "no value for memory 1:8"),
     "a memory of experts": ("mixtral", lambda m: memories.knock_out(m, "1:0:3"), "no HookPoint carries the activations of single experts"),
     "carried of no such layer": ("gpt2", lambda m: carried(m, "7:0"), "7"),
     "carried of no such neuron": ("gpt2", lambda m: carried(m, "1:9999"), "1:9999"),
     "carried of an expert": ("gpt2", lambda m: carried(m, "1:2:3"), "1:2:3"),
-}  # fmt: skip
+}
+# fmt: on
 
 
 def carried(model: Any, name: str) -> Any:

@@ -1,5 +1,6 @@
 """Layer maps with a sign: projections of `decompose`'s vectors on the target's derivative, which they sum up to."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.tolerances import ALGEBRA
 from tl_ffblock.bridge.linearised import RULES
 from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.bridge.traced import trace, with_gradients
-from tl_ffblock.errors import CompletenessError, ScopeKeyError
+from tl_ffblock.errors import CompletenessError, InputError, ScopeKeyError
 from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.settings import Settings
 from tl_ffblock.page import DataBlock, MapsBlock
@@ -131,3 +132,6 @@ def test_rows_beside_maps_are_the_pages() -> None:
         for scope, values in signed.values.items():
             torch.testing.assert_close(values[row], result.maps[scope, layer][queries], rtol=0, atol=0)
         torch.testing.assert_close(of_edges.values["head 1"][row], edges["head 1", layer][queries], rtol=0, atol=0)
+    few = dataclasses.replace(edges, values=edges.values[:2], layers=(0, 1))
+    with pytest.raises(InputError, match="lack layers 2 of these: they have 0, 1"):
+        maps.to_html(beside=few)

@@ -112,25 +112,17 @@ def test_a_tokens_share_is_what_enters_at_its_position() -> None:
 def test_each_prompt_has_its_own_answer() -> None:
     """A list with one entry a prompt, whatever runs together."""
     both = prompts("gpt2")
-    results = ffb.attribute(double("gpt2"), both, ffb.logit([7, 9], minus=[11, 12]))
-    alone = [
-        ffb.attribute(double("gpt2"), row, ffb.logit(a, minus=b))
-        for row, a, b in zip(both, (7, 9), (11, 12), strict=True)
-    ]
-    assert [result.target for result in results] == [
-        "logit difference token 7 − token 11",
-        "logit difference token 9 − token 12",
-    ]
+    results = attributed(ffb.logit([7, 9], minus=[11, 12]), both)
+    alone = [attributed(ffb.logit(7, minus=11), both[0]), attributed(ffb.logit(9, minus=12), both[1])]
     mean = ffb.Attribution.mean(results)
     averaged = ffb.average(results, positions={"END": -1})
-    assert "AverageMaps: shares of the logit difference of " in repr(
-        averaged
-    )  # signed, and no difference of two results
+    # Signed, and no difference of two results.
+    assert "AverageMaps: shares of the logit difference of " in repr(averaged)
     assert (averaged - averaged).kind == "difference of shares of the logit difference"
     assert (mean.target, mean.quantity) == ("mean of 2 targets: logit difference", "logit difference")
-    assert ffb.attribute(double("gpt2"), both[0], ffb.logit([[7, 8]])).target == "logit (token 7, token 8)"
-    for result, expected in zip(results, alone, strict=True):
-        assert result.target == expected.target
+    assert attributed(ffb.logit([[7, 8]]), both[0]).target == "logit (token 7, token 8)"
+    for result, expected, words in zip(results, alone, ("7 − token 11", "9 − token 12"), strict=True):
+        assert result.target == expected.target == f"logit difference token {words}"
         torch.testing.assert_close(result.tokens, expected.tokens, rtol=1e-9, atol=1e-11)
 
 
@@ -141,7 +133,7 @@ def test_a_difference_is_named_by_its_sign() -> None:
     assert (a - b).target == "logit token 7 − logit token 11"
     assert (a - both).target == "logit token 7 − (logit difference token 7 − token 11)"
     assert (a - b).value == pytest.approx(both.value)
-    changed = ffb.attribute(double("gpt2"), (TOKENS + 1) % 13, ffb.logit(7), of=())
+    changed = attributed(ffb.logit(7), (TOKENS + 1) % 13, of=())
     assert (a - changed).target == "difference of logit token 7"
     assert "→" not in repr(a - changed)
     assert (a - changed).labels[0] == f"{a.labels[0]}−{changed.labels[0]}"
@@ -149,7 +141,7 @@ def test_a_difference_is_named_by_its_sign() -> None:
 
 def test_a_mean_says_of_how_many() -> None:
     """Targets, where they differ, else results of one target; a single result stays what it is."""
-    a, b = ffb.attribute(double("gpt2"), prompts("gpt2"), ffb.logit([7, 9]), of=())
+    a, b = attributed(ffb.logit([7, 9]), prompts("gpt2"), of=())
     mean = ffb.Attribution.mean
     assert mean([a, b, a]).target == "mean of 3 targets: logit"
     assert mean([a, a]).target == "mean of 2: logit token 7"
@@ -221,21 +213,17 @@ def test_maps_and_graphs_end_where_a_direction_is_read(layer: int) -> None:
 def test_a_direction_in_a_padded_batch() -> None:
     """Positions are those of the sequence without padding."""
     vector = torch.ones(32, dtype=torch.float64)
-    alone = ffb.attribute(double("gpt2"), TOKENS[:4], ffb.direction(vector, layer=1))
+    alone = attributed(ffb.direction(vector, layer=1), TOKENS[:4])
     mask = torch.tensor([[1] * 4 + [0] * 2, [1] * 6])
     batch = torch.stack([TOKENS, TOKENS])
-    padded, _ = ffb.attribute(double("gpt2"), batch, ffb.direction(vector, layer=1), attention_mask=mask)
+    padded, _ = attributed(ffb.direction(vector, layer=1), batch, attention_mask=mask)
     assert padded.value == pytest.approx(alone.value)
     torch.testing.assert_close(padded.tokens, alone.tokens)
 
 
 def test_words_are_looked_up(tmp_path: Any) -> None:
     """Text targets are tokens of the model; one that is several pieces, or unknown, says so."""
-    from transformer_lens.model_bridge import TransformerBridge
-
-    model = TransformerBridge.boot_transformers(
-        str(tiny.save_local("gpt2", tmp_path, ["she likes him", "he likes her"]))
-    )
+    model = ffb.load_model(str(tiny.save_local("gpt2", tmp_path, ["she likes him", "he likes her"])))
     result = ffb.attribute(model, "she likes", ffb.logit("him", minus="her"))
     logits = model("she likes").detach()[0, -1]
     him, her = (model.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("him", "her"))
@@ -308,24 +296,20 @@ def test_nan_and_training_mode_are_refused() -> None:
 
 def test_bfloat16_says_its_error() -> None:
     """The certificate of a bfloat16 model is what bfloat16 can do, and a tolerance below it refuses."""
-    model, tokens = tiny.bridge("gpt2", dtype=torch.bfloat16), tiny.tokens("gpt2", N)
-    result = ffb.attribute(model, tokens, ffb.logit(7))
+    model = model_of("gpt2", torch.bfloat16)
+    result = ffb.attribute(model, TOKENS, ffb.logit(7))
     assert 1e-4 < result.certificate.forms < 5e-2
     assert result.certificate.logits == 0
     with pytest.raises(CompletenessError):
-        ffb.attribute(model, tokens, ffb.logit(7), rtol=1e-4)
+        ffb.attribute(model, TOKENS, ffb.logit(7), rtol=1e-4)
 
 
-def test_means_are_of_alike_results() -> None:
-    """The mean of two is half of each; others than alike are refused."""
-    one, two = ffb.attribute(double("gpt2"), prompts("gpt2", N), ffb.logit(7))
+def test_a_mean_of_two_is_half_of_each() -> None:
+    """The mean of two is half of each."""
+    one, two = attributed(ffb.logit(7), prompts("gpt2", N))
     mean = ffb.Attribution.mean([one, two])
     torch.testing.assert_close(mean.tokens, (one.tokens + two.tokens) / 2)
     assert mean.value == pytest.approx((one.value + two.value) / 2)
-    with pytest.raises(InputError, match="of 6 and of 3 labels"):
-        _ = one - ffb.attribute(double("gpt2"), TOKENS[:3], ffb.logit(7))
-    with pytest.raises(InputError, match="different rules"):
-        _ = one - attributed(ffb.logit(7), rules="gradient")
 
 
 def test_attributions_are_averaged_by_named_positions() -> None:
@@ -341,9 +325,7 @@ def test_attributions_are_averaged_by_named_positions() -> None:
     edges = several[0].token_maps("edges")
     assert edges.causal
     torch.testing.assert_close(edges["head 3", 2], several[0].edges[2, 3])
-    early = ffb.attribute(
-        double("gpt2"), tiny.tokens("gpt2", 5), ffb.direction(torch.ones(32).double(), layer=1, at=2), of=()
-    )
+    early = attributed(ffb.direction(torch.ones(32).double(), layer=1, at=2), tiny.tokens("gpt2", 5), of=())
     assert early.token_maps().queries == (2,)
     with pytest.raises(InputError, match="one result or more"):
         ffb.average([streams])
@@ -362,7 +344,7 @@ def test_heads_stand_where_they_write() -> None:
     at_subject = (several[0].heads[1, 2, 1] + several[1].heads[1, 2, 3]) / 2
     assert table[(table.layer == 1) & (table.channel == "head 2")]["value"].item() == pytest.approx(float(at_subject))
     assert "written at  subject" in repr(mean)
-    long = ffb.attribute(double("gpt2"), tiny.tokens("gpt2", 14), ffb.logit(7)).token_maps("heads")
+    long = attributed(ffb.logit(7), tiny.tokens("gpt2", 14)).token_maps("heads")
     assert '"layer.head"' in long.to_html()
     for shown in (mean, mean.token_maps(), maps[0]):
         html = shown.to_html()

@@ -159,6 +159,7 @@ REFUSED: dict[str, Refused] = {
 }
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_estimated_is_refused(name: str) -> None:
     """Pairs that are none, divergences at their minimum, what was not asked for, edges that there are not."""

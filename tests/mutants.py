@@ -131,7 +131,7 @@ MUTANTS = (
     # Propagation.
     Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = n_prompt - 1 + numbers,", "at, said = n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
     Mutant("propagation: weights of EAP-IG", "attribution/patching.py", "zip((nodes + 1) / 2, weights / 2, strict=True)", "zip((nodes + 1) / 2, weights, strict=True)", ("tests/attribution/test_attribution_patching.py", "tests/attribution/test_edges.py", "-k", "steps or integrat or between or nodes")),
-    Mutant("propagation: queries of signed maps", "views/shares.py", "result.maps[scope, layer][list(text.queries)]", "result.maps[scope, layer][: len(text.queries)]", ("tests/attribution/test_beside.py",)),
+    Mutant("propagation: queries of signed maps", "views/shares.py", "result.maps[scope, layer][list(text.queries)]", "result.maps[scope, layer][: len(text.queries)]", ("tests/attribution/test_signed_maps.py", "-k", "beside")),
     Mutant("propagation: patterns are not frozen", "bridge/linearised.py", '"path": Rules("path", norms=True, feed_forward=True, attention=True),', '"path": Rules("path", norms=True, feed_forward=True, attention=False),', ("tests/attribution/test_frozen_autograd.py",)),
     Mutant("propagation: norm scales are not frozen", "bridge/linearised.py", "if not self.rules.norms:", "if not self.rules.norms or layer == 1:", _sabotage("right and shares-gpt2")),
     # Interventions and metrics.

@@ -1,51 +1,67 @@
 """Averages of shares summed over positions are numpy's of the attributions' own, whatever the prompts' lengths."""
 
 import dataclasses
-from types import ModuleType
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.attribution.conftest import DIFFERENCE, Refused, assert_refused, double
 from tests.tolerances import ALGEBRA
+from tl_ffblock.errors import InputError
 from tl_ffblock.numerals import significant
 from tl_ffblock.results.intervals import mean_interval
 
 LENGTHS = (4, 7, 5)
 
 
-@pytest.fixture(scope="module")
-def model() -> Any:
-    """A float64 GPT-2, which has biases."""
-    return tiny.bridge("gpt2", dtype=torch.float64)
+@cache
+def several() -> list[Any]:
+    """Attributions of prompts of different lengths, by a model that has biases."""
+    return [ffb.attribute(double("gpt2"), tiny.tokens("gpt2", n, seed=n), DIFFERENCE) for n in LENGTHS]
 
 
-@pytest.fixture(scope="module")
-def several(ffb: ModuleType, model: Any) -> list[Any]:
-    """Attributions of prompts of different lengths."""
-    return [ffb.attribute(model, tiny.tokens("gpt2", n, seed=n), ffb.logit(7, minus=11)) for n in LENGTHS]
+@cache
+def estimates() -> list[Any]:
+    """Estimates of patching of as many pairs."""
+    clean = torch.stack([tiny.tokens("gpt2", 5, seed=n) for n in (0, 1, 2)])
+    corrupted = clean.clone()
+    corrupted[:, 2] = 40
+    return ffb.attribution_patching(double("gpt2"), clean, corrupted, ffb.logit([7, 8, 9], minus=11))
 
 
-def test_means_are_of_sums_over_positions(ffb: ModuleType, several: list[Any]) -> None:
-    """Of every head, neuron and bias; what heads, feed-forwards and biases bring on average is in them whole."""
-    heads, neurons, biases = (ffb.average_shares(several, of) for of in ("heads", "neurons", "biases"))
-    by_hand = np.stack([result.heads.sum(-1).numpy() for result in several])
+@pytest.mark.parametrize("made", [several, estimates])
+def test_means_are_of_sums_over_positions(made: Any) -> None:
+    """Of every head, neuron, bias and feed-forward; what they bring on average is in them whole."""
+    results = made()
+    heads, neurons = ffb.average_shares(results), ffb.average_shares(results, "neurons")
+    by_hand = np.stack([result.heads.sum(-1).numpy() for result in results])
     np.testing.assert_allclose(heads.mean, by_hand.mean(axis=0), **ALGEBRA)
     np.testing.assert_allclose(heads.values, by_hand, **ALGEBRA)
-    layer = np.mean([result.neurons(1).sum(0).numpy() for result in several], axis=0)
-    np.testing.assert_allclose(neurons.mean[1], layer, **ALGEBRA)
-    for number, name in enumerate(several[0].bias_names):
-        assert float(biases.mean[number]) == pytest.approx(np.mean([result.biases[name] for result in several]))
     expected = mean_interval(torch.from_numpy(by_hand))
     torch.testing.assert_close(heads.interval.low, expected.low)
     torch.testing.assert_close(heads.interval.high, expected.high)
+    layer = np.mean([result.neurons(1).sum(0).numpy() for result in results], axis=0)
+    np.testing.assert_allclose(neurons.mean[1], layer, **ALGEBRA)
+    if made is several:
+        biases = ffb.average_shares(results, "biases")
+        for number, name in enumerate(results[0].bias_names):
+            assert float(biases.mean[number]) == pytest.approx(np.mean([result.biases[name] for result in results]))
+        assert results[0].bias_names[0] in set(biases.to_dataframe()["bias"])
+    else:
+        mlps = ffb.average_shares(results, "mlps")
+        np.testing.assert_allclose(mlps.mean, np.mean([e.mlps.sum(-1).numpy() for e in results], axis=0), **ALGEBRA)
+        assert list(mlps.to_dataframe()) == ["layer", "value", "low", "high", "n"]
+        assert {result.quantity for result in results} == {"logit difference"}
 
 
-def test_its_table_begins_with_the_largest(ffb: ModuleType, several: list[Any]) -> None:
+def test_its_table_begins_with_the_largest() -> None:
     """Sorted by size of the mean; a few rows have the numbers that they have among all, and prompts average to them."""
-    heads = ffb.average_shares(several)
+    heads = ffb.average_shares(several())
     table, three, each = heads.to_dataframe(), heads.to_dataframe(3), heads.to_dataframe(3, by_prompt=True)
     assert list(table) == ["layer", "head", "value", "low", "high", "n"]
     assert len(table) == heads.mean.numel() and table["value"].abs().is_monotonic_decreasing
@@ -56,73 +72,51 @@ def test_its_table_begins_with_the_largest(ffb: ModuleType, several: list[Any]) 
     assert list(each) == ["prompt", "layer", "head", "value"] and len(each) == 3 * len(LENGTHS)
     means = each.groupby(["layer", "head"], sort=False)["value"].mean()
     np.testing.assert_allclose(sorted(means), sorted(three["value"]), **ALGEBRA)
-    first = (
-        f"L{three['layer'][0]}H{three['head'][0]}  {significant(three['value'][0])}  [{significant(three['low'][0])}, "
-    )
+    largest = next(three.itertuples())
+    first = f"L{largest.layer}H{largest.head}  {significant(largest.value)}  [{significant(largest.low)}, "
     assert first in repr(heads) and "mean of 3 prompts" in repr(heads)
-    assert several[0].bias_names[0] in set(ffb.average_shares(several, "biases").to_dataframe()["bias"])
 
 
-def test_one_prompt_has_no_interval(ffb: ModuleType, several: list[Any]) -> None:
+def test_one_prompt_has_no_interval() -> None:
     """It says nothing of others; the mean is its own."""
-    alone = ffb.average_shares(several[:1])
-    torch.testing.assert_close(alone.mean, several[0].heads.sum(-1))
+    alone = ffb.average_shares(several()[:1])
+    torch.testing.assert_close(alone.mean, several()[0].heads.sum(-1))
     assert alone.interval.low.isnan().all()
     assert "nan" not in repr(alone) and "no intervals" in repr(alone)
 
 
-@pytest.mark.wrong_types
-def test_what_has_no_common_mean_is_refused(ffb: ModuleType, model: Any, several: list[Any]) -> None:
-    """Other units, rules, models or parts; errors name what differs."""
-    tokens = tiny.tokens("gpt2", 5)
-    with pytest.raises(
-        ffb.errors.InputError, match=r"0 and 1, which differ in quantity: 'logit difference' against 'logit'"
-    ):
-        ffb.average_shares([several[0], ffb.attribute(model, tokens, ffb.logit(7))])
-    with pytest.raises(ffb.errors.InputError, match="differ in rules"):
-        ffb.average_shares([several[0], ffb.attribute(model, tokens, ffb.logit(7, minus=11), rules="gradient")])
-    with pytest.raises(ffb.errors.InputError, match="one attribution or more"):
-        ffb.average_shares(several[0])
-    with pytest.raises(ffb.errors.InputError, match="one attribution or more"):
-        ffb.average_shares([])
-    with pytest.raises(ffb.errors.InputError, match='"heads", "neurons", "biases" or "mlps"'):
-        ffb.average_shares(several, "tokens")
-    with pytest.raises(ffb.errors.ScopeKeyError, match="ask with"):
-        ffb.average_shares([ffb.attribute(model, tokens, ffb.logit(7), of=())])
-
-
-def test_estimates_of_patching_are_averaged_over_pairs(ffb: ModuleType, model: Any) -> None:
-    """Heads, neurons and feed-forwards, summed over positions; attributions have biases and no such estimates, and the two do not mix."""
-    clean = torch.stack([tiny.tokens("gpt2", 5, seed=n) for n in (0, 1, 2)])
-    corrupted = clean.clone()
-    corrupted[:, 2] = 40
-    estimates = ffb.attribution_patching(model, clean, corrupted, ffb.logit([7, 8, 9], minus=11))
-    assert {result.quantity for result in estimates} == {"logit difference"}
-    heads, mlps, neurons = (ffb.average_shares(estimates, of) for of in ("heads", "mlps", "neurons"))
-    np.testing.assert_allclose(heads.mean, np.mean([e.heads.sum(-1).numpy() for e in estimates], axis=0), **ALGEBRA)
-    np.testing.assert_allclose(mlps.mean, np.mean([e.mlps.sum(-1).numpy() for e in estimates], axis=0), **ALGEBRA)
-    np.testing.assert_allclose(
-        neurons.mean[1], np.mean([e.neurons(1).sum(0).numpy() for e in estimates], axis=0), **ALGEBRA
-    )
-    assert list(mlps.to_dataframe()) == ["layer", "value", "low", "high", "n"]
-    with pytest.raises(ffb.errors.InputError, match="attributions have biases, these results have not"):
-        ffb.average_shares(estimates, "biases")
-    attribution = ffb.attribute(model, clean[0], ffb.logit(7, minus=11))
-    with pytest.raises(ffb.errors.InputError, match="estimates of patching have mlps, these results have not"):
-        ffb.average_shares([attribution], "mlps")
-    with pytest.raises(ffb.errors.InputError, match="one attribution or more"):
-        ffb.average_shares([attribution, estimates[0]])
-
-
-def test_neurons_have_the_numbers_of_their_layers(ffb: ModuleType, several: list[Any]) -> None:
+def test_neurons_have_the_numbers_of_their_layers() -> None:
     """Where the first layer has no neurons of its own, as a mixture of experts, the others keep their numbers."""
-    without = [
-        dataclasses.replace(one, parts={name: part for name, part in one.parts.items() if name != "neurons.0"})
-        for one in several
-    ]
+    kept = [{name: part for name, part in one.parts.items() if name != "neurons.0"} for one in several()]
+    without = [dataclasses.replace(one, parts=parts) for one, parts in zip(several(), kept, strict=True)]
     neurons = ffb.average_shares(without, "neurons")
     assert neurons.places["layer"] == (1, 2)
     for row, layer in enumerate(neurons.places["layer"]):
-        by_hand = torch.stack([one.neurons(layer).sum(dim=0) for one in several]).mean(dim=0)
+        by_hand = torch.stack([one.neurons(layer).sum(dim=0) for one in several()]).mean(dim=0)
         torch.testing.assert_close(neurons.mean[row], by_hand)
     assert set(neurons.to_dataframe()["layer"]) == {1, 2}
+
+
+def beside(target: Any, **options: Any) -> list[Any]:
+    """The first attribution and one of another kind."""
+    return [several()[0], ffb.attribute(double("gpt2"), tiny.tokens("gpt2", 5), target, **options)]
+
+
+REFUSED: dict[str, Refused] = {
+    "quantity": (
+        lambda: ffb.average_shares(beside(ffb.logit(7))),
+        InputError,
+        "0 and 1, which differ in quantity: 'logit difference' against 'logit'",
+    ),
+    "rules": (lambda: ffb.average_shares(beside(DIFFERENCE, rules="gradient")), InputError, "differ in rules"),
+    "nothing": (lambda: ffb.average_shares([]), InputError, "one attribution or more"),
+    "two kinds": (lambda: ffb.average_shares([several()[0], estimates()[0]]), InputError, "one attribution or more"),
+    "biases": (lambda: ffb.average_shares(estimates(), "biases"), InputError, "attributions have biases"),
+    "mlps": (lambda: ffb.average_shares(several(), "mlps"), InputError, "estimates of patching have mlps"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_common_mean_is_refused(name: str) -> None:
+    """Other units, rules, classes or parts; errors name what differs."""
+    assert_refused(*REFUSED[name])

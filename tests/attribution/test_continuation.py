@@ -1,22 +1,23 @@
 """A continuation's rows are each token's own attribution, and what the model says itself is what it says."""
 
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.attribution.conftest import double
+from tests.cases import model_of
 
-Models = Callable[..., Any]
+SINE = ("blocks.1.hook_resid_post", lambda tensor, hook: tensor + 2.0 * torch.sin(torch.arange(tensor.shape[-1])))
+"""A hook that adds the same to every stream."""
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "qwen2_moe", "opt", "granite"])
-def test_rows_are_the_tokens_own_attributions(ffb: ModuleType, model_of_any: Models, family: str) -> None:
+def test_rows_are_the_tokens_own_attributions(family: str) -> None:
     """All at once from one forward pass, as one by one from the prompt before each; nothing comes from behind."""
-    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, 8)
+    model, tokens = double(family), tiny.tokens(family, 8)
     result = ffb.attribute_continuation(model, tokens[:5].tolist(), tokens[5:].tolist())
     assert result.shares.shape == (3, 8)
     for row in range(3):
@@ -28,7 +29,7 @@ def test_rows_are_the_tokens_own_attributions(ffb: ModuleType, model_of_any: Mod
         assert float(result.values[row]) == pytest.approx(alone.value)
 
 
-def test_generated_tokens_are_the_most_probable(ffb: ModuleType, model_of: Models) -> None:
+def test_generated_tokens_are_the_most_probable() -> None:
     """And their log-probabilities are the model's; shares sum to logit minus mean logit."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
     result = ffb.attribute_continuation(model, tokens.tolist(), generate=3, reading="log probability")
@@ -42,47 +43,31 @@ def test_generated_tokens_are_the_most_probable(ffb: ModuleType, model_of: Model
     assert float(result.errors.max()) < 1e-6
 
 
-def test_a_users_hook_is_in_every_run(ffb: ModuleType, model_of: Models) -> None:
+def test_a_users_hook_is_in_every_run() -> None:
     """What it brings is listed row by row, and what is generated is what the edited model says."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
-
-    def add(tensor: Tensor, hook: Any) -> Tensor:
-        return tensor + 2.0 * torch.sin(torch.arange(tensor.shape[-1]))
-
-    hooks = [("blocks.1.hook_resid_post", add)]
-    result = ffb.attribute_continuation(model, tokens.tolist(), generate=2, fwd_hooks=hooks)
+    result = ffb.attribute_continuation(model, tokens.tolist(), generate=2, fwd_hooks=[SINE])
     with torch.no_grad():
-        logits = model.run_with_hooks(tokens[None], fwd_hooks=hooks)
+        logits = model.run_with_hooks(tokens[None], fwd_hooks=[SINE])
     assert int(result.labels[5]) == int(logits[0, -1].argmax())
     assert result.edits.abs().min() > 1e-4
     assert float(result.errors.max()) < 1e-6
 
 
-def test_it_reads_as_maps_and_as_a_table(ffb: ModuleType, model_of: Models) -> None:
-    """`TokenMaps` for averages over texts, one row a target and source for tables."""
+@pytest.mark.parametrize("rules", ["path", "patching"])
+@pytest.mark.parametrize("reading", ["logit", "log probability"])
+def test_the_shares_of_a_row_sum_to_its_value(reading: str, rules: str) -> None:
+    """In maps, the table and what is printed: biases, edits, what is nonlinear and what rules leave out are beside the tokens."""
     tokens = tiny.tokens("gpt2", 6).tolist()
-    result = ffb.attribute_continuation(model_of("gpt2"), tokens[:4], tokens[4:])
-    maps = result.token_maps()
+    options: dict[str, Any] = {"reading": reading, "rules": rules, "fwd_hooks": [SINE]}
+    result = ffb.attribute_continuation(model_of("gpt2"), tokens[:4], tokens[4:], **options)
+    maps, frame = result.token_maps(), result.to_dataframe()
     assert maps.signed
     torch.testing.assert_close(maps["share", 0], result.shares, rtol=0, atol=0, equal_nan=True)
-    assert maps["share", 0].isnan().sum() == sum(range(1, len(result.targets) + 1))
-    assert not maps.to_dataframe()["value"].isna().any()
-    frame = result.to_dataframe()
+    assert maps["share", 0].isnan().sum() == 1 + 2 and not maps.to_dataframe()["value"].isna().any()
     of_tokens = frame[frame["kind"] == "token"]
     assert len(of_tokens) == 4 + 5
     assert of_tokens["value"].sum() == pytest.approx(float(result.shares.nansum()), rel=1e-5)
-
-
-@pytest.mark.parametrize("rules", ["path", "patching"])
-@pytest.mark.parametrize("reading", ["logit", "log probability"])
-def test_the_shares_of_a_row_sum_to_its_value(ffb: ModuleType, model_of: Models, reading: str, rules: str) -> None:
-    """In the table and in what is printed: biases, edits, what is nonlinear and what rules leave out stand beside the tokens."""
-    tokens = tiny.tokens("gpt2", 6).tolist()
-    hooks = [("blocks.1.hook_resid_post", lambda tensor, hook: tensor + 0.5 * torch.sin(torch.arange(32.0)))]
-    result = ffb.attribute_continuation(
-        model_of("gpt2"), tokens[:4], tokens[4:], reading=reading, rules=rules, fwd_hooks=hooks
-    )
-    frame = result.to_dataframe()
     kinds = {"token", "biases", "edits"} | ({"nonlinear"} if reading != "logit" else set())
     assert set(frame["kind"]) == kinds | ({"not attributed"} if rules != "path" else set())
     assert frame.groupby("query")["value"].sum().tolist() == pytest.approx(result.values.tolist(), abs=2e-5)
@@ -94,11 +79,9 @@ def test_the_shares_of_a_row_sum_to_its_value(ffb: ModuleType, model_of: Models,
         assert sum(map(float, named.values())) == pytest.approx(float(result.values[row]), abs=0.05)
 
 
-def test_text_goes_on_where_the_prompt_ends(ffb: ModuleType, tmp_path: Any) -> None:
+def test_text_goes_on_where_the_prompt_ends(tmp_path: Any) -> None:
     """A continuation as text has no mark of a sequence's begin."""
-    from transformer_lens.model_bridge import TransformerBridge
-
-    model = TransformerBridge.boot_transformers(str(tiny.save_local("gpt2", tmp_path, ["she likes him"])))
+    model = ffb.load_model(str(tiny.save_local("gpt2", tmp_path, ["she likes him"])))
     result = ffb.attribute_continuation(model, "she likes", " him")
     assert result.targets == ("him",)
     assert result.n_prompt == 3

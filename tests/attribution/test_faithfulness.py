@@ -1,19 +1,35 @@
 """Tokens are removed as it is said, and methods are held against what that does: closed forms, Hugging Face, a planted cause."""
 
 from collections.abc import Callable
-from types import ModuleType
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.attribution.conftest import DIFFERENCE, assert_refused, direction, double
+from tests.cases import Case, model_of
+from tl_ffblock.errors import InputError, UnsupportedModelError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 
-Models = Callable[..., Any]
 N, HIDDEN = 6, 2
+PROMPTS = torch.stack([tiny.tokens("gpt2", 12, seed) for seed in range(3)])
+TOKENS, ZEROS, PLACES = PROMPTS[0], torch.zeros(3, 12), torch.arange(12).expand(3, -1)
+
+
+def measured(results: Any, prompts: Tensor = PROMPTS, target: Any = DIFFERENCE, **options: Any) -> Any:
+    """Methods held against removals in GPT-2."""
+    return ffb.faithfulness(double("gpt2"), prompts, target, results, **options)
+
+
+@cache
+def shares(target: Any = DIFFERENCE) -> Any:
+    """Attributions of all prompts to a target, one that there is one of."""
+    return ffb.attribute(double("gpt2"), PROMPTS, target, of=())
 
 
 def hugging_face_without(family: str, tokens: Tensor, at: int) -> Tensor:
@@ -30,22 +46,12 @@ def hugging_face_without(family: str, tokens: Tensor, at: int) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("family", "api"),
-    [
-        ("gpt2", "bridge"),
-        ("llama", "bridge"),
-        ("bert", "bridge"),
-        ("gptj", "bridge"),
-        ("gpt2", "hooked"),
-        ("bert", "hooked"),
-    ],
+    "case", [*map(Case, ("gpt2", "llama", "bert", "gptj")), Case("gpt2", "hooked"), Case("bert", "hooked")], ids=str
 )
-def test_a_hidden_token_is_one_that_nobody_attends_to(
-    ffb: ModuleType, model_of_any: Models, difference: Any, family: str, api: str
-) -> None:
+def test_a_hidden_token_is_one_that_nobody_attends_to(case: Case) -> None:
     """The effect of leaving it out is what Hugging Face's model with such a mask says, whoever computes attention."""
-    model, tokens = model_of_any(family, api, dtype=torch.float64), tiny.tokens(family, N)
-    result = ffb.faithfulness(model, tokens, difference, {"zeros": torch.zeros(N)})
+    family, tokens = case.name, case.tokens(N)
+    result = ffb.faithfulness(case.model(torch.float64), tokens, DIFFERENCE, {"zeros": torch.zeros(N)})
     without = hugging_face_without(family, tokens, HIDDEN)[-1]
     expected = result.values[0] - (without[7] - without[11])
     assert float(result.effects[0][HIDDEN]) == pytest.approx(float(expected), abs=1e-9)
@@ -63,11 +69,11 @@ def linear_model() -> Any:
     return model
 
 
-def test_where_the_model_is_linear_the_mean_takes_exactly_the_share(ffb: ModuleType, difference: Any) -> None:
+def test_where_the_model_is_linear_the_mean_takes_exactly_the_share() -> None:
     """`f - f(without j) = <x_j - 0, df/dx_j>`: effects are the shares of "path", curves their sums, and it ranks as the effects do."""
     model, tokens = linear_model(), torch.tensor([5, 9, 13, 17, 21, 25])
-    share = ffb.attribute(model, tokens, difference, of=())
-    result = ffb.faithfulness(model, tokens, difference, share, removal="mean")
+    share = ffb.attribute(model, tokens, DIFFERENCE, of=())
+    result = ffb.faithfulness(model, tokens, DIFFERENCE, share, removal="mean")
     torch.testing.assert_close(result.effects[0][:-1], share.tokens[:-1].double(), rtol=1e-4, atol=1e-5)
     assert result.mean("correlation", "path")[0] == pytest.approx(1)
     ordered = share.tokens[:-1].sort(descending=True).values
@@ -79,255 +85,197 @@ def test_where_the_model_is_linear_the_mean_takes_exactly_the_share(ffb: ModuleT
     assert result.mean("MoRF", "path")[0] - result.mean("LeRF", "path")[0] == pytest.approx(area, rel=1e-4)
 
 
-def test_a_planted_cause_has_the_first_rank(ffb: ModuleType, difference: Any) -> None:
+def test_a_planted_cause_has_the_first_rank() -> None:
     """The token whose embedding writes the answer; scores that put it second give one half."""
     model, tokens = linear_model(), torch.tensor([5, 9, 13, 17, 21])
-    share = ffb.attribute(model, tokens, difference, of=())
+    share = ffb.attribute(model, tokens, DIFFERENCE, of=())
     planted = int(share.tokens[:-1].argmax())
     second = torch.zeros(5)
     second[planted], second[(planted + 1) % 4] = 1, 2
     result = ffb.faithfulness(
-        model, tokens, difference, {"path": share, "second": second}, removal="mean", cause=planted
+        model, tokens, DIFFERENCE, {"path": share, "second": second}, removal="mean", cause=planted
     )
     assert result.mean("cause", "path")[0] == result.mean("cause", "leave one out")[0] == 1
     assert result.mean("cause", "second")[0] == 0.5
     assert result.compare("cause", "path", "second")[0] == 0.5
 
 
-@pytest.fixture(scope="module")
-def model() -> Any:
-    """A float64 GPT-2."""
-    return tiny.bridge("gpt2", dtype=torch.float64)
-
-
-@pytest.fixture(scope="module")
-def prompts() -> Tensor:
-    """Token ids [batch pos]."""
-    return torch.stack([tiny.tokens("gpt2", 12, seed) for seed in range(3)])
-
-
-def test_each_prompt_is_its_own_run_and_answer(ffb: ModuleType, model: Any, prompts: Tensor) -> None:
+def test_each_prompt_is_its_own_run_and_answer() -> None:
     """Prompts together are prompts alone; the effects know their own order; the same seed gives the same numbers."""
     target = ffb.logit([7, 9, 8], minus=11)
-    results = ffb.attribute(model, prompts, target, of=())
-    together = ffb.faithfulness(model, prompts, target, results)
-    again = ffb.faithfulness(model, prompts, target, {"path": results})
+    together, again = (measured(results, target=target) for results in (shares(target), {"path": shares(target)}))
     torch.testing.assert_close(together.curves, again.curves, rtol=0, atol=0)
     for number, answer in enumerate((7, 9, 8)):
-        alone = ffb.faithfulness(model, prompts[number], ffb.logit(answer, minus=11), results[number])
+        alone = measured(shares(target)[number], PROMPTS[number], ffb.logit(answer, minus=11))
         torch.testing.assert_close(together.effects[number], alone.effects[0], equal_nan=True)
         torch.testing.assert_close(together.by_prompt["area"][:2, number], alone.by_prompt["area"][:2, 0])
     assert together.mean("correlation", "leave one out") == (1, 1, 1)
     assert together.methods == ("path", "leave one out", "random", "recency")
-    difference = together.compare("correlation", "path", "recency")[0]
-    assert difference == pytest.approx(
-        together.mean("correlation", "path")[0] - together.mean("correlation", "recency")[0]
-    )
+    path, recency = (together.mean("correlation", method)[0] for method in ("path", "recency"))
+    assert together.compare("correlation", "path", "recency")[0] == pytest.approx(path - recency)
 
 
-def test_random_scores_are_of_the_prompt_and_the_seed(
-    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any
-) -> None:
+def test_random_scores_are_of_the_prompt_and_the_seed() -> None:
     """A list and its prompts one by one have the same numbers; other prompts, and other seeds, have other ones."""
-    scores = torch.zeros(3, 12)
-    together = ffb.faithfulness(model, prompts, difference, {"zeros": scores})
+    together = measured({"zeros": ZEROS})
     for number in (2, 0):
-        alone = ffb.faithfulness(model, prompts[number], difference, {"zeros": scores[number]})
+        alone = measured({"zeros": ZEROS[number]}, PROMPTS[number])
         for measure in ("correlation", "MoRF", "LeRF", "area"):
             torch.testing.assert_close(together.by_prompt[measure][:, [number]], alone.by_prompt[measure])
-    other = ffb.faithfulness(model, prompts, difference, {"zeros": scores}, seed=1)
+    other = measured({"zeros": ZEROS}, seed=1)
     assert not torch.equal(other.by_prompt["area"][-2], together.by_prompt["area"][-2])
     drawn = together.by_prompt["correlation"][together.methods.index("random")]
     assert drawn.tolist() == pytest.approx([-2 / 110, -35 / 110, 20 / 110], abs=1e-4), "those of any process"
 
 
-def test_scores_that_say_nothing_count_as_nothing(
-    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any
-) -> None:
+def test_scores_that_say_nothing_count_as_nothing() -> None:
     """Equal scores have correlation 0 and are not left out of the mean, and their order is not that of the text."""
-    scores = {"zeros": torch.zeros(3, 12), "place": torch.arange(12).expand(3, -1)}
-    result = ffb.faithfulness(model, prompts, difference, scores)
+    result = measured({"zeros": ZEROS, "place": PLACES})
     assert result.by_prompt["correlation"][0].tolist() == [0, 0, 0]
     torch.testing.assert_close(result.by_prompt["area"][1], result.by_prompt["area"][-1])
-    reversed_text = ffb.faithfulness(model, prompts, difference, {"place": -torch.arange(12).expand(3, -1)})
+    reversed_text = measured({"place": -PLACES})
     assert not torch.equal(result.by_prompt["area"][0], result.by_prompt["area"][1])
     assert not torch.equal(result.by_prompt["area"][0], reversed_text.by_prompt["area"][0])
 
 
-def test_a_direction_is_read_in_the_edited_runs(ffb: ModuleType, model_of_any: Models) -> None:
+def test_a_direction_is_read_in_the_edited_runs() -> None:
     """At its layer and position, which is no candidate, and neither is what comes behind it."""
-    model, tokens = model_of_any("gpt2", dtype=torch.float64), tiny.tokens("gpt2", N)
-    vector = torch.randn(32, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    target = ffb.direction(vector, layer=1, at=3)
-    share = ffb.attribute(model, tokens, target, of=())
-    result = ffb.faithfulness(model, tokens, target, {"path": share})
-    assert result.effects[0].isnan().nonzero()[:, 0].tolist() == [3, 4, 5]
+    target = direction(1, at=3, seed=1)
+    share = ffb.attribute(double("gpt2"), TOKENS, target, of=())
+    result = measured({"path": share}, TOKENS, target)
+    assert result.effects[0].isnan().nonzero()[:, 0].tolist() == list(range(3, 12))
     assert float(result.values[0]) == pytest.approx(share.value)
-    inputs = ffb.faithfulness(model, tokens, ffb.direction(vector, layer=0, at=3), {"path": share.tokens})
+    inputs = measured({"path": share.tokens}, TOKENS, direction(0, at=3, seed=1))
     assert inputs.effects[0][:3].tolist() == pytest.approx([0, 0, 0], abs=1e-12)  # sums of another batch shape
     assert bool(inputs.by_prompt["correlation"].isnan().all())
 
 
-def test_tables_say_what_the_result_says(ffb: ModuleType, model: Any, prompts: Tensor, difference: Any) -> None:
+def test_tables_say_what_the_result_says() -> None:
     """One row a method and measure, a prompt, or a point of a curve."""
-    result = ffb.faithfulness(model, prompts, difference, {"place": torch.arange(12).expand(3, -1)}, keys=[2, 3, 4, 5])
-    table = result.to_dataframe()
+    result = measured({"place": PLACES}, keys=[2, 3, 4, 5])
+    table, alone, curves = result.to_dataframe(), result.to_dataframe(by_prompt=True), result.curves_dataframe()
     row = table[(table["method"] == "place") & (table["measure"] == "area")].iloc[0]
     assert tuple(row[["value", "low", "high"]]) == pytest.approx(result.mean("area", "place"))
     assert "cause" not in set(table["measure"])
-    alone = result.to_dataframe(by_prompt=True)
-    assert alone[(alone["method"] == "place") & (alone["measure"] == "area")]["value"].mean() == pytest.approx(
-        row["value"]
-    )
-    curves = result.curves_dataframe()
+    areas = alone[(alone["method"] == "place") & (alone["measure"] == "area")]["value"]
+    assert areas.mean() == pytest.approx(row["value"])
     most = curves[(curves["method"] == "place") & (curves["order"] == "MoRF")]["value"].mean()
     assert most == pytest.approx(result.mean("MoRF", "place")[0])
     assert "place" in repr(result)
     assert result.effects[0].isfinite().nonzero()[:, 0].tolist() == [2, 3, 4, 5]
 
 
-def test_nothing_stays_behind(ffb: ModuleType, model: Any, prompts: Tensor, difference: Any) -> None:
+@pytest.mark.parametrize("removal", ["mask", "mean"])
+def test_nothing_stays_behind(removal: str) -> None:
     """The model runs as before."""
-    before = model(prompts)
-    ffb.faithfulness(model, prompts, difference, {"zeros": torch.zeros(3, 12)})
-    ffb.faithfulness(model, prompts, difference, {"zeros": torch.zeros(3, 12)}, removal="mean")
-    assert torch.equal(model(prompts), before)
+    before = double("gpt2")(PROMPTS)
+    measured({"zeros": ZEROS}, removal=removal)
+    assert torch.equal(double("gpt2")(PROMPTS), before)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (dict(removal="token"), 'expected "mask"'),
-        (dict(results={}), "no method"),
-        (dict(results={"random": torch.zeros(3, 12)}), "other names"),
-        (dict(results={"mine": torch.zeros(2, 12)}), "2 prompts, there are 3"),
-        (dict(results={"mine": torch.zeros(3, 11)}), "score for each of 12"),
-        (dict(results={"mine": torch.full((3, 12), float("nan"))}), "finite"),
-        (dict(results=[1, 2, 3]), "results holds int .*: expected Attributions"),
-        (dict(keys=[11]), "target is read"),
-        (dict(keys=[3]), "two at least"),
-        (dict(cause=11), "expected one of the candidates"),
-        (dict(cause=[1, 2]), r"cause=\[1, 2\]: 2 positions of 3 prompts; expected one per prompt"),
-        (dict(target=lambda logits: logits.sum() * 0), "derivative by the logits of a prompt is zero"),
-        (dict(target=lambda logits: (logits[:, -1] > 0).sum().float()[None]), "no derivative"),
-    ],
-)
+def attributed_otherwise(target: Any = DIFFERENCE, model: Any = None, **options: Any) -> Any:
+    """An attribution of the first prompt."""
+    return ffb.attribute(model or double("gpt2"), TOKENS, target, of=(), **options)
+
+
+def second_of_another(target: Any) -> Any:
+    """Attributions of all prompts of which the second is of another target."""
+    second = ffb.attribute(double("gpt2"), PROMPTS[1], target, of=())
+    return measured({"mine": [shares()[0], second, shares()[2]]})
+
+
+def changed(dtype: torch.dtype, change: Callable[[Tensor], Any], which: Callable[[str, Tensor], bool]) -> Any:
+    """A GPT-2 of other weights."""
+    model = tiny.bridge("gpt2", dtype=dtype)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if which(name, parameter):
+                change(parameter)
+    return model
+
+
+def embeds(name: str, parameter: Tensor) -> bool:
+    """Whether a matrix of embeddings."""
+    return "wte" in name or "embed" in name
+
+
+HOOK = ("blocks.1.hook_resid_pre", lambda x, hook: x + 0.01 * x.flip(-1))
+OTHERS = r"of the same target, of the same model without hooks"
+# fmt: off
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "a method's reserved name": (lambda: measured({"random": ZEROS}), "other names"),
+    "too few prompts": (lambda: measured({"mine": ZEROS[:2]}), "2 prompts, there are 3"),
+    "a target's place": (lambda: measured({"mine": ZEROS}, keys=[11]), "target is read"),
+    "one place": (lambda: measured({"mine": ZEROS}, keys=[3]), "two at least"),
+    "a cause that is no candidate": (lambda: measured({"mine": ZEROS}, cause=11), "expected one of the candidates"),
+    "two causes of three": (lambda: measured({"mine": ZEROS}, cause=[1, 2]), r"cause=\[1, 2\]: 2 positions of 3 prompts"),
+    "a constant": (lambda: measured({"mine": ZEROS}, target=lambda logits: logits.sum() * 0), "derivative by the logits of a prompt is zero"),
+    "a step": (lambda: measured({"mine": ZEROS}, target=lambda logits: (logits[:, -1] > 0).sum().float()[None]), "no derivative"),
+    "several rules": (lambda: measured([*shares()[:-1], ffb.attribute(double("gpt2"), PROMPTS[-1], DIFFERENCE, rules="patching")]), "by rules 'patching', 'path'.* by the same rules"),
+    "another text": (lambda: measured({"mine": shares()[::-1]}), "another text"),
+    "a logit": (lambda: second_of_another(ffb.logit(7)), r"results\['mine'\]\[1\] attributes .*logit token 7 = .* removed from is logit difference token 7 − token 11 = "),
+    "another difference": (lambda: second_of_another(ffb.logit(7, minus=12)), r"token 7 − token 12 = .*token 7 − token 11 = "),
+    "another position": (lambda: second_of_another(ffb.logit(7, minus=11, at=-2)), r"token 7 − token 11 = .*token 7 − token 11 = "),
+    "another factor": (lambda: second_of_another(lambda logits: 1.001 * (logits[:, -1, 7] - logits[:, -1, 11])), r"metric = .* of external"),
+    "a direction": (lambda: second_of_another(direction(1)), r"direction at the input of layer 1 = "),
+    "hooks": (lambda: measured(attributed_otherwise(fwd_hooks=[HOOK]), TOKENS), OTHERS),
+    "other weights": (lambda: measured(attributed_otherwise(model=changed(torch.float64, lambda w: w.mul_(1.01), embeds)), TOKENS), OTHERS),
+    "NaN": (lambda: ffb.faithfulness(changed(torch.float32, lambda w: w.fill_(float("nan")), embeds), PROMPTS, DIFFERENCE, {"mine": ZEROS}), "holds NaN or infinity"),
+}
+# fmt: on
+
+
 @pytest.mark.wrong_types
-def test_clear_errors(
-    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any, change: dict[str, Any], message: str
-) -> None:
-    """What cannot be used is said."""
-    given = dict(target=difference, results={"mine": torch.zeros(3, 12)}) | change
-    with pytest.raises(ffb.errors.InputError, match=message):
-        ffb.faithfulness(model, prompts, given.pop("target"), given.pop("results"), **given)
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_compared_is_refused(name: str) -> None:
+    """Scores and places that are none; attributions of another text, target, model or run, with both targets and their values."""
+    call, said = REFUSED[name]
+    assert_refused(call, InputError, said)
 
 
-def test_attributions_by_several_rules_in_one_list_are_refused(
-    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any
-) -> None:
-    """A list is one method's."""
-    results = ffb.attribute(model, prompts, difference, of=())
-    last = ffb.attribute(model, prompts[-1], difference, rules="patching", of=())
-    with pytest.raises(
-        ffb.errors.InputError, match="by rules 'patching', 'path': expected Attributions by the same rules"
-    ):
-        ffb.faithfulness(model, prompts, difference, [*results[:-1], last])
+def test_numbers_are_scores_of_any_target() -> None:
+    """Also an attribution's; and the same weights in float32 are the same model."""
+    others = [ffb.attribute(double("gpt2"), prompt, ffb.logit(7), of=()).tokens for prompt in PROMPTS]
+    assert measured({"mine": others}).methods[0] == "mine"
+    assert attributed_otherwise(model=model_of("gpt2")).value != attributed_otherwise().value
+    ffb.faithfulness(model_of("gpt2"), TOKENS, DIFFERENCE, attributed_otherwise())
 
 
-def test_a_model_of_nan_is_refused(ffb: ModuleType, prompts: Tensor, difference: Any) -> None:
-    """By what is wrong with it, not as one that cannot hide tokens."""
-    model = tiny.bridge("gpt2")
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "wte" in name or "embed" in name:
-                parameter.fill_(float("nan"))
-    with pytest.raises(ffb.errors.InputError, match="holds NaN or infinity"):
-        ffb.faithfulness(model, prompts, difference, {"mine": torch.zeros(3, 12)})
-
-
-def test_results_of_another_text_are_refused(ffb: ModuleType, model: Any, prompts: Tensor, difference: Any) -> None:
-    """Their labels are others."""
-    results = ffb.attribute(model, prompts, difference, of=())
-    with pytest.raises(ffb.errors.InputError, match="another text"):
-        ffb.faithfulness(model, prompts, difference, {"mine": results[::-1]})
-
-
-@pytest.mark.parametrize(
-    ("made_for", "message"),
-    [
-        (lambda ffb: ffb.logit(7), r"logit token 7 = .* removed from is logit difference token 7 − token 11 = "),
-        (lambda ffb: ffb.logit(7, minus=12), r"logit difference token 7 − token 12 = .*token 7 − token 11 = "),
-        (lambda ffb: ffb.logit(7, minus=11, at=-2), r"logit difference token 7 − token 11 = .*token 7 − token 11 = "),
-        (lambda ffb: lambda logits: 1.001 * (logits[:, -1, 7] - logits[:, -1, 11]), r"metric = .* of external"),
-        (lambda ffb: ffb.direction(torch.ones(32), layer=1), r"direction at the input of layer 1 = "),
-    ],
-)
-def test_attributions_of_another_target_are_refused(
-    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any, made_for: Callable[..., Any], message: str
-) -> None:
-    """The error names the first that is, both targets and their values; as numbers they are scores like others."""
-    results = ffb.attribute(model, prompts, difference, of=())
-    results[1] = ffb.attribute(model, prompts[1], made_for(ffb), of=())
-    with pytest.raises(ffb.errors.InputError, match=rf"results\['mine'\]\[1\] attributes .*{message}"):
-        ffb.faithfulness(model, prompts, difference, {"mine": results})
-    numbers = ffb.faithfulness(model, prompts, difference, {"mine": [result.tokens for result in results]})
-    assert numbers.methods[0] == "mine"
-
-
-def test_other_tokens_of_the_same_value_are_another_target(ffb: ModuleType, model_of_any: Models) -> None:
+def test_other_tokens_of_the_same_value_are_another_target() -> None:
     """Where two tokens have the same logit, words tell their targets apart; a function of one's own is known by its value alone."""
-    model, tokens = model_of_any("gpt2"), tiny.tokens("gpt2", N)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.shape[0] == model.cfg.d_vocab and ("wte" in name or "embed" in name or "lm_head" in name):
-                parameter[12] = parameter[11]
-    shared = {minus: ffb.attribute(model, tokens, ffb.logit(7, minus=minus), of=()) for minus in (11, 12)}
+
+    def twin(matrix: Tensor) -> None:
+        matrix[12] = matrix[11]
+
+    def of_words(name: str, parameter: Tensor) -> bool:
+        return parameter.shape[0] == tiny.VOCAB and (embeds(name, parameter) or "lm_head" in name)
+
+    model = changed(torch.float64, twin, of_words)
+    shared = {minus: attributed_otherwise(ffb.logit(7, minus=minus), model) for minus in (11, 12)}
     assert shared[11].value == shared[12].value
-    with pytest.raises(
-        ffb.errors.InputError, match=r"token 7 − token 12 = .* removed from is logit difference token 7 − token 11 = "
-    ):
-        ffb.faithfulness(model, tokens, ffb.logit(7, minus=11), shared[12])
+    said = r"token 7 − token 12 = .* removed from is logit difference token 7 − token 11 = "
+    assert_refused(lambda: ffb.faithfulness(model, TOKENS, DIFFERENCE, shared[12]), InputError, said)
     own = lambda logits: logits[:, -1, 7] - logits[:, -1, 11]  # noqa: E731
-    assert ffb.faithfulness(model, tokens, own, shared[11]).target == "metric"
+    assert ffb.faithfulness(model, TOKENS, own, shared[11]).target == "metric"
 
 
-def test_attributions_of_another_model_are_refused(
-    ffb: ModuleType, model: Any, prompts: Tensor, difference: Any
-) -> None:
-    """One whose weights, or a hook of whose run, give the target another value; the same weights in float32 are the same model."""
-    tokens = prompts[0]
-    single = ffb.attribute(tiny.bridge("gpt2"), tokens, difference, of=())
-    assert single.value != ffb.attribute(model, tokens, difference, of=()).value
-    ffb.faithfulness(tiny.bridge("gpt2"), tokens, difference, ffb.attribute(model, tokens, difference, of=()))
-    hook = ("blocks.1.hook_resid_pre", lambda x, hook: x + 0.01 * x.flip(-1))
-    under_hooks = ffb.attribute(model, tokens, difference, fwd_hooks=[hook], of=())
-    other = tiny.bridge("gpt2", dtype=torch.float64)
-    with torch.no_grad():
-        next(iter(other.parameters())).mul_(1.01)
-    for wrong in (under_hooks, ffb.attribute(other, tokens, difference, of=())):
-        with pytest.raises(ffb.errors.InputError, match=r"of the same target, of the same model without hooks"):
-            ffb.faithfulness(model, tokens, difference, wrong)
-
-
-def test_a_model_that_cannot_hide_tokens_is_refused(ffb: ModuleType, model_of_any: Models, difference: Any) -> None:
+def test_a_model_that_cannot_hide_tokens_is_refused() -> None:
     """OPT's bridge computes attention before its HookPoints fire, and takes no mask by query and key; the mean works."""
-    model, tokens = model_of_any("opt"), tiny.tokens("opt", N)
-    scores = {"zeros": torch.zeros(N)}
-    with pytest.raises(ffb.errors.UnsupportedModelError, match='removal="mean"'):
-        ffb.faithfulness(model, tokens, difference, scores)
-    assert bool(ffb.faithfulness(model, tokens, difference, scores, removal="mean").effects[0][:-1].isfinite().all())
+    given = model_of("opt"), tiny.tokens("opt", N), DIFFERENCE, {"zeros": torch.zeros(N)}
+    assert_refused(lambda: ffb.faithfulness(*given), UnsupportedModelError, 'removal="mean"')
+    assert bool(ffb.faithfulness(*given, removal="mean").effects[0][:-1].isfinite().all())
 
 
-def test_rounding_is_not_ranked(ffb: ModuleType, model_of: Models, difference: Any) -> None:
+def test_rounding_is_not_ranked() -> None:
     """Gradient x input before a norm of the embeddings is zero by scale invariance: no order, no measures, and it is said."""
     model, tokens = model_of("bert"), torch.stack([tiny.tokens("bert", N, seed) for seed in (0, 1)])
-    methods = {rules: ffb.attribute(model, tokens, difference, rules=rules) for rules in ("path", "gradient")}
-    result = ffb.faithfulness(model, tokens, difference, methods, removal="mean", cause=2)
+    methods = {rules: ffb.attribute(model, tokens, DIFFERENCE, rules=rules) for rules in ("path", "gradient")}
+    result = ffb.faithfulness(model, tokens, DIFFERENCE, methods, removal="mean", cause=2)
     for measure, by_method in result.by_prompt.items():
         assert by_method[result.methods.index("gradient")].isnan().all(), measure
     assert result.curves[1].isnan().all() and not result.curves[[0, 2, 3, 4]].isnan().any()
     assert "gradient in 2 of 2 prompts: gradient x input before a norm of the embeddings" in repr(result)
-    alone = ffb.faithfulness(model, tokens, difference, {"path": methods["path"]}, removal="mean", cause=2)
+    alone = ffb.faithfulness(model, tokens, DIFFERENCE, {"path": methods["path"]}, removal="mean", cause=2)
     torch.testing.assert_close(alone.curves[0], result.curves[0])
     assert "not ranked" not in repr(alone)
     assert "gradient" not in set(result.to_dataframe(by_prompt=True)["method"])

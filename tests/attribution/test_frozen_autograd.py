@@ -1,19 +1,16 @@
 """Attributions and estimates against autograd through the Hugging Face model itself, whose modules have the local rules."""
 
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.attribution.conftest import DIFFERENCE, double, pair
 from tests.frozen_autograd import PLACES, FrozenRun
 from tests.tolerances import ORACLE
 
-Models = Callable[..., Any]
 N = 4
 
 
@@ -41,11 +38,11 @@ def assert_near(mine: Tensor, theirs: Tensor) -> None:
 @pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("rules", ["path", "patching"])
 @pytest.mark.parametrize("family", PLACES)
-def test_shares_are_autograds(ffb: ModuleType, model_of_any: Models, difference: Any, family: str, rules: str) -> None:
+def test_shares_are_autograds(family: str, rules: str) -> None:
     """Residual stream and heads: tensors times derivatives with norm scales, path slopes and routers, or patterns too, constant."""
     tokens = tiny.tokens(family, N)
     run = FrozenRun(tiny.hf_model(family, dtype=torch.float64), family, tokens, rules)
-    result = ffb.attribute(model_of_any(family, dtype=torch.float64), tokens, difference, rules=rules)
+    result = ffb.attribute(double(family), tokens, DIFFERENCE, rules=rules)
     streams, z = run.of_layers("x"), run.of_layers("z")
     assert_near(result.residual[:-1], rows(streams, by(run, streams))[:, 0])
     assert_near(result.heads, rows(z, by(run, z), heads=result.heads.shape[1]))
@@ -53,13 +50,11 @@ def test_shares_are_autograds(ffb: ModuleType, model_of_any: Models, difference:
 
 @pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("family", PLACES)
-def test_every_cell_of_the_signed_maps_is_autograds(
-    ffb: ModuleType, model_of_any: Models, difference: Any, family: str
-) -> None:
+def test_every_cell_of_the_signed_maps_is_autograds(family: str) -> None:
     """`<x_j, J_ij^T g_i>` at every scope and layer; behind attention alone a parallel block has no tensor to differentiate."""
     tokens = tiny.tokens(family, N)
     run = FrozenRun(tiny.hf_model(family, dtype=torch.float64), family, tokens, "path")
-    maps = ffb.attribute(model_of_any(family, dtype=torch.float64), tokens, difference, of="maps").maps
+    maps = ffb.attribute(double(family), tokens, DIFFERENCE, of="maps").maps
     assert set(maps) - set(run.places.scopes) == ({"Atb"} if family == "gpt_neox" else set())
     for scope in run.places.scopes:
         for layer in range(run.n_layers):
@@ -68,19 +63,14 @@ def test_every_cell_of_the_signed_maps_is_autograds(
 
 @pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("family", PLACES)
-def test_estimates_of_patching_are_means_of_autograds(
-    ffb: ModuleType, model_of_any: Models, difference: Any, family: str
-) -> None:
+def test_estimates_of_patching_are_means_of_autograds(family: str) -> None:
     """`<corrupted - clean, g>`, g the mean of derivatives at Gauss-Legendre nodes between the runs' embeddings."""
-    clean, model = tiny.tokens(family, N), tiny.hf_model(family, dtype=torch.float64)
-    corrupted = clean.clone()
-    corrupted[2:4] = torch.tensor([40, 33])
+    (clean, corrupted), model = pair(family, N), tiny.hf_model(family, dtype=torch.float64)
     first, second = (FrozenRun(model, family, tokens, "patching") for tokens in (clean, corrupted))
     nodes, weights = np.polynomial.legendre.leggauss(2)
     places = [torch.lerp(first.embedded, second.embedded, (node + 1) / 2) for node in nodes]
     between = [FrozenRun(model, family, clean, "patching", embedded=place) for place in places]
-    bridge = model_of_any(family, dtype=torch.float64)
-    result = ffb.attribution_patching(bridge, clean, corrupted, difference, steps=2)
+    result = ffb.attribution_patching(double(family), clean, corrupted, DIFFERENCE, steps=2)
     for name, estimates in (("x", result.residual[:-1, None]), ("z", result.heads), ("ff", result.mlps[:, None])):
         changes = [b - a for a, b in zip(first.of_layers(name), second.of_layers(name), strict=True)]
         derivatives = zip(*(by(run, run.of_layers(name)) for run in between), strict=True)

@@ -1,8 +1,7 @@
 """Kirchhoff: what flows into a node and its own bias flow out of it; and every edge is what vectors carry along it."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from types import ModuleType
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,101 +9,76 @@ import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.attribution.conftest import DIFFERENCE, direction, double
+from tests.cases import model_of
 from tests.forward_vectors import Vectors
 from tests.tolerances import FORWARD_IS_BACKWARD
+from tl_ffblock.errors import CompletenessError
+from tl_ffblock.layer.scopes import PROGRAMS, Add, Feed, Normalise
 
-Models = Callable[..., Any]
 N = 5
+FAMILIES = ("gpt2", "llama", "bert", "gemma2", "olmo2", "phi", "gpt_neox", "mixtral")
 
 
 @pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "phi", "olmo2", "qwen2_moe"])
-@pytest.mark.parametrize("keep", [1.0, 0.9, 0.3])
-def test_flows_are_conserved_at_every_node(
-    ffb: ModuleType, model_of_any: Models, difference: Any, family: str, keep: float
-) -> None:
+def test_flows_are_conserved_at_every_node(family: str) -> None:
     """The rest among them; tokens give what they brought, the target takes what there is."""
-    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
-    result = ffb.attribute(model, tokens, difference, of="graph")
-    graph = result.graph(keep)
-    flow, kinds = graph.imbalance(), np.array([node.kind for node in graph.nodes])
-    size = float(graph.weights.abs().max())
-    inner = ~np.isin(kinds, ["token", "target"])
-    assert np.abs(flow[inner]).max(initial=0) < 1e-9 * size
-    assert float(flow[kinds == "target"].sum()) == pytest.approx(result.value, abs=1e-6 * size)
-    entering = (result.tokens + result.positions + result.token_types).numpy()
-    np.testing.assert_allclose(-flow[kinds == "token"], entering, atol=1e-9 * size)
-    total = sum(result.biases.values())
-    assert float(graph.intercepts.sum()) == pytest.approx(total, abs=1e-6 * size)
-    assert graph.kept >= keep - 1e-9
-    assert ("pruned" in kinds) == (keep < 1)
+    result = ffb.attribute(double(family), tiny.tokens(family, N), DIFFERENCE, of="graph")
+    for keep in (1.0, 0.9, 0.3):
+        graph = result.graph(keep)
+        flow, kinds = graph.imbalance(), np.array([node.kind for node in graph.nodes])
+        size = float(graph.weights.abs().max())
+        assert np.abs(flow[~np.isin(kinds, ["token", "target"])]).max(initial=0) < 1e-9 * size
+        assert float(flow[kinds == "target"].sum()) == pytest.approx(result.value, abs=1e-6 * size)
+        np.testing.assert_allclose(-flow[kinds == "token"], result.entering.numpy(), atol=1e-9 * size)
+        total = sum(result.biases.values())
+        assert float(graph.intercepts.sum()) == pytest.approx(total, abs=1e-6 * size)
+        assert graph.kept >= keep - 1e-9
+        assert ("pruned" in kinds) == (keep < 1)
 
 
-def test_edges_are_the_attributions(ffb: ModuleType, model_of_any: Models, difference: Any) -> None:
-    """Heads give their share, and take what tokens bring; largest edges are kept first."""
-    model, tokens = model_of_any("llama", dtype=torch.float64), tiny.tokens("llama", N)
-    result = ffb.attribute(model, tokens, difference, of=("edges", "graph"))
-    graph = result.graph(1.0)
+def test_edges_are_the_attributions() -> None:
+    """Heads give their share; largest edges are kept first."""
+    result = ffb.attribute(double("llama"), tiny.tokens("llama", N), DIFFERENCE, of=("edges", "graph"))
+    graph, shown = result.graph(1.0), result.graph(0.5)
     frame = graph.to_dataframe()
     heads = frame[frame.source == "L1H2"]
     got = dict(zip(heads.source_position, heads.weight, strict=True))
     for position, share in enumerate(result.heads[1, 2].tolist()):
         assert got.get(position, 0.0) == pytest.approx(share)
-    shown = result.graph(0.5)
-    kept = [
-        abs(edge.shares[0])
-        for edge in shown.edges
-        if "pruned" not in {shown.nodes[end].kind for end in (edge.source, edge.target)}
-    ]
+    ends = [(edge, {shown.nodes[end].kind for end in (edge.source, edge.target)}) for edge in shown.edges]
+    kept = [abs(edge.shares[0]) for edge, kinds in ends if "pruned" not in kinds]
     assert min(kept) >= graph.sizes.sort().values[-len(kept)] - 1e-12
 
 
-def test_a_graph_is_held_to_its_attributions_tolerance(ffb: ModuleType, model_of: Models, difference: Any) -> None:
+def test_a_graph_is_held_to_its_attributions_tolerance() -> None:
     """bfloat16 that was accepted has a graph; what float64 would not accept is refused."""
-    model, tokens = tiny.bridge("gpt2", dtype=torch.bfloat16), tiny.tokens("gpt2", N)
-    rough = ffb.attribute(model, tokens, difference, of="graph")
+    tokens = tiny.tokens("gpt2", N)
+    rough = ffb.attribute(model_of("gpt2", torch.bfloat16), tokens, DIFFERENCE, of="graph")
     assert rough.certificate.rtol > 1e-4
     assert rough.graph(1.0).kept == 1
-    exact = ffb.attribute(tiny.bridge("gpt2", dtype=torch.float64), tokens, difference, of="graph")
+    exact = ffb.attribute(double("gpt2"), tokens, DIFFERENCE, of="graph")
     assert exact.certificate.rtol < 1e-5
     shifted = exact.bias_shares.clone()
     shifted[exact.bias_layers.index(1)] += 1e-5 * float(exact.residual[1].abs().sum()) / N
-    with pytest.raises(
-        ffb.errors.CompletenessError, match="layer 1: the intercept of the whole layer misses the named biases"
-    ):
+    with pytest.raises(CompletenessError, match="layer 1: the intercept of the whole layer misses the named biases"):
         dataclasses.replace(exact, bias_shares=shifted).graph()
 
 
-def test_a_graph_there_is_where_there_is_an_attribution(ffb: ModuleType, difference: Any) -> None:
+def test_a_graph_there_is_where_there_is_an_attribution() -> None:
     """Of a target that nearly cancels, too: misses are relative to all shares, as the certificate's at the same boundary.
 
     Hugging Face's RMSNorm is float32 in a float64 model, and the flow behind the last layer a thousandth of the shares.
     """
-    result = ffb.attribute(tiny.bridge("qwen2", 28, torch.float64), tiny.tokens("qwen2", 4, 28), difference, of="graph")
+    result = ffb.attribute(tiny.bridge("qwen2", 28, torch.float64), tiny.tokens("qwen2", 4, 28), DIFFERENCE, of="graph")
     assert abs(result.value) < 1e-2 * result.total_size()
     assert 1e-9 < float(result.certificate.layer_inputs.max()) < 1e-7
     graph = result.graph(1.0)
     inner = np.array([node.kind not in ("token", "target") for node in graph.nodes])
     assert np.abs(graph.imbalance()[inner]).max() < 1e-9 * result.total_size()
-
-
-@pytest.mark.wrong_types
-def test_graphs_that_cannot_be_are_refused(ffb: ModuleType, model_of: Models, difference: Any) -> None:
-    """Other rules, nothing asked for, nothing kept."""
-    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
-    with pytest.raises(ffb.errors.ScopeKeyError, match="ask with of=\\('graph'"):
-        ffb.attribute(model, tokens, difference).graph()
-    with pytest.raises(ffb.errors.InputError, match="which only rules='path' does"):
-        ffb.attribute(model, tokens, difference, of="graph", rules="patching").graph()
-    result = ffb.attribute(model, tokens, difference, of="graph")
-    with pytest.raises(ffb.errors.InputError, match="keep='all'"):
-        result.graph(keep="all")
-    with pytest.raises(ffb.errors.InputError, match="keep=0"):
-        ffb.attribute(model, tokens, difference, of="graph").graph(0.0)
-
-
-FAMILIES = ("gpt2", "llama", "bert", "gemma2", "olmo2", "phi", "gpt_neox", "mixtral")
 
 
 class OneWay(Vectors):
@@ -142,8 +116,6 @@ def head_vectors(record: Any) -> tuple[Tensor, Tensor]:
 
 def ways(record: Any, layer: int) -> Iterator[tuple[str, str, Tensor, list[tuple[Any, Any]]]]:
     """Step, operand and pieces of every kind of edge in a layer, with the nodes that each piece leads between."""
-    from tl_ffblock.layer.scopes import PROGRAMS, Add, Feed, Normalise
-
     program, n = PROGRAMS[record.block.order], len(record.resid_pre)
     before, mid, mlp, after = (
         [f"{name}@{p}" for p in range(n)]
@@ -181,16 +153,13 @@ def output(layer: Vectors) -> Tensor:
 
 @pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_edge_is_what_vectors_carry_along_it(ffb: ModuleType, model_of_any: Models, family: str) -> None:
+def test_every_edge_is_what_vectors_carry_along_it(family: str) -> None:
     """A piece of what one step reads, pushed forward to a direction behind the last layer; and there are no other edges."""
-    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
+    model, tokens, target = double(family), tiny.tokens(family, N), direction(-1, at=-2)
     with torch.no_grad(), ffb.capture(model) as captured:
         model(tokens[None])
     records = [captured[layer].sequence(0) for layer in captured]
-    direction = torch.randn(
-        records[0].resid_pre.shape[-1], generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
-    graph = ffb.attribute(model, tokens, ffb.direction(direction, layer=-1, at=-2), of="graph").graph(1.0)
+    graph = ffb.attribute(model, tokens, target, of="graph").graph(1.0)
     expected: dict[tuple[Any, Any], float] = {}
     for layer, record in enumerate(records):
         pushed = [(ends, output(OneWay(record, *way))) for *way, ends in ways(record, layer)]
@@ -199,7 +168,7 @@ def test_every_edge_is_what_vectors_carry_along_it(ffb: ModuleType, model_of_any
         for later in records[layer + 1 :]:
             vectors = output(Vectors(later, vectors))
         all_ends = [pair for ends, _ in pushed for pair in ends]
-        expected |= dict(zip(all_ends, (vectors[:-1, -2] @ direction).tolist(), strict=True))
+        expected |= dict(zip(all_ends, (vectors[:-1, -2] @ target.vector).tolist(), strict=True))
     inner = {
         (graph.nodes[edge.source].label(), graph.nodes[edge.target].label()): edge.shares[0]
         for edge in graph.edges
@@ -211,10 +180,9 @@ def test_every_edge_is_what_vectors_carry_along_it(ffb: ModuleType, model_of_any
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "phi"])
-def test_a_wrong_tensor_is_refused(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
+def test_a_wrong_tensor_is_refused(family: str) -> None:
     """Each that a graph is made of, changed by a thousandth of its largest number: no graph."""
-    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
-    result = ffb.attribute(model, tokens, difference, of="graph")
+    result = ffb.attribute(double(family), tiny.tokens(family, N), DIFFERENCE, of="graph")
     result.graph()
     generator = torch.Generator().manual_seed(1)
 
@@ -222,13 +190,11 @@ def test_a_wrong_tensor_is_refused(ffb: ModuleType, model_of_any: Models, differ
         noise = torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype)
         return tensor + 1e-3 * tensor.abs().max() * noise
 
-    for name, tensor in result.parts.items():
-        if tensor.any():
-            with pytest.raises(ffb.errors.CompletenessError, match="misses the named biases"):
-                dataclasses.replace(result, parts={**result.parts, name: changed(tensor)}).graph()
-    for name in ("tokens", "residual", "bias_shares"):
-        with pytest.raises(ffb.errors.CompletenessError, match="misses the named biases"):
-            dataclasses.replace(result, **{name: changed(getattr(result, name))}).graph()
+    wrong = [{"parts": {**result.parts, name: changed(part)}} for name, part in result.parts.items() if part.any()]
+    wrong += [{name: changed(getattr(result, name))} for name in ("tokens", "residual", "bias_shares")]
+    for fields in wrong:
+        with pytest.raises(CompletenessError, match="misses the named biases"):
+            dataclasses.replace(result, **fields).graph()
     swapped = result.parts["heads"][:, [1, 0, 2, 3]]
-    with pytest.raises(ffb.errors.CompletenessError, match="layer 0: the intercept of each head"):
+    with pytest.raises(CompletenessError, match="layer 0: the intercept of each head"):
         dataclasses.replace(result, parts={**result.parts, "heads": swapped}).graph()

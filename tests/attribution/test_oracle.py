@@ -1,22 +1,23 @@
 """Forward vectors through all layers, written anew, against the backward pass; the gradient against autograd."""
 
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.attribution.conftest import DIFFERENCE, direction, double
+from tests.cases import ORDERS, Case, bridge_of, model_of
 from tests.forward_vectors import Vectors
 from tests.tolerances import FORWARD_IS_BACKWARD
+from tl_ffblock.errors import CaptureError
 
-Models = Callable[..., Any]
 N = 5
 
 
-def forward_vectors(ffb: ModuleType, model: Any, tokens: Tensor) -> tuple[Tensor, Any]:
+def forward_vectors(model: Any, tokens: Tensor) -> tuple[Tensor, Any]:
     """Vectors of the last layer's output by source (each position of the first layer's input, then biases)."""
     with torch.no_grad(), ffb.capture(model) as records:
         model(tokens[None])
@@ -35,14 +36,13 @@ def forward_vectors(ffb: ModuleType, model: Any, tokens: Tensor) -> tuple[Tensor
 
 
 @pytest.mark.usefixtures("float64_throughout")
-@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "gpt_neox", "olmo2"])
-def test_forward_vectors_are_the_backward_pass(ffb: ModuleType, model_of_any: Models, family: str) -> None:
+@pytest.mark.parametrize("family", ORDERS)
+def test_forward_vectors_are_the_backward_pass(family: str) -> None:
     """What each position of the first layer's input brings to a direction behind the last layer, and all biases together."""
-    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
-    vectors, _ = forward_vectors(ffb, model, tokens)
-    direction = torch.randn(vectors.shape[-1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    result = ffb.attribute(model, tokens, ffb.direction(direction, layer=-1, at=-2))
-    shares = vectors[:, -2] @ direction
+    model, tokens, target = double(family), tiny.tokens(family, N), direction(-1, at=-2)
+    vectors, _ = forward_vectors(model, tokens)
+    result = ffb.attribute(model, tokens, target)
+    shares = vectors[:, -2] @ target.vector
     size = float(shares.abs().max())
     assert (result.residual[0] - shares[:-1]).abs().max() <= FORWARD_IS_BACKWARD * size
     inside = [share for layer, share in zip(result.bias_layers, result.bias_shares.sum(1), strict=True) if layer >= 0]
@@ -52,110 +52,93 @@ def test_forward_vectors_are_the_backward_pass(ffb: ModuleType, model_of_any: Mo
 
 @pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gpt_neox"])
-def test_forward_vectors_reach_the_logits(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
+def test_forward_vectors_reach_the_logits(family: str) -> None:
     """Through the final norm and the unembedding."""
-    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
-    _, at = forward_vectors(ffb, model, tokens)
+    model, tokens = double(family), tiny.tokens(family, N)
+    _, at = forward_vectors(model, tokens)
     w_u = model.unembed.W_U.detach()
     shares = at["AtbLnFfResLn"][:, -1] @ (w_u[:, 7] - w_u[:, 11])
-    result = ffb.attribute(model, tokens, difference)
+    result = ffb.attribute(model, tokens, DIFFERENCE)
     assert (result.residual[0] - shares[:-1]).abs().max() <= FORWARD_IS_BACKWARD * float(shares.abs().max())
 
 
 @pytest.mark.usefixtures("float64_throughout")
-def test_the_last_layers_heads_and_neurons_are_direct_logit_attribution(
-    ffb: ModuleType, model_of_any: Models, difference: Any
-) -> None:
+def test_the_last_layers_heads_and_neurons_are_direct_logit_attribution() -> None:
     """In a parallel block both write into the stream that the final norm reads: `(out - mean) gain / scale W_U`."""
-    model, tokens = model_of_any("gpt_neox", dtype=torch.float64), tiny.tokens("gpt_neox", N)
-    result = ffb.attribute(model, tokens, difference)
+    model, tokens = double("gpt_neox"), tiny.tokens("gpt_neox", N)
+    result = ffb.attribute(model, tokens, DIFFERENCE)
     with torch.no_grad(), ffb.capture(model, layers=-1) as records:
         model(tokens[None])
     (record,) = (records[layer].sequence(0) for layer in records)
-    norm, w_u = record.block.out_norm, model.unembed.W_U.detach()
+    norm, w_u, w_o = record.block.out_norm, model.unembed.W_U.detach(), record.block.attention.w_o
     stream = record.whole["AtbLnFfRes"][-1]
     scale = ((stream - stream.mean()).square().mean() + norm.eps).sqrt()
 
     def direct(written: Tensor) -> Tensor:
         return (written - written.mean(-1, keepdim=True)) * norm.gain / scale @ (w_u[:, 7] - w_u[:, 11])
 
-    z = torch.einsum("hqk,khe->qhe", record.pattern, record.head_values)
-    heads = torch.einsum("he,hed->hd", z[-1], record.block.attention.w_o)
-    torch.testing.assert_close(result.heads[-1, :, -1], direct(heads), rtol=1e-10, atol=1e-12)
+    written = torch.einsum("hk,khe,hed->hkd", record.pattern[:, -1], record.head_values, w_o)
+    torch.testing.assert_close(result.edges[-1, :, -1], direct(written), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(result.heads[-1, :, -1], direct(written.sum(1)), rtol=1e-10, atol=1e-12)
     neurons = record.post[-1][:, None] * record.block.feed_forward.w_out
     torch.testing.assert_close(result.neurons(-1)[-1], direct(neurons), rtol=1e-10, atol=1e-12)
     assert not result.neurons(-1)[:-1].any()
-    written = torch.einsum("hk,khe,hed->hkd", record.pattern[:, -1], record.head_values, record.block.attention.w_o)
-    torch.testing.assert_close(result.edges[-1, :, -1], direct(written), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "bert", "mixtral", "granite"])
-def test_gradient_is_autograds(ffb: ModuleType, model_of_any: Models, difference: Any, family: str) -> None:
+def test_gradient_is_autograds(family: str) -> None:
     """Gradient x input of the residual stream and of neurons, by autograd through the model as it is."""
-    model, tokens = model_of_any(family, dtype=torch.float64), tiny.tokens(family, N)
-    result = ffb.attribute(model, tokens, difference, rules="gradient")
+    model, tokens = double(family), tiny.tokens(family, N)
+    result = ffb.attribute(model, tokens, DIFFERENCE, rules="gradient")
     with ffb.capture(model) as records:
-        logits = model(tokens[None])
-    target = difference(logits).sum()
+        target = DIFFERENCE(model(tokens[None])).sum()
     sites = [records[layer].resid_pre for layer in records]
-    for row, (site, gradient) in enumerate(
-        zip(sites, torch.autograd.grad(target, sites, retain_graph=True), strict=True)
-    ):
-        torch.testing.assert_close(result.residual[row], (site * gradient).sum(-1)[0].detach(), rtol=1e-10, atol=1e-12)
+    gradients = torch.autograd.grad(target, sites, retain_graph=True)
+    for row, site, gradient in zip(result.residual, sites, gradients, strict=False):
+        torch.testing.assert_close(row, (site * gradient).sum(-1)[0].detach(), rtol=1e-10, atol=1e-12)
     if family != "mixtral":
         (gradient,) = torch.autograd.grad(target, records[0].post)
         expected = (records[0].post * gradient).reshape(N, -1).detach()
         torch.testing.assert_close(result.neurons(0), expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
-def test_gradient_of_tokens_is_autograds_through_hugging_face(
-    ffb: ModuleType, model_of_any: Models, difference: Any, family: str
-) -> None:
+def test_gradient_of_tokens_is_autograds_through_hugging_face(every_family: str) -> None:
     """`<e, df/de>`, e the rows that Hugging Face's own model looks up: whatever the bridge does with its HookPoints."""
-    tokens, model = tiny.tokens(family, N), tiny.hf_model(family)
+    tokens, model = tiny.tokens(every_family, N), tiny.hf_model(every_family)
     looked_up: list[Tensor] = []
     handle = model.get_input_embeddings().register_forward_hook(lambda _, args, rows: looked_up.append(rows))
     logits = model(tokens[None]).logits
     handle.remove()
     (rows,) = looked_up
-    (gradient,) = torch.autograd.grad(difference(logits).sum(), rows)
+    (gradient,) = torch.autograd.grad(DIFFERENCE(logits).sum(), rows)
     products = (rows * gradient)[0].detach()
-    result = ffb.attribute(model_of_any(family), tokens, difference, rules="gradient")
+    result = ffb.attribute(model_of(every_family), tokens, DIFFERENCE, rules="gradient")
     torch.testing.assert_close(result.tokens, products.sum(-1), rtol=0, atol=1e-4 * float(products.abs().max()))
 
 
-def test_gradient_of_biases_of_experts_and_router_is_autograds(
-    ffb: ModuleType, model_of_any: Models, difference: Any
-) -> None:
+def test_gradient_of_biases_of_experts_and_router_is_autograds() -> None:
     """`<b, df/db>` through Hugging Face's gpt_oss, whose experts show no tensor of their insides; a frozen router has none."""
-    tokens, model = tiny.tokens("gpt_oss", N), tiny.hf_model("gpt_oss")
-    bridge = model_of_any("gpt_oss")
-    difference(model(tokens[None]).logits).sum().backward()
-    result = ffb.attribute(bridge, tokens, difference, rules="gradient")
+    bridge, tokens, model = bridge_of("gpt_oss"), tiny.tokens("gpt_oss", N), tiny.hf_model("gpt_oss")
+    DIFFERENCE(model(tokens[None]).logits).sum().backward()
+    result = ffb.attribute(bridge, tokens, DIFFERENCE, rules="gradient")
     for number, layer in enumerate(model.model.layers):
+        experts = layer.mlp.experts
         of_gate_up, of_down, of_router = (
             (bias * bias.grad).detach()
-            for bias in (layer.mlp.experts.gate_up_proj_bias, layer.mlp.experts.down_proj_bias, layer.mlp.router.bias)
+            for bias in (experts.gate_up_proj_bias, experts.down_proj_bias, layer.mlp.router.bias)
         )
-        for name, products in {
-            "experts.b_gate": of_gate_up[:, ::2],
-            "experts.b_in": of_gate_up[:, 1::2],
-            "experts.b_out": of_down,
-            "router.b": of_router,
-        }.items():
+        expected = {"experts.b_gate": of_gate_up[:, ::2], "experts.b_in": of_gate_up[:, 1::2]}
+        for name, products in (expected | {"experts.b_out": of_down, "router.b": of_router}).items():
             found = result.biases[f"blocks.{number}.mlp.{name}"]
             assert found == pytest.approx(float(products.sum()), abs=1e-5 * float(products.abs().sum()))
-    frozen = ffb.attribute(bridge, tokens, difference, rules="path").bias_names
+    frozen = ffb.attribute(bridge, tokens, DIFFERENCE, rules="path").bias_names
     assert set(result.bias_names) - set(frozen) == {f"blocks.{layer}.mlp.router.b" for layer in range(2)}
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "gemma2", "bloom"])
-def test_a_gate_that_never_fired_is_refused(
-    ffb: ModuleType, model_of_any: Models, difference: Any, monkeypatch: pytest.MonkeyPatch, family: str
-) -> None:
+def test_a_gate_that_never_fired_is_refused(monkeypatch: pytest.MonkeyPatch, family: str) -> None:
     """An embedding that goes past its HookPoint leaves the tokens' gates out, and one that drops what came back leaves them unused."""
-    model, tokens = model_of_any(family), tiny.tokens(family, N)
+    model, tokens = Case(family).fresh(), tiny.tokens(family, N)
     kind = type(model.embed)
     shipped = kind.forward
 
@@ -168,34 +151,27 @@ def test_a_gate_that_never_fired_is_refused(
 
     monkeypatch.setattr(kind, "forward", silent)
     for rules in ("path", "patching", "gradient"):
-        with pytest.raises(ffb.errors.CaptureError, match=r"nothing passed embed\.hook_out"):
-            ffb.attribute(model, tokens, difference, rules=rules)
+        with pytest.raises(CaptureError, match=r"nothing passed embed\.hook_out"):
+            ffb.attribute(model, tokens, DIFFERENCE, rules=rules)
     monkeypatch.setattr(kind, "forward", dropped)
-    with pytest.raises(ffb.errors.CaptureError, match=r"do not depend on what HookPoints gave for token"):
-        ffb.attribute(model, tokens, difference, rules="gradient")
+    with pytest.raises(CaptureError, match=r"do not depend on what HookPoints gave for token"):
+        ffb.attribute(model, tokens, DIFFERENCE, rules="gradient")
 
 
 @pytest.mark.parametrize("family", ["bert", "bloom", "nanochat", "gpt2", "gemma2"])
-def test_gradient_before_a_norm_of_embeddings_is_said_to_be_zero(
-    ffb: ModuleType, model_of_any: Models, difference: Any, family: str
-) -> None:
+def test_gradient_before_a_norm_of_embeddings_is_said_to_be_zero(family: str) -> None:
     """By scale invariance: rounding is not ranked; other rules and models without such a norm have shares and are."""
-    model, tokens = model_of_any(family), tiny.tokens(family, N)
-    result, path = (ffb.attribute(model, tokens, difference, rules=rules, of=()) for rules in ("gradient", "path"))
+    model, tokens = model_of(family), tiny.tokens(family, N)
+    result, path = (ffb.attribute(model, tokens, DIFFERENCE, rules=rules, of=()) for rules in ("gradient", "path"))
     normed = family in ("bert", "bloom", "nanochat")
     said = "gradient x input before a norm of the embeddings is zero by scale invariance"
     assert result.vanishes == normed == (f"no token: {said}" in repr(result)) == (said in result.to_html())
     assert not path.vanishes and "no token" not in repr(path)
-    with_input = ffb.attribute(model, tokens, difference, rules="gradient", rtol=10.0)
-    assert with_input.vanishes == normed
+    assert ffb.attribute(model, tokens, DIFFERENCE, rules="gradient", rtol=10.0).vanishes == normed
 
 
-def test_patching_differs_from_path_by_queries_and_keys_alone(
-    ffb: ModuleType, model_of_any: Models, difference: Any
-) -> None:
+def test_patching_differs_from_path_by_queries_and_keys_alone() -> None:
     """Where a position reads only itself there is no pattern to change: on one token the two are the same."""
-    model = model_of_any("gpt2", dtype=torch.float64)
-    path, patching = (ffb.attribute(model, [9], difference, rules=rules) for rules in ("path", "patching"))
-    torch.testing.assert_close(path.residual, patching.residual, rtol=1e-10, atol=1e-12)
-    longer = [ffb.attribute(model, tiny.tokens("gpt2", N), difference, rules=rules) for rules in ("path", "patching")]
-    assert (longer[0].tokens - longer[1].tokens).abs().max() > 1e-3
+    for tokens, same in (([9], True), (tiny.tokens("gpt2", N), False)):
+        path, patching = (ffb.attribute(double("gpt2"), tokens, DIFFERENCE, rules=r) for r in ("path", "patching"))
+        assert torch.allclose(path.residual, patching.residual, rtol=1e-10, atol=1e-12 if same else 1e-3) == same

@@ -6,20 +6,19 @@ right all errors are rounding, and a certificate of zeros would pass.
 """
 
 import dataclasses
-import importlib
 import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from types import ModuleType
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
 
 BROKEN = 1.01
@@ -111,38 +110,32 @@ class Fault:
         return f"{self.made}-{self.broken}-{self.family}-{self.says}".replace(" ", "_")
 
 
-MADE: dict[str, Callable[[ModuleType, Any, Tensor], Any]] = {
-    "maps": lambda ffb, model, ids: ffb.contribution_maps(model, ids),
-    "maps by head": lambda ffb, model, ids: ffb.contribution_maps(model, ids, heads=True),
-    "maps by captum": lambda ffb, model, ids: ffb.contribution_maps(model, ids, method="captum"),
-    "vectors": lambda ffb, model, ids: ffb.decompose(model, ids, layer=0),
-    "vectors by head": lambda ffb, model, ids: ffb.decompose(model, ids, layer=0, heads=[1, 3]),
-    "neurons": lambda ffb, model, ids: ffb.neurons(model, ids, layer=0, query=-1),
-    "coefficients": lambda ffb, model, ids: ffb.memories.token_parts(model, ids, ["0:3", "1:5"]),
-    "scores": lambda ffb, model, ids: ffb.attention_scores(model, ids),
-    "shares": lambda ffb, model, ids: ffb.attribute(model, ids, ffb.logit(7)),
-    "edges": lambda ffb, model, ids: ffb.attribute(model, ids, ffb.logit(7), of=("edges", "heads")),
-    "signed maps": lambda ffb, model, ids: ffb.attribute(model, ids, ffb.logit(7), of=("maps",)),
-    "graph": lambda ffb, model, ids: ffb.attribute(model, ids, ffb.logit(7), of=("graph",)).graph(),
-    "continuation": lambda ffb, model, ids: ffb.attribute_continuation(model, ids.tolist(), generate=2),
-    "flow": lambda ffb, model, ids: ffb.flow_graph(model, ids, target=7),
-    "estimated edges": lambda ffb, model, ids: ffb.attribution_patching(
-        model, ids, ids.flip(0), ffb.logit(7), edges=True
-    ),
-    "read-out": lambda ffb, model, ids: ffb.memories.value_tokens(model, memories=["0:3"]),
-    "masking": lambda ffb, model, ids: ffb.faithfulness(
-        model, ids, ffb.logit(7), {"mine": torch.rand(N)}, removal="mask"
-    ),
-    "mean embedding": lambda ffb, model, ids: ffb.faithfulness(
-        model, ids, ffb.logit(7), {"mine": torch.rand(N)}, removal="mean"
-    ),
-    "tested shares": lambda ffb, model, ids: ffb.faithfulness(
-        model, ids, ffb.logit(7), ffb.attribute(model, ids, ffb.logit(7))
-    ),
+MADE: dict[str, Callable[[Any, Tensor], Any]] = {
+    "maps": ffb.contribution_maps,
+    "maps by head": lambda m, ids: ffb.contribution_maps(m, ids, heads=True),
+    "maps by captum": lambda m, ids: ffb.contribution_maps(m, ids, method="captum"),
+    "vectors": lambda m, ids: ffb.decompose(m, ids, layer=0),
+    "vectors by head": lambda m, ids: ffb.decompose(m, ids, layer=0, heads=[1, 3]),
+    "neurons": lambda m, ids: ffb.neurons(m, ids, layer=0, query=-1),
+    "coefficients": lambda m, ids: ffb.memories.token_parts(m, ids, ["0:3", "1:5"]),
+    "scores": ffb.attention_scores,
+    "shares": lambda m, ids: ffb.attribute(m, ids, ffb.logit(7)),
+    "edges": lambda m, ids: ffb.attribute(m, ids, ffb.logit(7), of=("edges", "heads")),
+    "signed maps": lambda m, ids: ffb.attribute(m, ids, ffb.logit(7), of=("maps",)),
+    "graph": lambda m, ids: ffb.attribute(m, ids, ffb.logit(7), of=("graph",)).graph(),
+    "continuation": lambda m, ids: ffb.attribute_continuation(m, ids.tolist(), generate=2),
+    "flow": lambda m, ids: ffb.flow_graph(m, ids, target=7),
+    "estimated edges": lambda m, ids: ffb.attribution_patching(m, ids, ids.flip(0), ffb.logit(7), edges=True),
+    "read-out": lambda m, ids: ffb.memories.value_tokens(m, memories=["0:3"]),
+    "masking": lambda m, ids: ffb.faithfulness(m, ids, ffb.logit(7), {"mine": torch.rand(N)}, removal="mask"),
+    "mean embedding": lambda m, ids: ffb.faithfulness(m, ids, ffb.logit(7), {"mine": torch.rand(N)}, removal="mean"),
+    "tested shares": lambda m, ids: ffb.faithfulness(m, ids, ffb.logit(7), ffb.attribute(m, ids, ffb.logit(7))),
 }
 """What is made of a model and token ids [pos]."""
 
 NORMS_OF = "norms of contributions of"
+MISS = "scope AtbLnFf: parts and bias miss"
+# fmt: off
 REFERENCE = (
     Fault("layer.linear.attend", only("tokens"), "vectors", "scope Attn: parts and bias miss"),
     Fault("layer.linear.attend", only("bias"), "vectors", "scope Attn: parts and bias miss"),
@@ -152,26 +145,14 @@ REFERENCE = (
     Fault("layer.linear.normalise", only("tokens"), "vectors", "scope AtbLn: parts and bias miss"),
     Fault("layer.linear.normalise", only("bias"), "vectors", "scope AtbLn: parts and bias miss"),
     Fault("layer.linear.normalise", every, "vectors", "scope Atb: parts and bias miss", "bert"),
-    Fault("layer.linear.project", only("tokens"), "vectors", "scope AtbLnFf: parts and bias miss"),
-    Fault("layer.linear.project", only("bias"), "vectors", "scope AtbLnFf: parts and bias miss"),
-    Fault("layer.linear.weigh", every, "vectors", "scope AtbLnFf: parts and bias miss", "mixtral"),
-    Fault("layer.activations.Activation.coefficients", only("on_pre"), "vectors", "scope AtbLnFf: parts and bias miss"),
-    Fault(
-        "layer.activations.Activation.coefficients",
-        only("on_pre"),
-        "vectors",
-        "scope AtbLnFf: parts and bias miss",
-        "llama",
-    ),
-    Fault(
-        "layer.activations.Activation.coefficients",
-        only("on_linear"),
-        "vectors",
-        "scope AtbLnFf: parts and bias miss",
-        "llama",
-    ),
-    Fault("layer.linear.captum_shares", only("tokens"), "maps by captum", "scope AtbLnFf: parts and bias miss"),
-    Fault("layer.linear.captum_shares", only("bias"), "maps by captum", "scope AtbLnFf: parts and bias miss"),
+    Fault("layer.linear.project", only("tokens"), "vectors", MISS),
+    Fault("layer.linear.project", only("bias"), "vectors", MISS),
+    Fault("layer.linear.weigh", every, "vectors", MISS, "mixtral"),
+    Fault("layer.activations.Activation.coefficients", only("on_pre"), "vectors", MISS),
+    Fault("layer.activations.Activation.coefficients", only("on_pre"), "vectors", MISS, "llama"),
+    Fault("layer.activations.Activation.coefficients", only("on_linear"), "vectors", MISS, "llama"),
+    Fault("layer.linear.captum_shares", only("tokens"), "maps by captum", MISS),
+    Fault("layer.linear.captum_shares", only("bias"), "maps by captum", MISS),
     Fault("layer.linear.attend", every, "maps by captum", "scope Attn: parts and bias miss"),
     Fault("layer.heads.of_heads", only("value"), "vectors by head", f"scope Attn: {NORMS_OF} head 1"),
     Fault("layer.heads.decompose_record", of_vectors, "vectors by head", f"scope Attn: {NORMS_OF} head 1"),
@@ -236,12 +217,7 @@ IDENTITIES = tuple(
         ("layer.activations.Activation.output", every, "gelu_tanh(pre) = post", "gpt2"),
         ("bridge.layers.BoundLayer._feed_forward", only("w_out"), "post W_out + b_out = feed-forward output", "gpt2"),
         ("bridge.layers.BoundLayer._feed_forward", only("b_out"), "post W_out + b_out = feed-forward output", "gpt2"),
-        (
-            "bridge.layers.BoundLayer.routing_weights",
-            every,
-            "sum over experts of router weight x expert output",
-            "mixtral",
-        ),
+        ("bridge.layers.BoundLayer.routing_weights", every, "sum over experts of router weight x expert output", "mixtral"),
     )
 )
 """What the captured tensors and the weights must be to one another."""
@@ -260,7 +236,7 @@ SUMS = (
     Fault("bridge.edited.Removals._seen", entered, "masking", "numbers positions anew", error="UnsupportedModelError"),
     Fault("attribution.faithfulness.words_of", lambda words: words + "?", "tested shares", "Expected attributions of the same target", error="InputError"),
     Fault("attribution.faithfulness.Removals._run", every, "tested shares", "Expected attributions of the same target", error="InputError"),
-)  # fmt: skip
+)
 """Neurons, coefficients, scores, the read-out, removals of tokens."""
 
 SHARES = tuple(
@@ -318,63 +294,52 @@ GRAPHS = (
     Fault("layer.linear.LinearNorm.vjp", every, "estimated edges", "derivatives by the inputs"),
 )
 """Graphs: conserved flows, vectors at a position, edges between heads and feed-forwards."""
+# fmt: on
 
 FAULTS = (*REFERENCE, *OPTIMISED, *IDENTITIES, *SUMS, *SHARES, *GRAPHS)
 
 
 def break_it(monkeypatch: pytest.MonkeyPatch, path: str, spoil: Spoil) -> None:
     """Let a function, method or property of the package give something else."""
-    names = path.split(".")
-    depth = next(n for n in range(len(names) - 1, 0, -1) if importlib.util.find_spec(_module(names[:n])) is not None)
-    owner: Any = importlib.import_module(_module(names[:depth]))
-    for name in names[depth:-1]:
-        owner = getattr(owner, name)
-    kind, right = inspect.getattr_static(owner, names[-1]), getattr(owner, names[-1])
+    place, name = f"tl_ffblock.{path}".rsplit(".", 1)
+    owner: Any = resolve_name(place)
+    kind, right = inspect.getattr_static(owner, name), getattr(owner, name)
     read = kind.fget if isinstance(kind, property) else kind.func if isinstance(kind, cached_property) else None
     if read is not None:
-        monkeypatch.setattr(owner, names[-1], property(lambda self: spoil(read(self))))
+        monkeypatch.setattr(owner, name, property(lambda self: spoil(read(self))))
         return
 
     def wrong(*args: Any, **options: Any) -> Any:
         return spoil(right(*args, **options))
 
-    monkeypatch.setattr(
-        owner, names[-1], staticmethod(wrong) if isinstance(kind, staticmethod | classmethod) else wrong
-    )
-
-
-def _module(names: list[str]) -> str:
-    parents = [".".join(("tl_ffblock", *names[:n])) for n in range(len(names) + 1)]
-    packages = all(importlib.util.find_spec(parent) is not None for parent in parents[:-1])
-    is_package = packages and importlib.util.find_spec(parents[-2]).submodule_search_locations is not None
-    return parents[-1] if is_package else "tl_ffblock.no_such_module"
+    monkeypatch.setattr(owner, name, staticmethod(wrong) if isinstance(kind, staticmethod | classmethod) else wrong)
 
 
 @pytest.mark.wrong_types
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_what_is_wrong_is_refused(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+def test_what_is_wrong_is_refused(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
     """One per cent too much in one place, and the error names what misses what."""
     model = tiny.bridge(fault.family)
     break_it(monkeypatch, fault.broken, fault.spoil)
     with pytest.raises(getattr(ffb.errors, fault.error), match=re.escape(fault.says)):
-        MADE[fault.made](ffb, model, tiny.tokens(fault.family, N))
+        MADE[fault.made](model, tiny.tokens(fault.family, N))
 
 
 @pytest.mark.parametrize(("made", "family"), sorted({(fault.made, fault.family) for fault in FAULTS}))
-def test_what_is_right_is_not(ffb: ModuleType, made: str, family: str) -> None:
+def test_what_is_right_is_not(made: str, family: str) -> None:
     """The same calls without the fault."""
-    MADE[made](ffb, tiny.bridge(family), tiny.tokens(family, N))
+    MADE[made](tiny.bridge(family), tiny.tokens(family, N))
 
 
-def test_a_mean_embedding_needs_rows_of_the_matrix(ffb: ModuleType) -> None:
+def test_a_mean_embedding_needs_rows_of_the_matrix() -> None:
     """A hook that changes each embedding in its own way leaves no matrix whose rows could be averaged."""
     model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     model.add_hook("embed.hook_out", lambda x, hook: x + torch.rand_like(x))
     with pytest.raises(ffb.errors.UnsupportedModelError, match='embeds tokens otherwise.*removal="mask"'):
-        MADE["mean embedding"](ffb, model, ids)
+        MADE["mean embedding"](model, ids)
 
 
-def test_a_bridge_that_is_another_model_is_refused(ffb: ModuleType) -> None:
+def test_a_bridge_that_is_another_model_is_refused() -> None:
     """Logits one per cent from Hugging Face's, by a module that was changed outside its HookPoints."""
     model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     plain = model.unembed.forward
@@ -385,7 +350,7 @@ def test_a_bridge_that_is_another_model_is_refused(ffb: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("site", ["attn.hook_z", "mlp.hook_post", "hook_attn_out", "hook_mlp_out"])
-def test_an_edit_of_a_user_is_a_remainder(ffb: ModuleType, site: str) -> None:
+def test_an_edit_of_a_user_is_a_remainder(site: str) -> None:
     """One per cent by a hook of the call is no fault: what the parts then miss of the run is the remainder's, and no more."""
     model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     clean = ffb.contribution_maps(model, ids)
@@ -396,7 +361,7 @@ def test_an_edit_of_a_user_is_a_remainder(ffb: ModuleType, site: str) -> None:
     assert float(maps.completeness["AtbLnFfRes", 1].max()) < 1e-6
 
 
-def test_an_edit_inside_a_layer_is_a_share_of_its_own(ffb: ModuleType) -> None:
+def test_an_edit_inside_a_layer_is_a_share_of_its_own() -> None:
     """A hook that is not linear in what it gets: what it adds is counted, and all shares sum to the target."""
     model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     square = ("blocks.1.hook_mlp_out", lambda x, hook: x + x**2)
@@ -405,7 +370,7 @@ def test_an_edit_inside_a_layer_is_a_share_of_its_own(ffb: ModuleType) -> None:
     assert result.total() == pytest.approx(result.first_order, rel=1e-4)
 
 
-def test_a_later_run_that_sees_what_comes_after_is_refused(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_run_that_sees_what_comes_after_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mask is a run's own: it is checked in runs of layers whose other identities were checked before."""
     model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     ffb.contribution_maps(model, ids)
@@ -416,7 +381,7 @@ def test_a_later_run_that_sees_what_comes_after_is_refused(ffb: ModuleType, monk
         ffb.contribution_maps(model, ids)
 
 
-def test_a_check_says_what_fails(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_says_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """`check_model` raises nothing: the result is not ok, and names the equation."""
     model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     assert ffb.check.check_model(model, ids).ok
@@ -424,34 +389,3 @@ def test_a_check_says_what_fails(ffb: ModuleType, monkeypatch: pytest.MonkeyPatc
     found = ffb.check.check_model(model, ids)
     assert not found.ok and {failure.name for failure in found.failures} == {"AtbLnFf", "AtbLnFfRes", "AtbLnFfResLn"}
     assert "No maps are made of this model" in found.verdict()
-
-
-SAVED: dict[str, Callable[[ModuleType, Any, Tensor], Any]] = {
-    "maps": MADE["maps"],
-    "shares": MADE["shares"],
-    "estimates": lambda ffb, model, ids: ffb.attribution_patching(model, ids, ids.flip(0), ffb.logit(7)),
-    "estimated edges": lambda ffb, model, ids: MADE["estimated edges"](ffb, model, ids).edge_estimates,
-}
-
-
-@pytest.mark.parametrize("made", SAVED)
-def test_a_file_that_was_changed_is_refused(ffb: ModuleType, tmp_path: Path, made: str) -> None:
-    """One number that is one per cent larger, a label, another format, another version: none is read."""
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
-    result = SAVED[made](ffb, tiny.bridge("gpt2"), tiny.tokens("gpt2", N))
-    path = result.save(tmp_path / "right.safetensors")
-    assert type(result).load(path) is not None
-    with safe_open(path, framework="pt") as file:
-        labels, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    name = max(tensors, key=lambda name: tensors[name].numel())
-    for changed, (metadata, held), says in (
-        ("number", (labels, {**tensors, name: tensors[name] * BROKEN}), "was changed after it was saved"),
-        ("label", (labels | {"maps": labels["maps"].replace("gpt2", "gpt3", 1) + " "}, tensors), "was changed after"),
-        ("format", (labels | {"format": "another"}, tensors), "'another'"),
-        ("version", (labels | {"version": "99"}, tensors), "version '?99"),
-    ):
-        save_file(held, tmp_path / changed, metadata)
-        with pytest.raises(ffb.errors.MapFileError, match=says):
-            type(result).load(tmp_path / changed)

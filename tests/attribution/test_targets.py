@@ -3,8 +3,7 @@
 import dataclasses
 import re
 import warnings
-from collections.abc import Callable
-from types import ModuleType
+from functools import cache
 from typing import Any
 
 import pytest
@@ -14,53 +13,55 @@ from tokenizers.models import WordLevel
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+import tl_ffblock as ffb
 from tests import tiny
-from tests.attribution.conftest import prompts
-from tl_ffblock.page import MapsBlock
+from tests.attribution.conftest import Refused, assert_refused, double, prompts
+from tests.cases import model_of
+from tl_ffblock.errors import CompletenessError, FFBlockError, InputError, MissingSpaceWarning, ScopeKeyError
 from tl_ffblock.views import page_of
-from tl_ffblock.views.maps import page_data
 
-Models = Callable[..., Any]
 N = 6
 
 
-@pytest.fixture(scope="module")
-def model() -> Any:
-    """A float64 GPT-2."""
-    return tiny.bridge("gpt2", dtype=torch.float64)
+TOKENS = tiny.tokens("gpt2", N)
 
 
-@pytest.fixture(scope="module")
-def tokens() -> Tensor:
-    """Token ids [pos]."""
-    return tiny.tokens("gpt2", N)
+def attributed(target: Any, tokens: Tensor = TOKENS, **options: Any) -> Any:
+    """Shares of a target, by GPT-2 in float64."""
+    return ffb.attribute(double("gpt2"), tokens, target, **options)
 
 
-def test_a_difference_is_the_difference(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+@cache
+def of_lengths() -> list[Any]:
+    """Attributions of prompts of 5 and 7 tokens."""
+    return [attributed(ffb.logit(7), tiny.tokens("gpt2", n, seed=n)) for n in (5, 7)]
+
+
+def test_a_difference_is_the_difference() -> None:
     """Shares are linear in the target."""
-    one, two, both = (ffb.attribute(model, tokens, t) for t in (ffb.logit(7), ffb.logit(11), ffb.logit(7, minus=11)))
+    one, two, both = (attributed(t) for t in (ffb.logit(7), ffb.logit(11), ffb.logit(7, minus=11)))
     torch.testing.assert_close(both.tokens, (one - two).tokens, rtol=1e-9, atol=1e-11)
     torch.testing.assert_close(both.edges, one.edges - two.edges, rtol=1e-9, atol=1e-11)
     assert (one - two).certificate is None
 
 
-def test_a_log_probability_is_shared_out_to_first_order(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+def test_a_log_probability_is_shared_out_to_first_order() -> None:
     """`log p_t = (logit_t - sum_v p_v logit_v) - H(p)`: what is not linear is minus the entropy."""
 
     def log_probability(logits: Tensor) -> Tensor:
         return logits[:, -1].log_softmax(-1)[:, 7]
 
-    result = ffb.attribute(model, tokens, log_probability)
+    result = attributed(log_probability)
     with torch.no_grad():
-        logs = model(tokens[None])[0, -1].log_softmax(-1)
+        logs = double("gpt2")(TOKENS[None])[0, -1].log_softmax(-1)
     assert result.nonlinear == pytest.approx(float((logs.exp() * logs).sum()))
     assert result.total() == pytest.approx(result.first_order)
     assert result.to_dataframe()["value"].sum() == pytest.approx(result.value)
 
 
-def test_what_is_printed_says_how_much_is_shared_out(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+def test_what_is_printed_says_how_much_is_shared_out() -> None:
     """Of a loss only the first-order form; of rules that are not complete that shares are not to be held against the target."""
-    loss, logit = (ffb.attribute(model, tokens, target, of=()) for target in (ffb.loss(), ffb.logit(7)))
+    loss, logit = (attributed(target, of=()) for target in (ffb.loss(), ffb.logit(7)))
     part = loss.certificate.nonlinear
     assert part == pytest.approx(loss.nonlinear / loss.value)
     words = str(loss.certificate)
@@ -71,17 +72,17 @@ def test_what_is_printed_says_how_much_is_shared_out(ffb: ModuleType, model: Any
     assert "worst layer sum" in words and "−" not in words, "a terminal prints plain minus signs"
     moved = dataclasses.replace(logit.certificate, logits=1.5e-6)
     assert str(moved).startswith("Checks: logits differ by 2e-6 ·")
-    patching = str(ffb.attribute(model, tokens, ffb.logit(7), of=(), rules="patching").certificate)
+    patching = str(attributed(ffb.logit(7), of=(), rules="patching").certificate)
     assert re.search(r"-?\d+(\.\d\d)? % attributed \(rules not complete: compare shares with one another", patching)
 
 
-def test_an_entropy_is_not_called_complete(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+def test_an_entropy_is_not_called_complete() -> None:
     """Most of it is not linear in the logits: what is printed says which fraction has shares, on the page too."""
 
     def entropy(logits: Tensor) -> Tensor:
         return torch.distributions.Categorical(logits=logits[:, -1]).entropy()
 
-    result = ffb.attribute(model, tokens, entropy, of=())
+    result = attributed(entropy, of=())
     fraction = float(result.total()) / result.value
     assert abs(fraction - 1) > 0.5
     for words in (repr(result), result.to_html()):
@@ -89,9 +90,9 @@ def test_an_entropy_is_not_called_complete(ffb: ModuleType, model: Any, tokens: 
     assert f"{100 * fraction:.{0 if abs(fraction) >= 0.1 else 2}f} % of the target attributed" in repr(result)
 
 
-def test_a_tokens_share_is_what_enters_at_its_position(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+def test_a_tokens_share_is_what_enters_at_its_position() -> None:
     """With its position: the largest of the printed result, its sum, the page and its chips agree; the parts stand beside the sum."""
-    result = ffb.attribute(model, tokens, ffb.logit(7, minus=11), of=())
+    result = attributed(ffb.logit(7, minus=11), of=())
     assert torch.equal(result.entering, result.tokens + result.positions + result.token_types)
     assert result.positions.abs().max() > 1e-3
     sums, largest = (line.replace("−", "-").split() for line in repr(result).splitlines()[2:4])
@@ -108,44 +109,39 @@ def test_a_tokens_share_is_what_enters_at_its_position(ffb: ModuleType, model: A
     assert result.sums()["tokens"] == pytest.approx(float(result.entering.sum()))
 
 
-def test_each_prompt_has_its_own_answer(ffb: ModuleType, model: Any) -> None:
+def test_each_prompt_has_its_own_answer() -> None:
     """A list with one entry a prompt, whatever runs together."""
     both = prompts("gpt2")
-    results = ffb.attribute(model, both, ffb.logit([7, 9], minus=[11, 12]))
-    alone = [ffb.attribute(model, row, ffb.logit(a, minus=b)) for row, a, b in zip(both, (7, 9), (11, 12), strict=True)]
-    assert [result.target for result in results] == [
-        "logit difference token 7 − token 11",
-        "logit difference token 9 − token 12",
-    ]
+    results = attributed(ffb.logit([7, 9], minus=[11, 12]), both)
+    alone = [attributed(ffb.logit(7, minus=11), both[0]), attributed(ffb.logit(9, minus=12), both[1])]
     mean = ffb.Attribution.mean(results)
     averaged = ffb.average(results, positions={"END": -1})
-    assert "AverageMaps: shares of the logit difference of " in repr(
-        averaged
-    )  # signed, and no difference of two results
+    # Signed, and no difference of two results.
+    assert "AverageMaps: shares of the logit difference of " in repr(averaged)
     assert (averaged - averaged).kind == "difference of shares of the logit difference"
     assert (mean.target, mean.quantity) == ("mean of 2 targets: logit difference", "logit difference")
-    assert ffb.attribute(model, both[0], ffb.logit([[7, 8]])).target == "logit (token 7, token 8)"
-    for result, expected in zip(results, alone, strict=True):
-        assert result.target == expected.target
+    assert attributed(ffb.logit([[7, 8]]), both[0]).target == "logit (token 7, token 8)"
+    for result, expected, words in zip(results, alone, ("7 − token 11", "9 − token 12"), strict=True):
+        assert result.target == expected.target == f"logit difference token {words}"
         torch.testing.assert_close(result.tokens, expected.tokens, rtol=1e-9, atol=1e-11)
 
 
-def test_a_difference_is_named_by_its_sign(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+def test_a_difference_is_named_by_its_sign() -> None:
     """It is "a − b", in brackets where there is a minus already; an arrow is for a clean and a corrupted run alone."""
     targets = (ffb.logit(7), ffb.logit(11), ffb.logit(7, minus=11))
-    a, b, both = (ffb.attribute(model, tokens, target, of=()) for target in targets)
+    a, b, both = (attributed(target, of=()) for target in targets)
     assert (a - b).target == "logit token 7 − logit token 11"
     assert (a - both).target == "logit token 7 − (logit difference token 7 − token 11)"
     assert (a - b).value == pytest.approx(both.value)
-    changed = ffb.attribute(model, (tokens + 1) % 13, ffb.logit(7), of=())
+    changed = attributed(ffb.logit(7), (TOKENS + 1) % 13, of=())
     assert (a - changed).target == "difference of logit token 7"
     assert "→" not in repr(a - changed)
     assert (a - changed).labels[0] == f"{a.labels[0]}−{changed.labels[0]}"
 
 
-def test_a_mean_says_of_how_many(ffb: ModuleType, model: Any) -> None:
+def test_a_mean_says_of_how_many() -> None:
     """Targets, where they differ, else results of one target; a single result stays what it is."""
-    a, b = ffb.attribute(model, prompts("gpt2"), ffb.logit([7, 9]), of=())
+    a, b = attributed(ffb.logit([7, 9]), prompts("gpt2"), of=())
     mean = ffb.Attribution.mean
     assert mean([a, b, a]).target == "mean of 3 targets: logit"
     assert mean([a, a]).target == "mean of 2: logit token 7"
@@ -156,36 +152,11 @@ def test_a_mean_says_of_how_many(ffb: ModuleType, model: Any) -> None:
     assert lower.value < 0 and " = −" in page_of(lower).heading and " = −" in repr(lower)
 
 
-@pytest.mark.wrong_types
-@pytest.mark.parametrize("asked", [None, [1, 2]])
-def test_a_position_is_one_number(ffb: ModuleType, asked: Any) -> None:
-    """Several, or none, are refused where the target is made."""
-    for target in (ffb.logit, ffb.probability, ffb.rank):
-        with pytest.raises(ffb.errors.InputError, match="^at=.*: expected a whole number"):
-            target(7, at=asked)
-    with pytest.raises(ffb.errors.InputError, match="^at=.*: expected a whole number"):
-        ffb.kl_divergence(torch.randn(1, N, 64), at=asked)
-
-
-@pytest.mark.parametrize("asked", [40, -40])
-def test_one_position_is_read(ffb: ModuleType, model: Any, tokens: Tensor, asked: int) -> None:
-    """What is no position of the text is refused with those that are."""
-    for target in (
-        ffb.logit(7, at=asked),
-        ffb.probability(7, at=asked),
-        ffb.kl_divergence(torch.randn(1, N, 64), at=asked),
-    ):
-        with pytest.raises(
-            ffb.errors.InputError, match=rf"^at=.*: expected one position, from -{N} to {N - 1} of .* {N} tokens.$"
-        ):
-            ffb.attribute(model, tokens, target)
-
-
-def test_a_forgotten_space_is_named(ffb: ModuleType, tokens: Tensor) -> None:
+def test_a_forgotten_space_is_named() -> None:
     """Where the word with a space is expected and the word as given is not; never of ids, and not where the word is expected."""
     model = tiny.bridge("gpt2")
     with torch.no_grad():
-        order = model(tokens[None])[0, -1].argsort(descending=True).tolist()
+        order = model(TOKENS[None])[0, -1].argsort(descending=True).tolist()
     for given, spaced, warns in (
         (order[-1], order[0], True),
         (order[1], order[0], False),
@@ -197,21 +168,21 @@ def test_a_forgotten_space_is_named(ffb: ModuleType, tokens: Tensor) -> None:
         model.tokenizer = PreTrainedTokenizerFast(tokenizer_object=held, unk_token=next(iter(words)))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            ffb.attribute(model, tokens, ffb.logit("Mary"), of=())
-            ffb.attribute(model, tokens, ffb.logit([" Mary"], minus=["Mary"]), of=())
-            ffb.attribution_patching(model, tokens, tokens.flip(0), ffb.logit("Mary"))
-            ffb.attribute(model, tokens, ffb.logit(given), of=())
-            ffb.attribute(model, tokens, ffb.logit(" Mary"), of=())
-        assert [warning.category for warning in said] == [ffb.errors.MissingSpaceWarning] * (3 * warns)
+            ffb.attribute(model, TOKENS, ffb.logit("Mary"), of=())
+            ffb.attribute(model, TOKENS, ffb.logit([" Mary"], minus=["Mary"]), of=())
+            ffb.attribution_patching(model, TOKENS, TOKENS.flip(0), ffb.logit("Mary"))
+            ffb.attribute(model, TOKENS, ffb.logit(given), of=())
+            ffb.attribute(model, TOKENS, ffb.logit(" Mary"), of=())
+        assert [warning.category for warning in said] == [MissingSpaceWarning] * (3 * warns)
         assert all(f"rank {len(order)}), but" in str(w.message) and "' Mary' (logit" in str(w.message) for w in said)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 3, -1])
-def test_a_direction_is_read_at_a_layers_input(ffb: ModuleType, model: Any, tokens: Tensor, layer: int) -> None:
+def test_a_direction_is_read_at_a_layers_input(layer: int) -> None:
     """Nothing behind it has a share; at layer 0 only the token and the position that stand there have one."""
     vector = torch.randn(32, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    result = ffb.attribute(model, tokens, ffb.direction(vector, layer=layer, at=2))
-    _, cache = model.run_with_cache(tokens[None])
+    result = attributed(ffb.direction(vector, layer=layer, at=2))
+    _, cache = double("gpt2").run_with_cache(TOKENS[None])
     name = f"blocks.{layer}.hook_resid_pre" if layer in (0, 1) else "blocks.2.hook_resid_post"
     assert result.value == pytest.approx(float(cache[name][0, 2] @ vector))
     assert result.total() == pytest.approx(result.value)
@@ -223,10 +194,10 @@ def test_a_direction_is_read_at_a_layers_input(ffb: ModuleType, model: Any, toke
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])
-def test_maps_and_graphs_end_where_a_direction_is_read(ffb: ModuleType, model: Any, tokens: Tensor, layer: int) -> None:
+def test_maps_and_graphs_end_where_a_direction_is_read(layer: int) -> None:
     """Layers at and behind the target carry nothing; before it cells sum to what flows, and the graph ends in the target."""
     vector = torch.arange(32, dtype=torch.float64)
-    result = ffb.attribute(model, tokens, ffb.direction(vector, layer=layer, at=2), of=("maps", "graph"))
+    result = attributed(ffb.direction(vector, layer=layer, at=2), of=("maps", "graph"))
     for scope in result.maps:
         assert not result.maps[scope][layer:].any()
     for before in range(layer):
@@ -239,24 +210,20 @@ def test_maps_and_graphs_end_where_a_direction_is_read(ffb: ModuleType, model: A
     assert float(graph.intercepts[:, 0].sum()) == pytest.approx(sum(result.biases.values()))
 
 
-def test_a_direction_in_a_padded_batch(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
+def test_a_direction_in_a_padded_batch() -> None:
     """Positions are those of the sequence without padding."""
     vector = torch.ones(32, dtype=torch.float64)
-    alone = ffb.attribute(model, tokens[:4], ffb.direction(vector, layer=1))
+    alone = attributed(ffb.direction(vector, layer=1), TOKENS[:4])
     mask = torch.tensor([[1] * 4 + [0] * 2, [1] * 6])
-    batch = torch.stack([tokens, tokens])
-    padded, _ = ffb.attribute(model, batch, ffb.direction(vector, layer=1), attention_mask=mask)
+    batch = torch.stack([TOKENS, TOKENS])
+    padded, _ = attributed(ffb.direction(vector, layer=1), batch, attention_mask=mask)
     assert padded.value == pytest.approx(alone.value)
     torch.testing.assert_close(padded.tokens, alone.tokens)
 
 
-def test_words_are_looked_up(ffb: ModuleType, tmp_path: Any) -> None:
+def test_words_are_looked_up(tmp_path: Any) -> None:
     """Text targets are tokens of the model; one that is several pieces, or unknown, says so."""
-    from transformer_lens.model_bridge import TransformerBridge
-
-    model = TransformerBridge.boot_transformers(
-        str(tiny.save_local("gpt2", tmp_path, ["she likes him", "he likes her"]))
-    )
+    model = ffb.load_model(str(tiny.save_local("gpt2", tmp_path, ["she likes him", "he likes her"])))
     result = ffb.attribute(model, "she likes", ffb.logit("him", minus="her"))
     logits = model("she likes").detach()[0, -1]
     him, her = (model.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("him", "her"))
@@ -266,117 +233,88 @@ def test_words_are_looked_up(ffb: ModuleType, tmp_path: Any) -> None:
     assert f"Attribution: {result.target} = " in repr(result)
     assert result.to_dict()["target"] == result.target
     assert result.token_maps().kind == "shares of the logit difference"
-    with pytest.raises(ffb.errors.InputError, match="is 2 tokens: 'him', 'her'"):
+    with pytest.raises(InputError, match="is 2 tokens: 'him', 'her'"):
         ffb.attribute(model, "she likes", ffb.logit("him her"))
-    with pytest.raises(
-        ffb.errors.InputError, match="'zebra' is no token of the vocabulary: the tokenizer reads it as "
-    ):
+    with pytest.raises(InputError, match="'zebra' is no token of the vocabulary: the tokenizer reads it as "):
         ffb.attribute(model, "she likes", ffb.logit("zebra"))
     unknown = model.tokenizer.unk_token
     named = ffb.attribute(model, "she likes", ffb.logit(unknown, minus="her"))
     assert named.value == pytest.approx(float(logits[model.tokenizer.unk_token_id] - logits[her]), rel=1e-5)
 
 
-BAD: dict[str, tuple[Callable[[ModuleType], Any], str]] = {
-    "position": (lambda ffb: ffb.logit(7, at=N), "at=6: expected one position, from -6 to 5"),
-    "token": (lambda ffb: ffb.logit(tiny.VOCAB), f"reads token {tiny.VOCAB}"),
-    "word without tokenizer": (lambda ffb: ffb.logit("Mary"), "no tokenizer to read 'Mary'"),
-    "more answers than prompts": (lambda ffb: ffb.logit([7, 9]), r"answers for 2 prompts, \[7, 9\]; there is 1"),
-    "a list to subtract": (lambda ffb: ffb.logit(7, minus=[9, 11]), r"a list in the list: \[\[9, 11\]\]"),
-    "no token": (lambda ffb: tiny.VOCAB, f"reads token {tiny.VOCAB}"),
-    "divergence from itself": (lambda ffb: ffb.kl_divergence(), "a run is compared with itself"),
-    "graph of its own": (lambda ffb: lambda logits: 2 * torch.ones((), requires_grad=True), "has no derivative"),
-    "without gradients": (lambda ffb: torch.no_grad()(lambda logits: logits[0, -1, 7]), "has no derivative"),
-    "half a layer": (lambda ffb: ffb.direction(torch.ones(32), layer=1.5), r"layer=1\.5: expected a whole number"),
-    "no direction": (lambda ffb: ffb.direction(torch.zeros(32), layer=1), "vector is zero"),
-    "rank": (lambda ffb: ffb.metrics.rank(7), "has no derivative"),
-    "no dependence": (lambda ffb: lambda logits: (logits * 0).sum(), "is zero or not finite"),
-    "detached": (lambda ffb: lambda logits: logits.detach()[:, -1, 0], "has no derivative"),
-    "several numbers": (lambda ffb: lambda logits: logits[0, -1], "gave a tensor of shape"),
-    "NaN": (lambda ffb: lambda logits: logits[:, -1, 0] * float("nan"), "is nan: expected a finite number"),
-    "text without tokenizer": (lambda ffb: "Mary", "no tokenizer to read 'Mary'"),
-    "no function": (lambda ffb: 7.5, "expected a function of logits"),
-    "layer": (lambda ffb: ffb.direction(torch.ones(32), layer=4), "no layer 4"),
-    "width": (lambda ffb: ffb.direction(torch.ones(31), layer=1), "31 numbers"),
-    "position of a direction": (lambda ffb: ffb.direction(torch.ones(32), layer=1, at=N), "at=6"),
+# fmt: off
+REFUSED: dict[str, Refused] = {
+    "word without tokenizer": (lambda: attributed(ffb.logit("Mary")), InputError, "no tokenizer to read 'Mary'"),
+    "more answers than prompts": (lambda: attributed(ffb.logit([7, 9])), InputError, r"answers for 2 prompts, \[7, 9\]; there is 1"),
+    "a list to subtract": (lambda: attributed(ffb.logit(7, minus=[9, 11])), InputError, r"a list in the list: \[\[9, 11\]\]"),
+    "divergence from itself": (lambda: attributed(ffb.kl_divergence()), InputError, "a run is compared with itself"),
+    "position of a probability": (lambda: attributed(ffb.probability(7, at=40)), InputError, rf"^at=.*: expected one position, from -{N} to {N - 1} of .* {N} tokens.$"),
+    "position of a divergence": (lambda: attributed(ffb.kl_divergence(torch.randn(1, N, 64), at=-40)), InputError, rf"^at=.*: expected one position, from -{N} to {N - 1} of .* {N} tokens.$"),
+    "position of a direction": (lambda: attributed(ffb.direction(torch.ones(32), layer=1, at=N)), FFBlockError, "at=6"),
+    "layer of a direction": (lambda: attributed(ffb.direction(torch.ones(32), layer=4)), FFBlockError, "no layer 4"),
+    "direction of NaN": (lambda: ffb.direction(torch.tensor([float("nan")]), layer=0), InputError, "NaN"),
+    "graph of its own": (lambda: attributed(lambda logits: 2 * torch.ones((), requires_grad=True)), InputError, "has no derivative"),
+    "without gradients": (lambda: attributed(torch.no_grad()(lambda logits: logits[0, -1, 7])), InputError, "has no derivative"),
+    "rank": (lambda: attributed(ffb.rank(7)), InputError, "has no derivative"),
+    "detached": (lambda: attributed(lambda logits: logits.detach()[:, -1, 0]), InputError, "has no derivative"),
+    "no dependence": (lambda: attributed(lambda logits: (logits * 0).sum()), InputError, "is zero or not finite"),
+    "several numbers": (lambda: attributed(lambda logits: logits[0, -1]), InputError, "gave a tensor of shape"),
+    "NaN": (lambda: attributed(lambda logits: logits[:, -1, 0] * float("nan")), InputError, "is nan: expected a finite number"),
+    "maps of other rules": (lambda: attributed(ffb.logit(7), of="maps", rules="patching"), InputError, "only those of rules"),
+    "a graph of other rules": (lambda: attributed(ffb.logit(7), of="graph", rules="patching").graph(), InputError, "which only rules='path' does"),
+    "a part that was not asked for": (lambda: attributed(ffb.logit(7), of="heads").edges, ScopeKeyError, r"of=\('edges', \.\.\.\)"),
+    "neurons of experts": (lambda: ffb.attribute(model_of("mixtral"), TOKENS, 7).neurons(0), ScopeKeyError, "mixture of experts"),
+    "other lengths": (lambda: attributed(7) - attributed(7, TOKENS[:3]), InputError, "of 6 and of 3 labels"),
+    "other rules": (lambda: attributed(7) - attributed(7, rules="gradient"), InputError, "different rules"),
+    **{
+        f"at={asked} of a {metric.__name__}": (lambda metric=metric, asked=asked: metric(7, at=asked), InputError, "^at=.*: expected a whole number")
+        for metric in (ffb.logit, ffb.probability, ffb.rank) for asked in (None, [1, 2])
+    },
 }
-
-
-WRONG_TYPES = ("no function", "half a layer")
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.wrong_types) if case in WRONG_TYPES else case for case in BAD]
-)
-def test_a_bad_target_is_refused(ffb: ModuleType, model: Any, tokens: Tensor, case: str) -> None:
-    """In a sentence that says what was expected."""
-    make, message = BAD[case]
-    with pytest.raises(ffb.FFBlockError, match=message):
-        ffb.attribute(model, tokens, make(ffb))
+# fmt: on
 
 
 @pytest.mark.wrong_types
-def test_bad_arguments_are_refused(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
-    """Rules, parts and directions by a wrong name."""
-    with pytest.raises(ffb.errors.InputError, match='expected "path", "patching" or "gradient"'):
-        ffb.attribute(model, tokens, ffb.logit(7), rules="attnlrp")
-    with pytest.raises(ffb.errors.InputError, match="expected some of 'heads', 'edges', 'neurons'"):
-        ffb.attribute(model, tokens, ffb.logit(7), of="mlps")
-    with pytest.raises(ffb.errors.InputError, match="expected a tensor of floats"):
-        ffb.direction([1.0], layer=0)
-    with pytest.raises(ffb.errors.InputError, match="NaN"):
-        ffb.direction(torch.tensor([float("nan")]), layer=0)
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_target_is_refused(name: str) -> None:
+    """In a sentence that says what was expected; further ones are in tests/integration/test_odd_calls.py."""
+    assert_refused(*REFUSED[name])
 
 
-def test_what_was_not_asked_for_is_not_there(ffb: ModuleType, model_of: Models) -> None:
-    """And says how to ask; experts have no neurons of their own."""
-    model, tokens = model_of("mixtral"), tiny.tokens("mixtral", N)
-    result = ffb.attribute(model, tokens, ffb.logit(7), of="heads")
-    with pytest.raises(ffb.errors.ScopeKeyError, match="of=\\('edges', \\.\\.\\.\\)"):
-        _ = result.edges
-    everything = ffb.attribute(model, tokens, ffb.logit(7))
-    with pytest.raises(ffb.errors.ScopeKeyError, match="mixture of experts"):
-        everything.neurons(0)
-
-
-def test_nan_and_training_mode_are_refused(ffb: ModuleType, tokens: Tensor) -> None:
+def test_nan_and_training_mode_are_refused() -> None:
     """A model that computes NaN, and one that drops activations at random."""
     model = tiny.bridge("gpt2")
-    ffb.attribute(model, tokens, ffb.logit(7))
+    ffb.attribute(model, TOKENS, ffb.logit(7))
     model.train()
-    with pytest.raises(ffb.errors.InputError, match="training mode"):
-        ffb.attribute(model, tokens, ffb.logit(7))
+    with pytest.raises(InputError, match="training mode"):
+        ffb.attribute(model, TOKENS, ffb.logit(7))
     model.eval()
     model.blocks[1].mlp.original_component.c_fc.bias.data[3] = float("nan")
-    with pytest.raises(ffb.errors.InputError, match="NaN"):
-        ffb.attribute(model, tokens, ffb.logit(7))
+    with pytest.raises(InputError, match="NaN"):
+        ffb.attribute(model, TOKENS, ffb.logit(7))
 
 
-def test_bfloat16_says_its_error(ffb: ModuleType) -> None:
+def test_bfloat16_says_its_error() -> None:
     """The certificate of a bfloat16 model is what bfloat16 can do, and a tolerance below it refuses."""
-    model, tokens = tiny.bridge("gpt2", dtype=torch.bfloat16), tiny.tokens("gpt2", N)
-    result = ffb.attribute(model, tokens, ffb.logit(7))
+    model = model_of("gpt2", torch.bfloat16)
+    result = ffb.attribute(model, TOKENS, ffb.logit(7))
     assert 1e-4 < result.certificate.forms < 5e-2
     assert result.certificate.logits == 0
-    with pytest.raises(ffb.errors.CompletenessError):
-        ffb.attribute(model, tokens, ffb.logit(7), rtol=1e-4)
+    with pytest.raises(CompletenessError):
+        ffb.attribute(model, TOKENS, ffb.logit(7), rtol=1e-4)
 
 
-def test_means_are_of_alike_results(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
-    """The mean of two is half of each; others than alike are refused."""
-    one, two = ffb.attribute(model, prompts("gpt2", N), ffb.logit(7))
+def test_a_mean_of_two_is_half_of_each() -> None:
+    """The mean of two is half of each."""
+    one, two = attributed(ffb.logit(7), prompts("gpt2", N))
     mean = ffb.Attribution.mean([one, two])
     torch.testing.assert_close(mean.tokens, (one.tokens + two.tokens) / 2)
     assert mean.value == pytest.approx((one.value + two.value) / 2)
-    with pytest.raises(ffb.errors.InputError, match="of 6 and of 3 labels"):
-        _ = one - ffb.attribute(model, tokens[:3], ffb.logit(7))
-    with pytest.raises(ffb.errors.InputError, match="different rules"):
-        _ = one - ffb.attribute(model, tokens, ffb.logit(7), rules="gradient")
 
 
-def test_attributions_are_averaged_by_named_positions(ffb: ModuleType, model: Any) -> None:
+def test_attributions_are_averaged_by_named_positions() -> None:
     """Prompts of two lengths: each cell is the mean of the prompts' shares at the position of that name, in one row."""
-    several = [ffb.attribute(model, tiny.tokens("gpt2", n, seed=n), ffb.logit(7)) for n in (5, 7)]
+    several = of_lengths()
     places = {"subject": [1, 3], "END": -1}
     streams = ffb.average(several, places)
     assert (streams.queries, streams.keys, streams.layers) == (("flowing at",), ("subject", "END"), (0, 1, 2, 3))
@@ -387,15 +325,15 @@ def test_attributions_are_averaged_by_named_positions(ffb: ModuleType, model: An
     edges = several[0].token_maps("edges")
     assert edges.causal
     torch.testing.assert_close(edges["head 3", 2], several[0].edges[2, 3])
-    early = ffb.attribute(model, tiny.tokens("gpt2", 5), ffb.direction(torch.ones(32).double(), layer=1, at=2), of=())
+    early = attributed(ffb.direction(torch.ones(32).double(), layer=1, at=2), tiny.tokens("gpt2", 5), of=())
     assert early.token_maps().queries == (2,)
-    with pytest.raises(ffb.errors.InputError, match="one result or more"):
+    with pytest.raises(InputError, match="one result or more"):
         ffb.average([streams])
 
 
-def test_heads_stand_where_they_write(ffb: ModuleType, model: Any) -> None:
+def test_heads_stand_where_they_write() -> None:
     """Not between tokens: no table has a query for them, the page names no token that takes, edges keep both ends."""
-    several = [ffb.attribute(model, tiny.tokens("gpt2", n, seed=n), ffb.logit(7)) for n in (5, 7)]
+    several = of_lengths()
     maps = [result.token_maps("heads") for result in several]
     alone, mean = maps[0].to_dataframe(), ffb.average(maps, {"subject": [1, 3]})
     assert list(alone) == ["layer", "channel", "position", "token", "value"]
@@ -406,38 +344,17 @@ def test_heads_stand_where_they_write(ffb: ModuleType, model: Any) -> None:
     at_subject = (several[0].heads[1, 2, 1] + several[1].heads[1, 2, 3]) / 2
     assert table[(table.layer == 1) & (table.channel == "head 2")]["value"].item() == pytest.approx(float(at_subject))
     assert "written at  subject" in repr(mean)
-    long = ffb.attribute(model, tiny.tokens("gpt2", 14), ffb.logit(7)).token_maps("heads")
+    long = attributed(ffb.logit(7), tiny.tokens("gpt2", 14)).token_maps("heads")
     assert '"layer.head"' in long.to_html()
     for shown in (mean, mean.token_maps(), maps[0]):
         html = shown.to_html()
         assert "Written at" in html
         assert " takes " not in html.split('id="data"')[-1].split("</script>")[0]
-        with pytest.raises(ffb.errors.InputError, match="has all layers; leave it out"):
+        with pytest.raises(InputError, match="has all layers; leave it out"):
             shown.to_html(layer=1)
     assert list(several[0].token_maps("edges").to_dataframe())[2:4] == ["query", "key"]
-    with pytest.raises(ffb.errors.InputError, match="different column: 'written at' against 'key'"):
+    with pytest.raises(InputError, match="different column: 'written at' against 'key'"):
         ffb.average([maps[0], several[0].token_maps("edges")], {"END": -1})
-    beside = ffb.contribution_maps(model, tiny.tokens("gpt2", 5, seed=5), queries=-1)
-    with pytest.raises(ffb.errors.InputError, match="numbers by position, written at each"):
+    beside = ffb.contribution_maps(double("gpt2"), tiny.tokens("gpt2", 5, seed=5), queries=-1)
+    with pytest.raises(InputError, match="numbers by position, written at each"):
         beside.to_html(beside=maps[0])
-
-
-def test_edges_beside_maps_of_some_layers_are_of_these(ffb: ModuleType, model: Any) -> None:
-    """Layers and queries that the page has are taken; ones that edges lack are refused by number."""
-    tokens = tiny.tokens("gpt2", 5)
-    result = ffb.attribute(model, tokens, ffb.logit(7))
-    edges = result.token_maps("edges")
-    maps = ffb.contribution_maps(model, tokens, layers=[0, 2], queries=[2, 4])
-    block = page_data({"run": maps}, beside=(result, edges)).runs[0].blocks[edges.kind]
-    assert isinstance(block, MapsBlock)
-    torch.testing.assert_close(block.values["head 1"], edges["head 1"][[0, 2]][:, [2, 4]])
-    few = dataclasses.replace(edges, values=edges.values[:2], layers=(0, 1))
-    with pytest.raises(ffb.errors.InputError, match="lack layers 2 of these: they have 0, 1"):
-        maps.to_html(beside=few)
-
-
-@pytest.mark.wrong_types
-def test_an_attribution_has_no_maps_of_another_name(ffb: ModuleType, model: Any, tokens: Tensor) -> None:
-    """Those there are, are named."""
-    with pytest.raises(ffb.errors.InputError, match='"residual", "heads" or "edges"'):
-        ffb.attribute(model, tokens, ffb.logit(7), of=()).token_maps("neurons")

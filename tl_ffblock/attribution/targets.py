@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import SupportsIndex, TypeAlias, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import quoted, single_token
@@ -214,7 +214,7 @@ def cotangents(run: Run, traced: Traced, target: Metric | Direction) -> Cotangen
     return Cotangents(target.name, words, run.model.n_layers, traced.logits, gradient, values.detach(), first_order)
 
 
-def _without_padding(traced: Traced, index: int, tensor: Float[Tensor, "batch pos d"]) -> Float[Tensor, "real d"]:
+def _without_padding(traced: Traced, index: int, tensor: Shaped[Tensor, "batch pos d"]) -> Shaped[Tensor, "real d"]:
     real = traced.batch.real(index)
     return tensor[index] if real is None else tensor[index][real.to(tensor.device)]
 

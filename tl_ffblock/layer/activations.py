@@ -86,8 +86,8 @@ class Activation:
         mean, rest = self.mean_and_rest(pre)
         return PathCoefficients(pre_linear * rest, mean, torch.zeros((), dtype=pre.dtype, device=pre.device))
 
-    def at_zero(self, like: Tensor) -> Float[Tensor, ""]:
-        """g(0), the share of the baseline."""
+    def at_zero(self, like: Tensor) -> Float[Tensor, "*one"]:
+        """g(0), the share of the baseline; [1] where the function's own parameters are."""
         return self.function(torch.zeros((), dtype=like.dtype, device=like.device))
 
     def slope(self, s: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -1,6 +1,7 @@
 """Tiny models saved to folders, tiny corpora, and runs of them: fixtures that tests of corpus runs and of studies share."""
 
 import dataclasses
+import functools
 import json
 import os
 import random
@@ -15,12 +16,15 @@ import pytest
 
 from tests import tiny
 from tl_ffblock import load_model
+from tl_ffblock.corpus.runs import CorpusRun
 from tl_ffblock.experiments import Config, run_studies
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 """Of processes that tests start."""
 TREEBANK = ROOT / "tests" / "experiments" / "treebank.conllu"
+OF_TREEBANK = {"data": str(TREEBANK), "mask_fraction": 0.0}
+"""A run over a treebank of six sentences, without masks."""
 WORDS = (
     "the cat sat on the mat .",
     "a dog and the bird saw her , but they did not move !",
@@ -77,20 +81,36 @@ def config_of(model_folder: Callable[[str], str], corpus: Path, tmp_path: Path) 
 
 
 @pytest.fixture
-def treebank_run(config_of: Callable[..., Config]) -> Callable[..., Config]:
-    """`treebank_run(family="llama")`: a run over a treebank of six sentences, without masks."""
-    return lambda **fields: config_of(**{"data": str(TREEBANK), "mask_fraction": 0.0, "shard_size": 4, **fields})
+def run(config_of: Callable[..., Config], loaded: Callable[[str], Any]) -> Callable[..., CorpusRun]:
+    """`run("bypass", family="llama", limit=4)`: such a run of these studies, finished."""
+
+    def finished(studies: Any, *, family: str = "bert", **fields: Any) -> CorpusRun:
+        return run_studies(studies, config_of(family=family, **fields), model=loaded(family))
+
+    return finished
+
+
+@pytest.fixture(scope="session")
+def shared_run(
+    model_folder: Callable[[str], str],
+    loaded: Callable[[str], Any],
+    corpus: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., CorpusRun]:
+    """As `run`; equal calls of the session give one run, in which no test changes anything."""
+
+    @functools.cache
+    def finished(studies: Any, *, family: str = "bert", **fields: Any) -> CorpusRun:
+        fields = {"data": str(corpus), "examples": 0, "shard_size": 4, **fields}
+        config = Config(model_folder(family), out=str(tmp_path_factory.mktemp("shared") / "run"), **fields)
+        return run_studies(studies, config, model=loaded(family))
+
+    return finished
 
 
 def stored_tables(folder: Path) -> dict[str, bytes]:
     """The bytes of every table of a run, by file name."""
     return {path.name: path.read_bytes() for path in sorted((folder / "tables").iterdir())}
-
-
-@pytest.fixture(scope="session")
-def tables_of() -> Callable[[Path], dict[str, bytes]]:
-    """`tables_of(folder)`: `stored_tables`, for tests that take fixtures."""
-    return stored_tables
 
 
 def assert_kills_change_nothing(names: str, config: Config, model: Any, *, kills: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.corpora import stored_tables
 from tests.own_studies import lengths
 from tl_ffblock.errors import FFBlockError
 from tl_ffblock.experiments import Config, run_studies, study
@@ -23,7 +24,6 @@ pytestmark = [
 ray = pytest.importorskip("ray", reason="ray is not installed")
 
 ROOT = Path(__file__).resolve().parents[2]
-Tables = Callable[[Path], dict[str, bytes]]
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def kill_a_worker_at_the_first_shard(folder: Path, killed: list[int]) -> None:
     killed.append(worker.pid)
 
 
-def test_two_nodes_and_a_killed_worker_change_nothing(config_of: Callable[..., Config], tables_of: Tables) -> None:
+def test_two_nodes_and_a_killed_worker_change_nothing(config_of: Callable[..., Config]) -> None:
     """On a cluster of two nodes, one worker each, one of which is killed with shards in its hands: the tables of a local run.
 
     A study that the library does not know travels by the name of its class, with its options.
@@ -64,7 +64,7 @@ def test_two_nodes_and_a_killed_worker_change_nothing(config_of: Callable[..., C
         remote = run_studies(specs, config)
         thread.join(timeout=10)
         assert killed and local.status == remote.status == 0
-        assert tables_of(remote.folder) == tables_of(local.folder)
+        assert stored_tables(remote.folder) == stored_tables(local.folder)
     finally:
         ray.shutdown()
         cluster.shutdown()

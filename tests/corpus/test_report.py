@@ -12,31 +12,36 @@ import pytest
 from PIL import Image
 
 from tl_ffblock.corpus.runs import CorpusRun
-from tl_ffblock.experiments import Config, run_studies
 from tl_ffblock.numerals import scientific
 from tl_ffblock.page import document
 
 EVIL = 'the <script>alert(1)</script> cat & "dog" <img src=x onerror=alert(1)>'
+Run = Callable[..., CorpusRun]
 
 
-@pytest.fixture
-def finished(config_of: Callable[..., Config], loaded: Callable[[str], Any], tmp_path: Path) -> CorpusRun:
-    path = tmp_path / "<b>data.txt"
+@pytest.fixture(scope="module")
+def finished(shared_run: Run, tmp_path_factory: pytest.TempPathFactory) -> CorpusRun:
+    """A run of two studies over evil, unreadable and good texts; tests read its page."""
+    path = tmp_path_factory.mktemp("evil") / "<b>data.txt"
     path.write_bytes(f"{EVIL}\nthe cat sat on the mat .\n".encode() + b"\xff\n" + b"[SEP]\n")
-    return run_studies("contextualization,bypass", config_of(data=str(path), examples=2), model=loaded("bert"))
+    return shared_run("contextualization,bypass", data=str(path), examples=2)
 
 
-def test_everything_from_outside_is_escaped(finished: CorpusRun) -> None:
+@pytest.fixture(scope="module")
+def page(finished: CorpusRun) -> str:
+    """The report's text."""
+    return finished.outputs.report.read_text(encoding="utf-8")
+
+
+def test_everything_from_outside_is_escaped(page: str) -> None:
     """Texts, file names and messages reach the page as text; no script, no address of another place."""
-    page = finished.outputs.report.read_text(encoding="utf-8")
     assert "<script" not in page and "<img src=x" not in page and "<b>data" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page and "&lt;b&gt;data.txt" in page
     assert "http://" not in page and "https://" not in page
 
 
-def test_the_page_tells_what_was_run(finished: CorpusRun) -> None:
+def test_the_page_tells_what_was_run(page: str) -> None:
     """Title in words, command, versions, settings with their texts, fingerprint, problems, links to maps, scopes in words."""
-    page = finished.outputs.report.read_text(encoding="utf-8")
     for part in (
         "shard_size",
         "model.weights",
@@ -54,9 +59,9 @@ def test_the_page_tells_what_was_run(finished: CorpusRun) -> None:
         assert part in page
 
 
-def test_the_result_is_said_from_the_tables(finished: CorpusRun) -> None:
+def test_the_result_is_said_from_the_tables(finished: CorpusRun, page: str) -> None:
     """Every study has its sentence in the contents, with the largest change of the table in it; maps' errors are said."""
-    page = html.unescape(finished.outputs.report.read_text(encoding="utf-8"))
+    page = html.unescape(page)
     changes = finished.tables["contextualization_changes"].query("component == 'FF'").set_index("layer")["change"]
     assert f"The feed-forward changes the mixing most in layer {changes.idxmax()}: {changes.max():.3f}" in page
     ratio = finished.tables["bypass_norms"].query("tokens == 'not special'").set_index("layer")["ratio"]
@@ -65,23 +70,19 @@ def test_the_result_is_said_from_the_tables(finished: CorpusRun) -> None:
     assert 0 < error < 1e-4 and f"is {scientific(error)}." in page
 
 
-def test_examples_say_how_many_of_their_tokens_were_masked(
-    config_of: Callable[..., Config], loaded: Callable[[str], Any]
-) -> None:
+def test_examples_say_how_many_of_their_tokens_were_masked(run: Run) -> None:
     """A page whose text was read with masks says so beside the text."""
-    finished = run_studies("contextualization", config_of(mask_fraction=0.9, examples=1), model=loaded("bert"))
+    finished = run("contextualization", limit=8, mask_fraction=0.9, examples=1)
     first = (finished.tables["masked"]["sequence"] == 0).sum()
     page = html.unescape(finished.outputs.report.read_text(encoding="utf-8"))
     assert first > 0 and f"({first} of its tokens read as [MASK])" in page
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_every_figure_has_its_caption(
-    family: str, config_of: Callable[..., Config], loaded: Callable[[str], Any]
-) -> None:
+def test_every_figure_has_its_caption(family: str, run: Run) -> None:
     """Below each figure stand words about it, how far its numbers are known among them, and no two figures have the same."""
     names = "contextualization,amplification,bypass,outliers,memories"
-    finished = run_studies(names, config_of(family=family, limit=4, mask_fraction=0.0), model=loaded(family))
+    finished = run(names, family=family, limit=4, mask_fraction=0.0)
     page = html.unescape(finished.outputs.report.read_text(encoding="utf-8"))
     captions = re.findall(r'<figcaption>(.*?) \(<a href="figures/(.*?)\.svg">', page)
     assert {name for _, name in captions} == {path.stem for path in finished.outputs.figures}
@@ -161,7 +162,8 @@ def test_figures_follow_the_scheme(scheme: str, opened: Callable[..., Any]) -> N
 
 def _largest_contrast(picture: np.ndarray, figure: dict[str, float], box: dict[str, float], paper: np.ndarray) -> float:
     """WCAG's contrast with the paper of the pixel in a box that has most of it; the picture has three pixels for one."""
-    left, top = (round(3 * (box[axis] - figure[axis])) for axis in ("x", "y"))
+    # Playwright's picture of an element begins at a whole pixel of the page.
+    left, top = (round(3 * (box[axis] - int(figure[axis] + 1e-3))) for axis in ("x", "y"))
     right, bottom = left + round(3 * box["width"]) + 1, top + round(3 * box["height"]) + 1
     inside = picture[max(top, 0) : bottom, max(left, 0) : right].reshape(-1, 3)
     light, ground = _luminance(inside), _luminance(paper[None])[0]
@@ -185,9 +187,8 @@ def test_print_is_light_and_whole(opened: Callable[..., Any]) -> None:
     assert page.locator("details[open] table").evaluate_all(right) <= 397
 
 
-def test_colours_are_the_workbenchs(finished: CorpusRun) -> None:
+def test_colours_are_the_workbenchs(page: str) -> None:
     """Paper, ink, greys and accent are those of the page of maps, in every scheme; every colour of a figure has its variable."""
-    page = finished.outputs.report.read_text(encoding="utf-8")
     workbench = (Path(document.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
     schemes = [re.findall(r":root \{(.*?)\}", text, re.DOTALL)[:3] for text in (page, workbench)]
     for ours, theirs in zip(*schemes, strict=True):
@@ -199,9 +200,8 @@ def test_colours_are_the_workbenchs(finished: CorpusRun) -> None:
     assert len(drawings) == 4 and all("#" not in re.sub(r"[(\"]#[\w-]+", "", drawing) for drawing in drawings)
 
 
-def test_a_figures_names_are_its_own(finished: CorpusRun) -> None:
+def test_a_figures_names_are_its_own(page: str) -> None:
     """Figures share one document: no name stands twice, and every reference leads to a name of the same figure."""
-    page = finished.outputs.report.read_text(encoding="utf-8")
     names = re.findall(r' id="([^"]+)"', page)
     assert len(names) == len(set(names))
     for drawing in re.findall(r"<svg .*?</svg>", page, re.DOTALL):
@@ -209,12 +209,10 @@ def test_a_figures_names_are_its_own(finished: CorpusRun) -> None:
         assert referred and referred <= set(re.findall(r' id="([^"]+)"', drawing))
 
 
-def test_a_signature_is_text_and_not_mathematics(
-    config_of: Callable[..., Config], loaded: Callable[[str], Any], tmp_path: Path
-) -> None:
+def test_a_signature_is_text_and_not_mathematics(run: Run, tmp_path: Path) -> None:
     """Dollars in the name of a corpus stay dollars, and its angle brackets are no markup."""
     path = tmp_path / "a$_b$ <i>.txt"
     path.write_text("the cat sat on the mat .\n")
-    page = run_studies("bypass", config_of(data=str(path)), model=loaded("bert")).outputs.report.read_text("utf-8")
+    page = run("bypass", data=str(path)).outputs.report.read_text("utf-8")
     assert "a$_b$ &lt;i&gt;.txt · " in page
     assert "1 sequence (of one text: no standard error)" in re.sub(r"\s*<[^>]+>\s*", " ", page)

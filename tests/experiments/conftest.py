@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.corpora import config_of, corpus, loaded, model_folder, tables_of, treebank_run
+from tests.corpora import config_of, corpus, loaded, model_folder, run, shared_run
 from tl_ffblock.bridge.model import Model, identify
 
-__all__ = ["config_of", "corpus", "loaded", "model_folder", "tables_of", "treebank_run"]
+__all__ = ["config_of", "corpus", "loaded", "model_folder", "run", "shared_run"]
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,18 @@
 """FF-amp and mutual information of token pairs, against numbers made by hand."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from tests.experiments.hand_made import CONFIG, facts, observed, tables_of_shards, tokenised
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.corpus.statistics import split_keys
+from tl_ffblock.corpus.study import Observation
 from tl_ffblock.experiments.kobayashi.amplification import (
     CATEGORIES,
     Amplification,
@@ -19,106 +23,101 @@ from tl_ffblock.experiments.kobayashi.amplification import (
     categorise,
 )
 
-
-def amplification(study_facts: object = None, **options: int) -> Amplification:
-    """The study, of a one-layer Post-LN model unless told otherwise."""
-    return Amplification(CONFIG, study_facts or facts(), AmplificationOptions(**options))  # type: ignore[arg-type]
+Seen = Callable[..., Observation]
+STUDY = Amplification(CONFIG, facts(), AmplificationOptions(top_pairs=9))
 
 
-def test_pairs_are_averaged_over_the_corpus(bert: Model) -> None:
+@pytest.fixture
+def seen(bert: Model) -> Seen:
+    """`seen([10, 11, 12], after, before)`: what the study is shown of ids and maps; all cells are one before unless said."""
+
+    def make(ids: list[int], after: list[list[float]], before: list[list[float]] | None = None, **fields: Any) -> Any:
+        maps = {"Atb": torch.ones(len(after), len(after)) if before is None else torch.tensor(before)}
+        return observed(bert, STUDY, {**maps, "AtbFf": torch.tensor(after)}, tokenised(ids, **fields))
+
+    return make
+
+
+def top_pairs(*shards: list[Observation]) -> pd.DataFrame:
+    return tables_of_shards(STUDY, *shards)["top_pairs"].set_index(["query", "key"])
+
+
+def test_pairs_are_averaged_over_the_corpus(seen: Seen) -> None:
     """Mean FF-amp of column-normalised maps by (query, key); the diagonal, special tokens and pairs met once are out."""
-    study = amplification(top_pairs=9)
-    before = torch.tensor([[2.0, 1.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]])
-    after = torch.tensor([[2.0, 1.0, 0.0], [4.0, 2.0, 4.0], [2.0, 1.0, 4.0]])
-    gaining = observed(bert, study, {"Atb": before, "AtbFf": after}, tokenised([10, 11, 12], word=[0, 1, 1]))
-    unchanged = observed(bert, study, {"Atb": before, "AtbFf": before}, tokenised([10, 11, 12], special=[2]))
-    tables = tables_of_shards(study, [gaining], [unchanged])
-    top = tables["top_pairs"].set_index(["query", "key"])
+    before, after = [[2.0, 1, 1], [1, 2, 1], [1, 1, 2]], [[2.0, 1, 0], [4, 2, 4], [2, 1, 4]]
+    shards = [seen([10, 11, 12], after, before, word=[0, 1, 1])], [seen([10, 11, 12], before, before, special=[2])]
+    top = top_pairs(*shards)
     # column a: 2 4 2 of 8 after, 2 1 1 of 4 before; b: 1 2 1 of 4, the same before; the second text gains nothing
     assert list(top.index) == [("b", "a")]
     assert top.loc[("b", "a"), "amplification"] == pytest.approx((2 / 4 - 1 / 4) / 2)
-    assert top.loc[("b", "a"), "count"] == 2
-    assert top.loc[("b", "a"), "category"] == "adjacent"
-    shares = tables["shares"].set_index(["occurrences", "pairs", "category"])
+    assert top.loc[("b", "a"), ["count", "category"]].tolist() == [2, "adjacent"]
+    shares = tables_of_shards(STUDY, *shards)["shares"].set_index(["occurrences", "pairs", "category"])
     assert shares.loc[(2, "random", "adjacent"), "number"] == 2  # (a, b) is counted too, though nothing amplifies it
     assert shares.loc[(3, "random", "adjacent"), "number"] == 0  # but no pair is met three times
 
 
-def test_repeated_tokens_add_up_within_a_text(bert: Model) -> None:
+def test_repeated_tokens_add_up_within_a_text(seen: Seen) -> None:
     """Occurrences of a pair in one text count one by one."""
-    study = amplification()
-    before = torch.ones(3, 3)
-    after = torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 2.0], [2.0, 1.0, 1.0]])
-    observation = observed(bert, study, {"Atb": before, "AtbFf": after}, tokenised([10, 11, 10]))
-    top = tables_of_shards(study, [observation])["top_pairs"].set_index(["query", "key"])
-    assert top.loc[("b", "a"), "amplification"] == pytest.approx(((1 / 4 - 1 / 3) + (2 / 4 - 1 / 3)) / 2)
-    assert top.loc[("a", "a"), "amplification"] == pytest.approx(((1 / 4 - 1 / 3) + (2 / 4 - 1 / 3)) / 2)
+    top = top_pairs([seen([10, 11, 10], [[1.0, 1, 1], [1, 1, 2], [2, 1, 1]])])
+    for query in ("b", "a"):
+        assert top.loc[(query, "a"), "amplification"] == pytest.approx(((1 / 4 - 1 / 3) + (2 / 4 - 1 / 3)) / 2)
     assert top.loc[("a", "a"), "category"] == "same token"
 
 
-def test_a_pair_counts_in_each_category_by_its_occurrences(bert: Model) -> None:
+def test_a_pair_counts_in_each_category_by_its_occurrences(seen: Seen) -> None:
     """Shares of kinds are means of the pairs' own shares, so that a tie of two kinds is half of each."""
-    study = amplification()
-    before, after = torch.ones(3, 3), torch.tensor([[1.0, 1.0, 1.0], [2.0, 1.0, 1.0], [2.0, 1.0, 1.0]])
-    beside = observed(bert, study, {"Atb": before, "AtbFf": after}, tokenised([10, 11, 12]))
-    apart = observed(bert, study, {"Atb": before, "AtbFf": after}, tokenised([10, 12, 11]))
-    tables = tables_of_shards(study, [beside, apart])
+    after = [[1.0, 1, 1], [2, 1, 1], [2, 1, 1]]
+    both = [seen([10, 11, 12], after), seen([10, 12, 11], after)]
     # (b, a) and (c, a) gain: each is once side by side and once not; (b, c) and (c, b) are side by side both times
-    top = tables["top_pairs"].set_index(["query", "key"])
+    top = top_pairs(both)
     assert set(top.index) == {("b", "a"), ("##c", "a")}
     assert top["agreement"].tolist() == [0.5, 0.5]
     assert set(top["category"]) == {"adjacent"}, "of equally frequent kinds the first rule's"
-    shares = tables["shares"].set_index(["occurrences", "pairs", "category"])["share"]
+    shares = tables_of_shards(STUDY, both)["shares"].set_index(["occurrences", "pairs", "category"])["share"]
     assert shares[2, "layer 0", "adjacent"] == shares[2, "layer 0", "other"] == 0.5
     # of all six pairs (a, b), (a, c), (b, a), (c, a) are half side by side and two wholly; so are those met side by side
     assert shares[2, "random", "adjacent"] == pytest.approx(4 / 6)
     assert shares[2, "random", "adjacent"] + shares[2, "random", "other"] == pytest.approx(1)
 
 
-def test_frequent_pairs_have_a_correlation_of_their_own(bert: Model) -> None:
+def test_frequent_pairs_have_a_correlation_of_their_own(seen: Seen) -> None:
     """The correlation with mutual information of pairs met twenty times is over these pairs alone."""
-    study = amplification()
-    before, after = torch.ones(3, 3), torch.tensor([[1.0, 1.0, 1.0], [2.0, 1.0, 1.0], [3.0, 1.0, 1.0]])
-    maps = {"Atb": before, "AtbFf": after}
-    often = [observed(bert, study, maps, tokenised([10, 11, 12])) for _ in range(20)]
-    seldom = [observed(bert, study, maps, tokenised([10, 11, 13])) for _ in range(2)]
-    pmi = tables_of_shards(study, [*often, *seldom])["pmi"].query("unit == 'article'").set_index("occurrences")
+    after = [[1.0, 1, 1], [2, 1, 1], [3, 1, 1]]
+    texts = [seen([10, 11, 12], after)] * 20 + [seen([10, 11, 13], after)] * 2
+    pmi = tables_of_shards(STUDY, texts)["pmi"].query("unit == 'article'").set_index("occurrences")
     assert pmi["pairs"].to_dict() == {2: 10, 20: 6}  # without and with the four that hold "."
 
 
 def test_causal_models_have_half_the_pairs(bert: Model) -> None:
     """A key after its query is no pair."""
-    study = amplification(facts("pre_ln", causal=True))
-    lower = torch.ones(3, 3).tril()
-    observation = observed(bert, study, {"AtbLn": lower, "AtbLnFf": lower}, tokenised([10, 11, 12]))
-    query, key = split_keys(study.measure(observation)[0].keys)
+    study = Amplification(CONFIG, facts("pre_ln", causal=True), AmplificationOptions())
+    maps = dict.fromkeys(("AtbLn", "AtbLnFf"), torch.ones(3, 3).tril())
+    query, key = split_keys(study.measure(observed(bert, study, maps, tokenised([10, 11, 12])))[0].keys)
     assert set(zip(query.tolist(), key.tolist(), strict=True)) == {(11, 10), (12, 10), (12, 11)}
+
+
+def test_sentences_end_at_marks(seen: Seen) -> None:
+    """The mark belongs to the sentence it ends."""
+    observation = seen([10, 13, 11, 10, 13, 12], torch.ones(6, 6).tolist())
+    assert STUDY.measure(observation)[1].sentence.tolist() == [0, 0, 1, 1, 1, 2]
 
 
 def test_categories_by_rule() -> None:
     """The first rule that fits counts: same token, one word, an expression, side by side, other."""
     tokens = tokenised([10, 11, 12, 10, 13], word=[0, 1, 1, 2, 3], groups=(frozenset({0, 1}),))
-    kinds = {
-        (query, key): CATEGORIES[int(categorise(tokens, np.array([query]), np.array([key]))[0])]
-        for query in range(5)
-        for key in range(query)
-    }
-    assert kinds == {
-        (1, 0): "within an expression",
-        (2, 0): "within an expression",
+    query, key = np.tril_indices(5, -1)
+    kinds = [CATEGORIES[int(kind)] for kind in categorise(tokens, query, key)]
+    assert dict(zip(zip(query.tolist(), key.tolist(), strict=True), kinds, strict=True)) == {
+        **dict.fromkeys([(1, 0), (2, 0)], "within an expression"),
         (2, 1): "subwords of one word",
         (3, 0): "same token",
-        (3, 1): "other",
-        (3, 2): "adjacent",
-        (4, 0): "other",
-        (4, 1): "other",
-        (4, 2): "other",
-        (4, 3): "adjacent",
+        **dict.fromkeys([(3, 2), (4, 3)], "adjacent"),
+        **dict.fromkeys([(3, 1), (4, 0), (4, 1), (4, 2)], "other"),
     }
 
 
 def test_pmi_by_unit() -> None:
-    """log p(a, b) / (p(a) p(b)) over articles, sentences and windows, by hand."""
+    """log p(a, b) / (p(a) p(b)) over articles, sentences and windows, by hand; tokens that never meet have none."""
     # article 0: "a b ." "a c"; article 1: "a ." ; sentence numbers start at 0 in each text
     texts = [
         Text(np.array([0, 1, 3, 0, 2]), 0, np.array([0, 0, 0, 1, 1])),
@@ -134,12 +133,8 @@ def test_pmi_by_unit() -> None:
         found["window"],
         [math.log((1 / 5) / (4 / 5 * 2 / 5)), math.log((1 / 5) / (2 / 5 * 3 / 5)), math.log((1 / 5) / (4 / 5 * 1 / 5))],
     )
-
-
-def test_pmi_of_strangers_is_nan() -> None:
-    """Tokens that never meet have no PMI; they are left out of the correlation."""
-    texts = [Text(np.array([0]), 0, np.array([0])), Text(np.array([1]), 1, np.array([0]))]
-    assert np.isnan(Incidence(texts, "article", 2).pmi(np.array([0]), np.array([1]))).all()
+    strangers = [Text(np.array([0]), 0, np.array([0])), Text(np.array([1]), 1, np.array([0]))]
+    assert np.isnan(Incidence(strangers, "article", 2).pmi(np.array([0]), np.array([1]))).all()
 
 
 @pytest.mark.parametrize("unit", ["article", "sentence", "window"])
@@ -152,11 +147,3 @@ def test_texts_of_special_tokens_only_are_in_no_unit(unit: Unit) -> None:
     found = Incidence([empty, texts[0], empty, texts[1], empty], unit, 2).pmi(first, second)
     np.testing.assert_array_equal(found, expected)
     assert Incidence([empty, empty], unit, 2).pmi(first[:0], second[:0]).shape == (0,)
-
-
-def test_sentences_end_at_marks(bert: Model) -> None:
-    """The mark belongs to the sentence it ends."""
-    study = Amplification(CONFIG, facts(), AmplificationOptions())
-    maps = dict.fromkeys(("Atb", "AtbFf"), torch.ones(6, 6))
-    observation = observed(bert, study, maps, tokenised([10, 13, 11, 10, 13, 12]))
-    assert study.measure(observation)[1].sentence.tolist() == [0, 0, 1, 1, 1, 2]

@@ -59,19 +59,16 @@ def test_patterns_count_from_three_triggers_on(tmp_path: Path) -> None:
         (["press", "", "", "", ""], "line 2: 'press' is no pattern"),
         (["", "x=deep", "", "", ""], "line 3: 'x=deep' is no pattern"),
         (["x=shallow", "x=semantic", "", "", ""], "'x' is called shallow and semantic"),
+        ("memory,text\n1:2,a\n", "has no column patterns"),
+        ("memory,patterns\n", "has no row"),
     ],
 )
-def test_what_cannot_be_counted_is_said_with_its_place(patterns: list[str], says: str, tmp_path: Path) -> None:
-    """A pattern without a kind, of an unknown one, or of two."""
+def test_what_cannot_be_counted_is_said_with_its_place(patterns: list[str] | str, says: str, tmp_path: Path) -> None:
+    """A pattern without a kind, of an unknown one, or of two; another file than a sheet, or one without rows."""
+    path = tmp_path / "sheet.csv"
+    if isinstance(patterns, str):
+        path.write_text(patterns)
+    else:
+        filled(path, patterns)
     with pytest.raises(InputError, match=says):
-        annotation.read_annotations(filled(tmp_path / "sheet.csv", patterns))
-
-
-def test_another_file_is_no_sheet(tmp_path: Path) -> None:
-    """The missing column is named; a sheet without rows has nothing to count."""
-    (tmp_path / "other.csv").write_text("memory,text\n1:2,a\n")
-    with pytest.raises(InputError, match="has no column patterns"):
-        annotation.read_annotations(tmp_path / "other.csv")
-    (tmp_path / "other.csv").write_text("memory,patterns\n")
-    with pytest.raises(InputError, match="has no row"):
-        annotation.read_annotations(tmp_path / "other.csv")
+        annotation.read_annotations(path)

@@ -10,15 +10,17 @@ import pandas as pd
 import pytest
 
 import tl_ffblock as ffb
-from tests.corpora import TREEBANK
+from tests.corpora import OF_TREEBANK, TREEBANK
 from tl_ffblock import heads
+from tl_ffblock.corpus.runs import CorpusRun
 from tl_ffblock.corpus.texts import CorpusText, read_conllu
 from tl_ffblock.errors import InputError
-from tl_ffblock.experiments import Config, run_studies, study
+from tl_ffblock.experiments import study
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra heads)")
 UD_EWT = Path(__file__).resolve().parents[3] / "shared" / "data" / "ud_ewt" / "en_ewt-ud-dev.conllu"
-Runs = Callable[..., Config]
+Run = Callable[..., CorpusRun]
+BY_HEAD = (study("heads", contributions="head", least_arcs=1),)
 
 
 def sentences() -> list[CorpusText]:
@@ -32,12 +34,9 @@ def arcs_of(text: CorpusText) -> heads.Arcs:
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_tables_are_those_of_the_public_functions(
-    family: str, treebank_run: Runs, loaded: Callable[[str], Any]
-) -> None:
+def test_tables_are_those_of_the_public_functions(family: str, shared_run: Run, loaded: Callable[[str], Any]) -> None:
     """Means over all queries of the corpus, and relations of maps of words: attention, whole layers and by head."""
-    spec = study("heads", contributions="head", least_arcs=1)
-    tables = run_studies([spec], treebank_run(family=family), model=loaded(family)).tables
+    tables = shared_run(BY_HEAD, family=family, **OF_TREEBANK).tables
     model, n_special = loaded(family), 2 if family == "bert" else 1
     previous, hits = [], []
     for text in sentences():
@@ -66,23 +65,19 @@ def test_tables_are_those_of_the_public_functions(
             assert rows.empty
 
 
-def test_offsets_are_counted(treebank_run: Runs, loaded: Callable[[str], Any]) -> None:
+def test_offsets_are_counted(shared_run: Run) -> None:
     """Six of the eight determiners stand just before their noun; a causal model is asked for heads behind from heads alone."""
-    spec = study("heads", least_arcs=1)
-    tables = run_studies([spec], treebank_run(family="llama"), model=loaded("llama")).tables["heads_offsets"]
+    tables = shared_run(BY_HEAD, family="llama", **OF_TREEBANK).tables["heads_offsets"]
     det = tables.query("relation == 'det'").set_index(["read", "offset"])
     assert det.loc[("from head", 1), "accuracy"] == 1 and det.loc[("from head", 1), "arcs"] == 8
     assert "from dependent" not in det.index.get_level_values("read")
     nsubj = tables.query("relation == 'nsubj' and read == 'from head'").set_index("offset")
-    assert (nsubj.loc[1, "accuracy"], nsubj.loc[2, "accuracy"], nsubj.loc[4, "accuracy"]) == pytest.approx(
-        (4 / 7, 2 / 7, 1 / 7)
-    )
+    assert nsubj.loc[[1, 2, 4], "accuracy"].tolist() == pytest.approx([4 / 7, 2 / 7, 1 / 7])
 
 
-def test_best_maps_are_compared_on_other_documents(treebank_run: Runs, loaded: Callable[[str], Any]) -> None:
+def test_best_maps_are_compared_on_other_documents(run: Run) -> None:
     """Every kind of map has a row a question, between its interval's ends; attention minus itself is zero."""
-    spec = study("heads", least_arcs=3)
-    finished = run_studies([spec], treebank_run(), model=loaded("bert"))
+    finished = run([study("heads", least_arcs=3)], **OF_TREEBANK)
     best = finished.tables["heads_best"]
     assert set(best["map"]) == {"attention", "value-weighted", "Atb", "AtbFf", "AtbFfResLn", "offset"}
     assert (best["accuracy_low"] <= best["accuracy"]).all() and (best["accuracy"] <= best["accuracy_high"]).all()
@@ -100,31 +95,24 @@ def test_best_maps_are_compared_on_other_documents(treebank_run: Runs, loaded: C
     assert "read from head, best map chosen on other documents" in report and f"attention {accuracy:.0%}" in report
 
 
-def test_texts_without_relations_have_statistics_alone(config_of: Runs, loaded: Callable[[str], Any]) -> None:
-    """Plain lines of text: no table of relations, and all others."""
-    tables = run_studies("heads", config_of(limit=5, mask_fraction=0.0), model=loaded("bert")).tables
-    names = {name.removeprefix("heads_") for name in tables if name.startswith("heads_")}
-    assert names == {"statistics", "no_op", "divergences", "plane"}
-    assert tables["heads_divergences"]["divergence"].between(0, np.log(2)).all()
-
-
 @pytest.mark.parametrize(("name", "masked"), [("heads", False), ("memories", False), ("contextualization", True)])
-def test_every_study_has_its_own_share_of_masks(
-    name: str, masked: bool, config_of: Runs, loaded: Callable[[str], Any]
-) -> None:
-    """Kobayashi et al. masked 12 % of the tokens, Clark et al. and Geva et al. none."""
-    finished = run_studies(name, config_of(limit=8), model=loaded("bert"))
+def test_every_study_has_its_own_share_of_masks(name: str, masked: bool, run: Run) -> None:
+    """Kobayashi et al. masked 12 % of the tokens, Clark et al. and Geva et al. none; plain text has no table of relations."""
+    finished = run(name, limit=8)
     assert finished.status == 0
-    assert ("masked" in finished.tables) == masked
-    assert finished.outputs.summary["masked"] > 0 if masked else not finished.outputs.summary["masked"]
+    assert ("masked" in finished.tables) == masked == (finished.outputs.summary["masked"] > 0)
+    if name == "heads":
+        names = {name.removeprefix("heads_") for name in finished.tables if name.startswith("heads_")}
+        assert names == {"statistics", "no_op", "divergences", "plane"}
+        assert finished.tables["heads_divergences"]["divergence"].between(0, np.log(2)).all()
 
 
-def test_a_run_of_studies_with_unlike_masks_asks(config_of: Runs, loaded: Callable[[str], Any]) -> None:
+def test_a_run_of_studies_with_unlike_masks_asks(run: Run) -> None:
     """Of a masked language model alone, and not where the run says a share."""
     with pytest.raises(InputError, match=r"mask_fraction is open.*heads 0, bypass 0\.12.*--mask-fraction 0"):
-        run_studies("heads,bypass", config_of(limit=2, out="asks"), model=loaded("bert"))
-    assert run_studies("heads,bypass", config_of(limit=2, mask_fraction=0.0), model=loaded("bert")).status == 0
-    assert run_studies("heads,bypass", config_of(family="llama", limit=2, out="b"), model=loaded("llama")).status == 0
+        run("heads,bypass", limit=2, out="asks")
+    assert run("heads,bypass", limit=2, mask_fraction=0.0).status == 0
+    assert run("heads,bypass", family="llama", limit=2, out="b").status == 0
 
 
 @pytest.mark.skipif(not UD_EWT.is_file(), reason="UD English-EWT is not on this machine")

@@ -8,21 +8,23 @@ import numpy as np
 import pytest
 import torch
 
+from tests.corpora import stored_tables
 from tl_ffblock import memories
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.experiments import Config, run_studies, study
+from tl_ffblock.corpus.runs import CorpusRun
+from tl_ffblock.experiments import study
 from tl_ffblock.experiments.geva.memories import TriggerShard, confident_table, ngram_table
 
-Runs = Callable[..., Config]
-SPEC = study("memories", keys=6, top_triggers=4)
+Run = Callable[..., CorpusRun]
+SPEC = (study("memories", keys=6, top_triggers=4),)
 
 
 def test_triggers_and_agreement_are_those_of_the_public_functions(
-    config_of: Runs, loaded: Callable[[str], Any], corpus: Path
+    shared_run: Run, loaded: Callable[[str], Any], corpus: Path
 ) -> None:
     """The same positions as a search of the whole corpus, and the same share of values that agree."""
     model = loaded("llama")
-    tables = run_studies([SPEC], config_of(family="llama"), model=model).tables
+    tables = shared_run(SPEC, family="llama").tables
     table = tables["memories_triggers"]
     names = [f"{row.layer}:{row.neuron}" for row in table.itertuples()]
     texts = corpus.read_text().splitlines()
@@ -43,10 +45,9 @@ def test_triggers_and_agreement_are_those_of_the_public_functions(
         np.testing.assert_allclose(rows["first"].dropna(), agreeing.dropna())
 
 
-@torch.no_grad()
-def test_refinement_ends_with_the_models_own_token(config_of: Runs, loaded: Callable[[str], Any]) -> None:
+def test_refinement_ends_with_the_models_own_token(shared_run: Run) -> None:
     """Outcomes are shares of all positions; composition and refinement have a position a sequence."""
-    tables = run_studies([SPEC], config_of(family="llama"), model=loaded("llama")).tables
+    tables = shared_run(SPEC, family="llama").tables
     refinement, composition = tables["memories_refinement"], tables["memories_composition"]
     np.testing.assert_allclose(refinement[["residual", "feed-forward", "agreement", "composition"]].sum(axis=1), 1)
     assert refinement["positions"].eq(30).all() and composition["positions"].eq(30).all()
@@ -56,36 +57,22 @@ def test_refinement_ends_with_the_models_own_token(config_of: Runs, loaded: Call
 
 
 @pytest.mark.parametrize("family", ["llama", "bert"])
-def test_however_the_corpus_is_cut(
-    family: str, config_of: Runs, loaded: Callable[[str], Any], tables_of: Callable[[Path], dict[str, bytes]]
-) -> None:
-    """One shard or thirty: the same triggers, byte for byte, and the same means."""
-    runs = [
-        run_studies([SPEC], config_of(family=family, out=str(size), shard_size=size), model=loaded(family))
-        for size in (7, 30)
-    ]
-    first, *rest = (tables_of(run.folder) for run in runs)
-    for tables in rest:
-        for name in (
-            "memories_triggers.csv",
-            "memories_ngrams.csv",
-            *(["memories_agreement.csv"] * (family == "llama")),
-        ):
-            assert tables[name] == first[name]
-    for run in runs[1:]:
-        columns = ["active", "zero_agreement"]
-        np.testing.assert_allclose(
-            run.tables["memories_composition"][columns], runs[0].tables["memories_composition"][columns]
-        )
+def test_however_the_corpus_is_cut(family: str, run: Run, shared_run: Run) -> None:
+    """One shard or eight: the same triggers, byte for byte, and the same means."""
+    eight, one = shared_run(SPEC, family=family), run(SPEC, family=family, shard_size=30)
+    for name in ("triggers", "ngrams", *(["agreement"] * (family == "llama"))):
+        name = f"memories_{name}.csv"
+        assert stored_tables(eight.folder)[name] == stored_tables(one.folder)[name]
+    compositions = (each.tables["memories_composition"][["active", "zero_agreement"]] for each in (eight, one))
+    np.testing.assert_allclose(*compositions)
 
 
-def test_an_encoder_without_its_head_has_triggers_alone(config_of: Runs, loaded: Callable[[str], Any]) -> None:
+def test_an_encoder_without_its_head_has_triggers_alone(run: Run, loaded: Callable[[str], Any]) -> None:
     """Nothing is read as tokens, since its head would be random numbers."""
-    model = loaded("bert")
-    config = identify(model).hooked.original_model.config
+    config = identify(loaded("bert")).hooked.original_model.config
     config.untrained_head = True
     try:
-        tables = run_studies([SPEC], config_of(limit=4), model=model).tables
+        tables = run(SPEC, limit=4).tables
     finally:
         config.untrained_head = False
     assert {name for name in tables if name.startswith("memories")} == {"memories_triggers", "memories_ngrams"}
@@ -97,27 +84,26 @@ def test_a_head_that_nobody_trained_is_not_digested(loaded: Callable[[str], Any]
     model = identify(loaded("bert"))
     config = model.hooked.original_model.config
     head = model.hooked.original_model.cls.predictions.transform.dense._original_component.weight
-    digests = {True: [], False: []}
-    for untrained in (True, False):
-        config.untrained_head = untrained
-        try:
-            for change in (0.1, -0.1):
-                digests[untrained].append(model.weights_digest(head=True))
-                head.data += change
-        finally:
-            config.untrained_head = False
+    digests, before = {True: [], False: []}, head.data.clone()
+    try:
+        for config.untrained_head in (True, False):
+            for change in (0, 0.1):
+                head.data = before + change
+                digests[config.untrained_head].append(model.weights_digest(head=True))
+    finally:
+        config.untrained_head, head.data = False, before
     assert digests[True][0] == digests[True][1]
     assert digests[False][0] != digests[False][1]
 
 
 @torch.no_grad()
 def test_composition_and_refinement_follow_from_the_models_own_activations(
-    config_of: Runs, loaded: Callable[[str], Any], tmp_path: Path
+    run: Run, loaded: Callable[[str], Any], tmp_path: Path
 ) -> None:
     """A text of one word has one position behind the first token; every column is counted there from the cache."""
     model, texts = loaded("llama"), ["cat", "mat", "dog", "her", "sat"]
     (tmp_path / "texts.txt").write_text("\n".join(texts))
-    tables = run_studies([SPEC], config_of(family="llama", data=str(tmp_path / "texts.txt")), model=model).tables
+    tables = run(SPEC, family="llama", data=str(tmp_path / "texts.txt")).tables
     caches = [model.run_with_cache(model.to_tokens(text)) for text in texts]
     finals = [int(logits[0, 1].argmax()) for logits, _ in caches]
     refinement = tables["memories_refinement"].set_index(["reading", "layer"])

@@ -1,36 +1,27 @@
 """The study of probes: kept in shards and trained from them; baselines are those that are counted by hand."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tests.corpora import TREEBANK
+from tests.corpora import OF_TREEBANK, TREEBANK, stored_tables
 from tl_ffblock.bridge.model import identify
+from tl_ffblock.corpus.runs import CorpusRun
 from tl_ffblock.corpus.texts import read_conllu
-from tl_ffblock.experiments import Config, run_studies, study
+from tl_ffblock.experiments import study
 
-Runs = Callable[..., Config]
+Run = Callable[..., CorpusRun]
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_probes_are_trained_and_baselines_counted(
-    family: str, treebank_run: Runs, loaded: Callable[[str], Any], tables_of: Callable[[Path], dict[str, bytes]]
-) -> None:
+def test_probes_are_trained_and_baselines_counted(family: str, run: Run) -> None:
     """Every kind of map by both probes; right-branching by hand; cut into other shards the table is the same, byte for byte."""
     spec = study("probes", probe_epochs=2)
-    runs = [
-        run_studies(
-            [spec],
-            treebank_run(family=family, out=f"run{size}", shard_size=size),
-            model=loaded(family),
-        )
-        for size in (1, 4)
-    ]
-    assert tables_of(runs[0].folder) == tables_of(runs[1].folder)
+    runs = [run([spec], family=family, out=f"run{n}", **OF_TREEBANK | {"shard_size": n}) for n in (1, 4)]
+    assert stored_tables(runs[0].folder) == stored_tables(runs[1].folder)
     table = runs[0].tables["probes_attachment"].set_index(["probe", "maps"])
     kinds = table.loc["maps"].index.tolist()
     assert kinds[0] == "attention" and kinds[-2:] == ["all of these", "random weights"] and len(kinds) == 7
@@ -41,9 +32,9 @@ def test_probes_are_trained_and_baselines_counted(
     assert table.loc[("right-branching", ""), "attachment"].item() == pytest.approx(branching)
 
 
-def test_texts_without_relations_are_left_out(config_of: Runs, loaded: Callable[[str], Any]) -> None:
+def test_texts_without_relations_are_left_out(run: Run) -> None:
     """Each is a problem that says what is needed, and nothing can be measured."""
-    finished = run_studies("probes", config_of(limit=2, mask_fraction=0.0), model=loaded("bert"))
+    finished = run("probes", limit=2, mask_fraction=0.0)
     assert finished.status == 1 and "probes need a treebank" in finished.tables["problems"]["why"].iloc[0]
 
 

@@ -20,16 +20,15 @@ def shares(*rows: tuple[int, str, str, int, float]) -> pd.DataFrame:
 
 def test_the_kind_that_stands_out_exceeds_all_pairs_most() -> None:
     """Adjacent pairs are 60 % of layer 1's and 55 % of all; subwords, 30 % against 2 %, stand out, "other" never."""
+    kinds = ("adjacent", "subwords of one word", "other")
+    of_pairs = {"layer 0": (0.5, 0.1, 0.4), "layer 1": (0.6, 0.3, 0.1), "random": (0.55, 0.02, 0.43)}
+    number = {"layer 0": 50, "layer 1": 40, "random": 900}
     table = shares(
-        (2, "layer 0", "adjacent", 50, 0.5),
-        (2, "layer 0", "subwords of one word", 50, 0.1),
-        (2, "layer 0", "other", 50, 0.4),
-        (2, "layer 1", "adjacent", 40, 0.6),
-        (2, "layer 1", "subwords of one word", 40, 0.3),
-        (2, "layer 1", "other", 40, 0.1),
-        (2, "random", "adjacent", 900, 0.55),
-        (2, "random", "subwords of one word", 900, 0.02),
-        (2, "random", "other", 900, 0.43),
+        *(
+            (2, of, kind, number[of], share)
+            for of, each in of_pairs.items()
+            for kind, share in zip(kinds, each, strict=True)
+        ),
         (3, "layer 0", "subwords of one word", 9, 0.9),  # of pairs that are not ranked as in the paper
     )
     study = Amplification(CONFIG, facts(), AmplificationOptions())
@@ -37,11 +36,6 @@ def test_the_kind_that_stands_out_exceeds_all_pairs_most() -> None:
         "The kind that stands out most is “subwords of one word” in layer 1: 30% of its 40 most amplified pairs, "
         "against 2% of all pairs.",
     )
-
-
-def test_without_an_amplified_pair_no_kind_stands_out() -> None:
-    """Which is said."""
-    study = Amplification(CONFIG, facts(), AmplificationOptions())
     table = shares((2, "layer 0", "adjacent", 0, NAN), (2, "random", "adjacent", 0, NAN))
     assert study.sentences({"shares": table}) == ("No pair of tokens is amplified and occurs at least 2 times.",)
 

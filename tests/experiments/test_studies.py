@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.corpora import stored_tables
 from tl_ffblock.cli.main import main
+from tl_ffblock.corpus.runs import CorpusRun
 from tl_ffblock.corpus.study import Study
 from tl_ffblock.errors import InputError
-from tl_ffblock.experiments import STUDIES, Config, option_fields, run_studies, study
+from tl_ffblock.experiments import STUDIES, Config, option_fields, study
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "experiments.md"
 
@@ -46,21 +48,17 @@ def of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_study_of_ones_own_runs_like_the_others(
-    of_the_docs: Path,
-    config_of: Callable[..., Config],
-    loaded: Callable[[str], Any],
-    capsys: pytest.CaptureFixture[str],
+    of_the_docs: Path, config_of: Callable[..., Config], run: Callable[..., CorpusRun], loaded: Callable[[str], Any]
 ) -> None:
     """By the command line from its folder, and in Python beside another: its table holds what the cache says; a change is refused."""
     config = config_of(family="llama", limit=3)
     arguments = ["run", "residuals:Residuals", "--model", config.model, "--data", config.data, "--out", config.out]
-    assert main([*arguments, "--limit", "3", "--shard-size", "4"]) == 0, capsys.readouterr().err
+    assert main([*arguments, "--limit", "3", "--shard-size", "4"]) == 0
     assert "residuals:Residuals" in (config.folder / "report.html").read_text(encoding="utf-8")
     model = loaded("llama")
-    both = run_studies(["residuals:Residuals", "bypass"], config_of(family="llama", limit=3, out="both"), model=model)
-    assert (both.folder / "tables" / "residuals_norms.csv").read_bytes() == (
-        config.folder / "tables" / "residuals_norms.csv"
-    ).read_bytes()
+    both = run(["residuals:Residuals", "bypass"], family="llama", limit=3, out="both")
+    name = "residuals_norms.csv"
+    assert stored_tables(both.folder)[name] == stored_tables(config.folder)[name]
     norms = []
     with torch.no_grad():
         for text in Path(config.data).read_text().splitlines()[:3]:
@@ -70,7 +68,7 @@ def test_a_study_of_ones_own_runs_like_the_others(
     np.testing.assert_allclose(both.tables["residuals_norms"]["norm"], torch.cat(norms).mean(0), rtol=1e-5)
     of_the_docs.write_text(of_the_docs.read_text() + "\n# changed\n")
     with pytest.raises(InputError, match=r"study\.residuals\.source was"):
-        run_studies("residuals:Residuals", config, model=model)
+        run("residuals:Residuals", family="llama", limit=3)
 
 
 @pytest.mark.parametrize(

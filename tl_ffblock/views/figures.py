@@ -3,7 +3,9 @@
 import importlib.util
 import io
 import math
+from collections import Counter
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -162,7 +164,8 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
 def _shares_figure(data: SharesData) -> Any:
     """The first map of a page of shares; of a continuation its matrix, of a target without maps its tokens' shares, else a table's bars."""
     figure, place = axes(width=1.5 * COLUMN, height=3.6)
-    figure.suptitle(_title(f"{data.heading}\n{data.maps[0]['title']}" if data.maps else data.heading), fontsize=8)
+    heading = fill(_title(data.heading), 80)
+    figure.suptitle(_title(f"{heading}\n{data.maps[0]['title']}" if data.maps else heading), fontsize=8)
     if not data.maps and not data.rows:
         entries = data.tables[0]["entries"][:MOST_ROWS] if data.tables else []
         place.barh(
@@ -195,9 +198,19 @@ def _graph_figure(data: GraphPage) -> Any:
         number = abs(edge.shares[0]) if edge.shares else edge.size
         return 0.0 if math.isnan(number) else number
 
-    figure, place = axes(width=2 * COLUMN, height=min(5.0, 2.0 + 0.16 * data.lanes))
+    # Nodes of one column and lane stand below each other, so that a lane is as high as the fullest of them.
+    seen: Counter[tuple[int, int]] = Counter()
+    rank = []
+    for node in data.nodes:
+        rank.append(seen[node.column, node.lane])
+        seen[node.column, node.lane] += 1
+    depth = max(seen.values())
+    figure, place = axes(width=2 * COLUMN, height=min(5.0, 2.0 + 0.16 * data.lanes * depth))
     edges = sorted(data.edges, key=weight, reverse=True)[:MOST_LINES]
-    at = [(node.column, -node.lane) for node in data.nodes]
+    at = [
+        (node.column, -node.lane * depth - own + seen[node.column, node.lane] / 2)
+        for node, own in zip(data.nodes, rank, strict=True)
+    ]
     strength = np.array([weight(edge) for edge in edges])
     strength = strength / (strength.max(initial=0.0) or 1.0)
     inks = [LOSS if edge.shares and edge.shares[0] < 0 else GAIN if edge.shares else INK for edge in edges]

@@ -17,7 +17,8 @@ def order() -> list[str]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["containers"] == [PACKAGE])
-    return [name.strip() for layer in layers for name in layer.split("|")]
+    names = [name.strip() for layer in layers for name in layer.split("|")]
+    return [name for name in names if not first_line(described(name)[1]).startswith("Former name")]
 
 
 def first_line(path: Path) -> str:

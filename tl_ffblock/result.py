@@ -159,6 +159,9 @@ class Result(Values):
 class Results(list[One], Generic[One]):
     """Results of several prompts, in their order: a list that can be saved, tabulated and averaged as one."""
 
+    def __init__(self, results: Iterable[One] = ()) -> None:
+        super().__init__(results)
+
     @overload
     def __getitem__(self, place: SupportsIndex) -> One: ...
     @overload

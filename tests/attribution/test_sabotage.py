@@ -76,8 +76,7 @@ def more(amount: float) -> Spoil:
 
 def of_vectors(decomposition: Any) -> Any:
     """In all vectors of a `Decomposition`."""
-    decomposition._parts = every(decomposition._parts)
-    return decomposition
+    return dataclasses.replace(decomposition, sums=every(decomposition.sums))
 
 
 def of_weights(name: str) -> Spoil:

@@ -198,3 +198,13 @@ def test_a_wrong_tensor_is_refused(family: str) -> None:
     swapped = result.parts["heads"][:, [1, 0, 2, 3]]
     with pytest.raises(CompletenessError, match="layer 0: the intercept of each head"):
         dataclasses.replace(result, parts={**result.parts, "heads": swapped}).graph()
+
+
+def test_a_graph_is_the_same_whatever_else_was_asked_for() -> None:
+    """Neurons, edges and maps are parts of other shapes."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 6)
+    alone, among = (
+        ffb.attribute(model, tokens, ffb.logit(7), of=of).graph()
+        for of in ("graph", ("heads", "edges", "neurons", "maps", "graph"))
+    )
+    assert alone == among

@@ -241,7 +241,8 @@ class Attribution(Result):
         for name, of_edit in self.edits.items():
             biases[self.edit_layers[name]] += of_edit
             edits[self.edit_layers[name]] += (name,)
-        layers = {name.removeprefix("graph."): part.double() for name, part in self.parts.items() if name != "heads"}
+        asked = {name: part for name, part in self.parts.items() if name.startswith("graph.")}
+        layers = {name.removeprefix("graph."): part.double() for name, part in asked.items()}
         flows = Flows(
             model=self.model,
             labels=self.labels,

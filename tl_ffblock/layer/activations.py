@@ -153,7 +153,7 @@ class PathCoefficients:
 
     on_pre: Float[Tensor, "*shape"]
     on_linear: Float[Tensor, "*shape"] | None
-    baseline: Float[Tensor, ""]
+    baseline: Float[Tensor, "*one"]
 
     @property
     def factors(self) -> tuple[Float[Tensor, "*shape"], ...]:

@@ -33,7 +33,7 @@ INK, GAIN, LOSS = "#003f5c", "#b35806", "#6a5fc0"
 PERCENTILE = 99
 DPI = 100
 # Different colours of a PNG, which is half as large as with all.
-COLOURS_OF_PNG = 128
+COLOURS_OF_PNG = 40
 # Columns and rows up to which each has its label.
 MOST_COLUMNS, MOST_ROWS = 60, 24
 # Letters; longer texts are cut.
@@ -205,7 +205,7 @@ def _graph_figure(data: GraphPage) -> Any:
         rank.append(seen[node.column, node.lane])
         seen[node.column, node.lane] += 1
     depth = max(seen.values())
-    figure, place = axes(width=2 * COLUMN, height=min(5.0, 2.0 + 0.16 * data.lanes * depth))
+    figure, place = axes(width=2 * COLUMN, height=min(2.8, 2.0 + 0.16 * data.lanes * depth))
     edges = sorted(data.edges, key=weight, reverse=True)[:MOST_LINES]
     at = [
         (node.column, -node.lane * depth - own + seen[node.column, node.lane] / 2)

@@ -4,6 +4,10 @@
 import warnings
 
 from tl_ffblock.attribution import *  # noqa: F403
-from tl_ffblock.attribution import __all__ as __all__
+from tl_ffblock.attribution import (
+    AttributionGraph as AttributionGraph,
+    EdgeEstimates as EdgeEstimates,
+    __all__ as __all__,
+)
 
 warnings.warn("tl_ffblock.propagation is tl_ffblock.attribution now", DeprecationWarning, stacklevel=2)

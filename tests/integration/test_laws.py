@@ -67,6 +67,8 @@ def padded(case: Case, side: str) -> tuple[list[Tensor], Tensor, Tensor]:
 @pytest.mark.parametrize(("dtype", "value_bias"), [(SINGLE, "bias"), (DOUBLE, "bias"), (DOUBLE, "token")], ids=str)
 def test_parts_sum_to_the_models_own_tensors(any_case: Case, dtype: torch.dtype, value_bias: str) -> None:
     """At every scope and query, vectors and maps alike; heads and the residual stream, which is its own token's, sum to parts."""
+    if dtype == DOUBLE and any_case.name in tiny.ALL_FAMILIES.keys() - tiny.FAMILIES.keys():
+        pytest.skip("its norms compute in float32 in Hugging Face's code, which the fixture does not replace")
     model, tokens, within = any_case.model(dtype), any_case.tokens(9), complete(any_case, dtype)
     maps = ffb.contribution_maps(model, tokens, heads=True, value_bias=value_bias)
     assert maps.worst_completeness()[0] < within and set(maps.completeness) == set(maps.scopes)

@@ -9,16 +9,14 @@ from tl_ffblock.attribution.faithfulness import Faithfulness, faithfulness
 from tl_ffblock.attribution.flow_graph import flow_graph
 from tl_ffblock.attribution.patching import PatchingEstimates, attribution_patching
 from tl_ffblock.attribution.targets import Direction, direction
-from tl_ffblock.graphs import AttributionGraph, EdgeEstimates
+from tl_ffblock.graphs import AttributionGraph as AttributionGraph, EdgeEstimates as EdgeEstimates
 
 __all__ = [
     "Attribution",
-    "AttributionGraph",
     "AverageShares",
     "Certificate",
     "ContinuationAttribution",
     "Direction",
-    "EdgeEstimates",
     "Faithfulness",
     "PatchingEstimates",
     "attribute",

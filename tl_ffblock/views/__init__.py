@@ -1,12 +1,12 @@
 """Pages and figures of results, registered by the type of the result: what draws is apart from what is drawn."""
 
-from tl_ffblock.page import AnyPage, PageView, iframe, page
-from tl_ffblock.views import graphs, maps, shares
+from tl_ffblock.page import AnyPage, PageView, iframe, page as page
+from tl_ffblock.views import graphs as graphs, maps as maps, shares as shares
 from tl_ffblock.views.figures import still_of
-from tl_ffblock.views.maps import circuitsvis_view
+from tl_ffblock.views.maps import circuitsvis_view as circuitsvis_view
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
 
-__all__ = ["circuitsvis_view", "figure_of", "graphs", "maps", "page", "page_of", "page_view", "panel_of", "shares"]
+__all__ = ["figure_of", "page_of", "panel_of"]
 
 
 def page_view(data: AnyPage, height: int) -> PageView:

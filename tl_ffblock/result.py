@@ -26,6 +26,8 @@ from tl_ffblock.signatures import refuse_options, strict
 
 VERSION = 2
 """Of the format of files. Version 1, of tl_ffblock 0.2.0, had an encoding per class."""
+MOST_SHOWN = 3
+"""Results of a list that are printed."""
 VIEWS = "tl_ffblock.views"
 """The package in which pages and figures are registered by type; it is imported when something is drawn first."""
 
@@ -225,7 +227,9 @@ class Results(list[One], Generic[One]):
         return cls(_read(file, Path(path)))
 
     def __repr__(self) -> str:
-        return "\n".join([f"Results: {len(self)}", *(f"[{number}] {result!r}" for number, result in enumerate(self))])
+        shown = [f"[{number}] {result!r}" for number, result in enumerate(super().__getitem__(slice(MOST_SHOWN)))]
+        more = [f"... and {len(self) - MOST_SHOWN} more"] if len(self) > MOST_SHOWN else []
+        return "\n".join([f"Results: {len(self)}", *shown, *more])
 
 
 def equal(first: object, second: object) -> bool:
@@ -319,8 +323,10 @@ def _read(file: TensorFile, path: Path) -> Any:
 
 
 def _encoded(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
-    """A value as JSON; tensors are put aside under the name of the place at which they are."""
+    """A value as JSON; tensors are put aside, each under a name of its own: that of its place, with a mark if it is taken."""
     if isinstance(value, Tensor | np.ndarray):
+        while place in tensors:  # keys 3 and "3" of a mapping, or "a.b" beside "b" of "a"
+            place += "'"
         tensors[place] = torch.as_tensor(value)
         return {"tensor" if isinstance(value, Tensor) else "array": place}
     if isinstance(value, Values):

@@ -161,3 +161,17 @@ def test_any_result_is_looked_at_by_its_table() -> None:
     assert outer().figure().axes[0].get_xlabel() == "value"
     with pytest.raises(InputError, match="height=0"):
         outer().show(height=0)
+
+
+def test_tensors_of_keys_that_are_spelled_alike_stay_apart(tmp_path: Path) -> None:
+    """3 and "3", and a key with a dot beside a nested one: each has its own tensor in the file."""
+    odd = {3: torch.zeros(1), "3": torch.ones(1), "a.b": torch.full((1,), 2.0), "a": {"b": torch.full((1,), 3.0)}}
+    assert Outer.load(outer(loose=odd).save(tmp_path / "a")) == outer(loose=odd)
+
+
+def test_a_long_list_is_printed_in_short() -> None:
+    """The first results, and how many there are."""
+    shown = repr(Results([outer()] * 50))
+    assert shown.startswith("Results: 50\n[0] Outer") and shown.endswith("... and 47 more")
+    assert shown.count("Outer") == 3
+    assert "more" not in repr(Results([outer()] * 3))

@@ -56,7 +56,7 @@ from tl_ffblock.layer.scopes import (
     missing_scope,
     steps_to_output,
 )
-from tl_ffblock.result import Result, Values, tabulated
+from tl_ffblock.result import Result, Values, long_form
 from tl_ffblock.signatures import strict
 
 CANCELLED = 1e-3
@@ -508,11 +508,9 @@ class Decomposition(Result):
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per scope, query and key: the layer, and as the value the norm of the contribution."""
-        norms = {scope: sums.tokens.norm(dim=-1) for scope, sums in self.sums.items()}
-        n_queries, n_keys = next(iter(norms.values())).shape
-        cells = pd.MultiIndex.from_product([norms, [self.layer], self.queries, range(n_keys)])
-        values = torch.stack(list(norms.values())).reshape(len(norms) * n_queries * n_keys)
-        return tabulated({"value": values}).set_index(cells.set_names(["scope", "layer", "query", "key"])).reset_index()
+        norms = torch.stack([sums.tokens.norm(dim=-1) for sums in self.sums.values()])[:, None]
+        axes = {"scope": self.scopes, "layer": (self.layer,), "query": self.queries, "key": range(norms.shape[-1])}
+        return long_form(norms, axes)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """The layer, the shape of its vectors, and its scopes."""

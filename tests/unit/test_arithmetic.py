@@ -71,6 +71,15 @@ def test_rows_that_one_lacks_are_zero() -> None:
     assert found.places == (0, 1)
 
 
+def test_rows_of_one_name_stay_apart() -> None:
+    """The second row of a name is subtracted from the second, not from the first."""
+    twice = {"names": ("b1", "b1"), "places": (0, 0)}
+    first = dataclasses.replace(FIRST, **twice, biases=torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    second = dataclasses.replace(SECOND, **twice, biases=torch.tensor([[1.0, 1.0], [1.0, 1.0]]))
+    found = subtracted(first, second)
+    assert (found.names, found.biases.tolist()) == (("b1", "b1"), [[0.0, 1.0], [2.0, 3.0]])
+
+
 def test_other_cells_are_refused() -> None:
     """By the name of what differs, with both values."""
     with pytest.raises(InputError, match="cannot subtract results with different rules: 'path' against 'gradient'"):

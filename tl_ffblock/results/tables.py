@@ -211,10 +211,17 @@ def _computed(numbers: Sequence[Any], operation: Operation) -> Any:
 
 
 def _rows(results: Sequence[Result], operation: Operation, fields: tuple[str, str, str]) -> dict[str, Any]:
-    """Rows by name, of results that need not have the same ones."""
+    """Rows by name, of results that need not have the same ones; the second row of a name is not the first."""
     names, places, numbers = fields
-    held = [dict(zip(getattr(r, names), getattr(r, numbers), strict=True)) for r in results]
-    known = {name: place for r in results for name, place in zip(getattr(r, names), getattr(r, places), strict=True)}
+    keys = [
+        [(name, own[:at].count(name)) for at, name in enumerate(own)] for own in (getattr(r, names) for r in results)
+    ]
+    held = [dict(zip(own, getattr(r, numbers), strict=True)) for own, r in zip(keys, results, strict=True)]
+    known = {
+        key: place
+        for own, r in zip(keys, results, strict=True)
+        for key, place in zip(own, getattr(r, places), strict=True)
+    }
     zero = getattr(results[0], numbers).new_zeros(getattr(results[0], numbers).shape[1:])
-    rows = [torch.stack([one.get(name, zero) for name in known]) if known else zero[None][:0] for one in held]
-    return {names: tuple(known), places: tuple(known.values()), numbers: operation(rows)}
+    rows = [torch.stack([one.get(key, zero) for key in known]) if known else zero[None][:0] for one in held]
+    return {names: tuple(name for name, _ in known), places: tuple(known.values()), numbers: operation(rows)}

@@ -32,6 +32,8 @@ OVERLAP = (
 MOST_ENTRIES = 20
 # Of a result's table.
 MOST_ROWS = 100
+# What a table says where there is none, such as the head of a feed-forward.
+NONE = -1
 # Of a head, named where it is pointed at.
 MOST_EDGES = 6
 # Room for signed maps on a page, before they are deflated; scopes beyond it are left out, but for the first.
@@ -256,7 +258,9 @@ def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, A
 def _listed(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, Any]:
     known = frame.dropna(subset=value).sort_values(value, key=abs, ascending=False, kind="stable")[:MOST_ROWS]
     name: Callable[[Any], str] = lambda row: ", ".join(  # noqa: E731
-        visible(row[label]) if isinstance(row[label], str) else f"{label} {row[label]}" for label in labels
+        visible(row[label]) if isinstance(row[label], str) else f"{label} {row[label]}"
+        for label in labels
+        if row[label] != NONE
     )
     entries = [(name(row), float(row[value])) for row in known.to_dict("records")]
     note = "" if len(known) == len(frame) else f"The {len(known)} largest of {len(frame)}."

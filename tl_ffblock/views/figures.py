@@ -33,7 +33,9 @@ INK, GAIN, LOSS = "#003f5c", "#b35806", "#6a5fc0"
 PERCENTILE = 99
 DPI = 100
 # Different colours of a PNG, which is half as large as with all.
-COLOURS_OF_PNG = 40
+COLOURS_OF_PNG = 128
+# Inches of a still picture; a higher figure has fewer dots per inch.
+STILL_HEIGHT = 3.6
 # Columns and rows up to which each has its label.
 MOST_COLUMNS, MOST_ROWS = 60, 24
 # Letters; longer texts are cut.
@@ -53,7 +55,8 @@ def still_of(data: AnyPage) -> bytes | None:
     from PIL import Image  # which Matplotlib needs, too
 
     drawn, small = io.BytesIO(), io.BytesIO()
-    page_figure(data).savefig(drawn, format="png", dpi=DPI)
+    figure = page_figure(data)
+    figure.savefig(drawn, format="png", dpi=DPI * min(1.0, STILL_HEIGHT / figure.get_figheight()))
     drawn.seek(0)
     Image.open(drawn).convert("RGB").quantize(COLOURS_OF_PNG).save(small, format="png", optimize=True)
     return small.getvalue()
@@ -198,14 +201,14 @@ def _graph_figure(data: GraphPage) -> Any:
         number = abs(edge.shares[0]) if edge.shares else edge.size
         return 0.0 if math.isnan(number) else number
 
-    # Nodes of one column and lane stand below each other, so that a lane is as high as the fullest of them.
+    # Nodes of one column and lane are drawn one below the other: a lane is as high as the fullest of them.
     seen: Counter[tuple[int, int]] = Counter()
     rank = []
     for node in data.nodes:
         rank.append(seen[node.column, node.lane])
         seen[node.column, node.lane] += 1
     depth = max(seen.values())
-    figure, place = axes(width=2 * COLUMN, height=min(2.8, 2.0 + 0.16 * data.lanes * depth))
+    figure, place = axes(width=2 * COLUMN, height=min(5.0, 2.0 + 0.16 * data.lanes * depth))
     edges = sorted(data.edges, key=weight, reverse=True)[:MOST_LINES]
     at = [
         (node.column, -node.lane * depth - own + seen[node.column, node.lane] / 2)

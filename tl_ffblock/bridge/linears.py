@@ -19,6 +19,7 @@ import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from tl_ffblock.bridge.taps import HookedModel
 from tl_ffblock.errors import UnsupportedModelError
@@ -215,8 +216,6 @@ def _unwrapped(found: dict[str, nn.Module | None]) -> Iterator[tuple[str, nn.Mod
 
 @cache
 def _plain_forwards() -> frozenset[Callable[..., Tensor]]:
-    from transformers.pytorch_utils import Conv1D  # a bridge's models have imported it
-
     return frozenset((nn.Linear.forward, Conv1D.forward))
 
 

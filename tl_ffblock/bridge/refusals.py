@@ -71,7 +71,7 @@ _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
         "the family is decomposed as a causal one.",
     ),
     (
-        lambda _, config, name: bool(_option(config, "new_decoder_architecture")),
+        lambda _, config, __: bool(_option(config, "new_decoder_architecture")),
         "Falcon with new_decoder_architecture=True (40B, 180B, Falcon-2) is not supported: TransformerLens splits its "
         "queries, keys and values wrongly, so what runs is not Falcon. Falcon-7B and Falcon-RW are supported.",
     ),

@@ -135,7 +135,7 @@ class Fittings:
     def output_of(self, module: str, change: Change | None) -> None:
         """Change what a module without a HookPoint at its end gives."""
         found = self._model.hooked.get_submodule
-        self._add(0, module, change, lambda fit: found(module).register_forward_hook(lambda _, args, out: fit(out)))
+        self._add(0, module, change, lambda fit: found(module).register_forward_hook(lambda _, __, out: fit(out)))
 
     def input_of(self, module: str, change: Change | None) -> None:
         """Read or change what a module without a HookPoint at its begin gets."""

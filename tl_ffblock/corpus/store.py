@@ -93,7 +93,7 @@ class Store:
         self,
         folder: Path,
         fingerprint: dict[str, Any],
-        whole_shards_of: Callable[[int, str], int | None] = lambda n_texts, digest: None,
+        whole_shards_of: Callable[[int, str], int | None] = lambda _, __: None,
     ) -> None:
         """Open a folder, or make it.
 

@@ -58,7 +58,7 @@ class Tokeniser:
         if self.mask_fraction and self.special.mask is None:
             raise InputError(f"mask_fraction={self.mask_fraction}: {model.name} has no mask token.")
         self.tagger: Callable[[str], Any] = (
-            imported("tagger", config.tagger, "function") if config.tagger is not None else lambda text: ()
+            imported("tagger", config.tagger, "function") if config.tagger is not None else lambda _: ()
         )
 
     def __call__(self, text: CorpusText) -> TokenisedText:

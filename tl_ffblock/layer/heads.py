@@ -139,7 +139,7 @@ def head_norms(
     paths: dict[int, PathCoefficients] = {}  # made for the first head, they serve all
     made: dict[ProductKey, Tensor] = {}
 
-    def product(head: int, key: ProductKey, w_o: Tensor, norms: Sequence[Norm], w: Tensor, *, keep: bool) -> Tensor:
+    def product(head: int, key: ProductKey, _: Tensor, norms: Sequence[Norm], w: Tensor, *, keep: bool) -> Tensor:
         """Cut out of that of all heads."""
         if key not in made:
             made[key] = all_products.product(key, record.block.attention.w_o, norms, w, keep=keep)

@@ -137,7 +137,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
 }
 # fmt: on
 """What holds after the blocks of a page have run, of its names and of the folder that it wrote to."""
-ALSO = {"models.md", "experiments.md"}
+ALSO = {"models.md", "experiments.md", "how_to/extend.md"}
 """Pages that have tests of their own below."""
 
 

@@ -9,6 +9,7 @@ from tl_ffblock.attribution.faithfulness import Faithfulness, faithfulness
 from tl_ffblock.attribution.flow_graph import flow_graph
 from tl_ffblock.attribution.patching import PatchingEstimates, attribution_patching
 from tl_ffblock.attribution.targets import Direction, direction
+from tl_ffblock.bridge.linearised import Rules
 from tl_ffblock.graphs import AttributionGraph as AttributionGraph, EdgeEstimates as EdgeEstimates
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Direction",
     "Faithfulness",
     "PatchingEstimates",
+    "Rules",
     "attribute",
     "attribute_continuation",
     "attribution_patching",

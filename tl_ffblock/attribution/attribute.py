@@ -21,7 +21,7 @@ from tl_ffblock.attribution.certificate import Certificate, relative
 from tl_ffblock.attribution.signed_maps import PREFIX, signed_maps
 from tl_ffblock.attribution.targets import Cotangents, Target, cotangents, for_prompts
 from tl_ffblock.bridge.layers import is_stream
-from tl_ffblock.bridge.linearised import RULES, RuleName
+from tl_ffblock.bridge.linearised import RuleName, Rules
 from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.tape import Kind
 from tl_ffblock.bridge.traced import (
@@ -83,7 +83,7 @@ def attribute(
     prompts: str | Ids,
     target: Target,
     *,
-    rules: RuleName = "path",
+    rules: RuleName | Rules = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
     progress: bool = True,
@@ -95,7 +95,7 @@ def attribute(
     prompts: Texts,
     target: Target,
     *,
-    rules: RuleName = "path",
+    rules: RuleName | Rules = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
     progress: bool = True,
@@ -107,7 +107,7 @@ def attribute(
     prompts: Tokens,
     target: Target,
     *,
-    rules: RuleName = "path",
+    rules: RuleName | Rules = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
     progress: bool = True,
@@ -119,7 +119,7 @@ def attribute(
     prompts: str | Texts | Ids | Tokens,
     target: Target,
     *,
-    rules: RuleName = "path",
+    rules: RuleName | Rules = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
     progress: bool = True,
@@ -145,7 +145,7 @@ def attribute(
             differentiable function of logits [batch pos d_vocab] to one number per prompt; or `ffb.direction(vector, layer=...)`
             in the residual stream. What is not linear in the logits is attributed to first order; the remaining part is
             `Attribution.nonlinear`.
-        rules: "path", "patching" or "gradient".
+        rules: "path", "patching", "gradient", or `Rules` of your own.
         of: Parts beside tokens, residual stream and biases: "heads" [layer head pos], "edges" [layer head query key],
             "neurons" [pos d_mlp] of each layer, and "maps", the layer maps of `contribution_maps` with a sign: what every
             contribution contributes to the target (`rules="path"`; one more forward pass, and one vjp through each layer per scope),
@@ -168,12 +168,14 @@ def attribute(
         IdentityError: if the model is not read rightly.
         CompletenessError: if linearised modules miss the model's tensors, or shares the target where rules are complete.
     """
-    chosen, parts = RULES[rules], _read_parts(of)
+    chosen, parts = Rules.of(rules), _read_parts(of)
     if "maps" in parts and not chosen.complete:
-        raise InputError(f'of="maps" with rules={rules!r}: layer maps are linear, so are only those of rules="path".')
+        raise InputError(
+            f'of="maps" with rules={chosen.name!r}: layer maps are linear, so are only those of rules="path".'
+        )
     run = open_attribution_run(model, prompts, **options)
     metric = for_prompts(target, len(run.sequences))
-    difference = difference_of_logits(run.model, chosen.name)
+    difference = difference_of_logits(run.model, chosen)
     keeps = frozenset(name for part in parts for name in KEEPS[part])
     results: dict[int, Attribution] = {}
     by_stream: dict[int, Tensor] = {}

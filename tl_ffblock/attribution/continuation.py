@@ -17,7 +17,7 @@ from tl_ffblock.attribution.attribute import DEFAULTS, ForwardOptions, open_attr
 from tl_ffblock.attribution.attribution import in_words
 from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.bridge.inputs import is_single, tokens_of
-from tl_ffblock.bridge.linearised import RULES, RuleName
+from tl_ffblock.bridge.linearised import RuleName, Rules
 from tl_ffblock.bridge.runs import Ids, Run, continued
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, brief
@@ -50,7 +50,7 @@ class ContinuationAttribution(Result):
     """How many of them are the prompt's."""
     reading: Reading
     """What was attributed of each token: its logit or its log-probability, at the position before it."""
-    rules: RuleName
+    rules: str
     values: Float[Tensor, " target"]
     """The logits, or log-probabilities, themselves."""
     first_order: Float[Tensor, " target"]
@@ -152,7 +152,7 @@ def attribute_continuation(
     *,
     generate: SupportsIndex | None = None,
     reading: Reading = "logit",
-    rules: RuleName = "path",
+    rules: RuleName | Rules = "path",
     **options: Unpack[ForwardOptions],
 ) -> ContinuationAttribution | Results[ContinuationAttribution]:
     """Every token of a continuation attributed to all tokens before it, as one signed [target, source] matrix.
@@ -187,11 +187,11 @@ def attribute_continuation(
         how: dict[str, Any] = {"generate": generate, "reading": reading, "rules": rules, **options}
         pairs: Any = zip(prompts, given, strict=True)
         return Results(cast("Any", attribute_continuation(model, *pair, **how)) for pair in pairs)
-    chosen, start = RULES[rules], open_attribution_run(model, cast("str", prompt), **options)
+    chosen, start = Rules.of(rules), open_attribution_run(model, cast("str", prompt), **options)
     if not start.model.family.causal:
         raise InputError("a continuation is of a model that reads from left to right.")
     run = open_attribution_run(start.model, _with_continuation(start, continuation, generate), **options)
-    difference_of_logits(run.model, chosen.name)
+    difference_of_logits(run.model, chosen)
     n_prompt = len(start.sequences[0].tokens)
     with with_gradients():
         traced = trace(run, run.batches[0], chosen, frozenset())

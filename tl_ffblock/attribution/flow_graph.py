@@ -211,7 +211,7 @@ def propagated(run: Run, targets: FlowTargets, position: int) -> list[Propagated
         InputError: for a target that cannot be read.
         CompletenessError: if shares do not sum up.
     """
-    difference = difference_of_logits(run.model, "path")
+    difference = difference_of_logits(run.model, RULES["path"])
     with with_gradients():
         traced = trace(run, run.batches[0], RULES["path"], frozenset(KEEPS["maps"]))
         asked = _asked(traced, targets, position)

@@ -21,7 +21,7 @@ from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
 from tl_ffblock.bridge.inputs import is_single
-from tl_ffblock.bridge.linearised import RULES, RuleName, Rules, token_embedding_name
+from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
@@ -55,7 +55,7 @@ class PatchingEstimates(Result):
     """What changes, in words: "logit difference ' Mary' − ' John'"."""
     quantity: str
     """What kind of number that is: "logit difference"."""
-    rules: RuleName
+    rules: str
     clean: float
     """The target in the clean run."""
     corrupted: float
@@ -157,7 +157,7 @@ def attribution_patching(
     corrupted: str | Ids,
     target: Target,
     *,
-    rules: RuleName = "patching",
+    rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
     maps: bool = False,
     edges: AskedEdges = False,
@@ -171,7 +171,7 @@ def attribution_patching(
     corrupted: Texts,
     target: Target,
     *,
-    rules: RuleName = "patching",
+    rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
     maps: bool = False,
     edges: AskedEdges = False,
@@ -185,7 +185,7 @@ def attribution_patching(
     corrupted: Tokens,
     target: Target,
     *,
-    rules: RuleName = "patching",
+    rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
     maps: bool = False,
     edges: AskedEdges = False,
@@ -199,7 +199,7 @@ def attribution_patching(
     corrupted: str | Texts | Ids | Tokens,
     target: Target,
     *,
-    rules: RuleName = "patching",
+    rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
     maps: bool = False,
     edges: AskedEdges = False,
@@ -237,10 +237,10 @@ def attribution_patching(
         InputError: for input that cannot be used, pairs of different lengths among it.
         FFBlockError: whatever else `ffb.attribute` raises.
     """
-    chosen = RULES[rules]
+    chosen = Rules.of(rules)
     if maps and not (chosen.norms and chosen.feed_forward):
         raise InputError(
-            f'maps=True with rules={rules!r}: layer maps share activations, so do only "path" and "patching".'
+            f'maps=True with rules={chosen.name!r}: layer maps share activations, so do only "path" and "patching".'
         )
     estimates = partial(_estimates, chosen, whole_number(steps, "steps", at_least=1), maps, edges)
     known, (single, pairs) = identify(model), _pairs(clean, corrupted)
@@ -270,7 +270,7 @@ def _estimates(
 ) -> PatchingEstimates:
     """Those of one pair, the clean prompt first, which is number `number` of so many that the target has answers for."""
     _refuse_other_inputs(runs)
-    difference_of_logits(runs[0].model, rules.name)
+    difference_of_logits(runs[0].model, rules)
     with with_gradients():
         keeps = KEEPS | OF_EDGES if edges else KEEPS
         traced = [_traced(run, rules, keeps) for run in runs]

@@ -12,7 +12,7 @@ What is known not to fit is refused before (refusals.py).
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.scopes import Order
 
 Api: TypeAlias = Literal["TransformerBridge", "HookedTransformer", "HookedEncoder"]
@@ -33,7 +33,7 @@ class Family:
     """Entry of `model.cfg` without which TransformerLens runs another model than Hugging Face (it did in 3.9)."""
 
 
-FAMILIES: tuple[Family, ...] = (
+FAMILIES: list[Family] = [
     Family("GPT-2", "pre_ln", ("GPT2LMHeadModel",)),
     Family("GPT-Neo", "pre_ln", ("GPTNeoForCausalLM",)),
     Family("GPT-BigCode", "pre_ln", ("GPTBigCodeForCausalLM",)),
@@ -81,7 +81,21 @@ FAMILIES: tuple[Family, ...] = (
     Family("BERT", "post_ln", ("BertForMaskedLM", "BertLMHeadModel"), causal=False),
     Family("RoBERTa", "post_ln", ("RobertaForMaskedLM",), causal=False),
     Family("GPT", "post_ln", ("OpenAIGPTLMHeadModel",)),
-)
+]
+
+
+def register_family(family: Family) -> None:
+    """Say the order of norms of architectures that the table lacks; a model is refused if its layers are not of that order.
+
+    Raises:
+        InputError: if one of them has a family.
+    """
+    for known in FAMILIES:
+        if taken := sorted({*family.architectures} & {*known.architectures}):
+            raise InputError(
+                f"{', '.join(taken)} is of the family {known.name}: expected architectures that have none."
+            )
+    FAMILIES.append(family)
 
 
 def supported() -> str:

@@ -41,7 +41,7 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import bias_of_unembedding
 from tl_ffblock.bridge.tape import EMBEDDING, END, Fittings, Kind, Place, Tape
 from tl_ffblock.bridge.taps import Change, edited_names
-from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
 from tl_ffblock.layer.linear import activated, added, normed, scaled, shared
 from tl_ffblock.layer.records import FeedForward, Norm
@@ -59,9 +59,9 @@ _NOT_ADDED = ("rotary", "alibi")
 
 @dataclass(frozen=True)
 class Rules:
-    """Which local slopes are replaced."""
+    """Which modules are linearised by something else than their gradient; rules of your own have a name of their own."""
 
-    name: RuleName
+    name: str
     norms: bool
     """Norms with the run's own scale, in place of their gradient."""
     feed_forward: bool
@@ -73,6 +73,19 @@ class Rules:
     def complete(self) -> bool:
         """Whether everything is linear, so that shares sum to the target."""
         return self.norms and self.feed_forward and self.attention
+
+    @classmethod
+    def of(cls, given: "RuleName | Rules") -> "Rules":
+        """The rules of a name, or rules as they are.
+
+        Raises:
+            InputError: if they have the name of other rules.
+        """
+        if not isinstance(given, Rules):
+            return RULES[given]
+        if RULES.get(given.name, given) != given:  # type: ignore[call-overload]
+            raise InputError(f"rules={given!r}: {given.name!r} is the name of other rules. Use another name.")
+        return given
 
 
 RULES: dict[RuleName, Rules] = {

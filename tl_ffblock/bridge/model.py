@@ -55,7 +55,7 @@ class Memory:
     """Whether the last layer's last scope was found to be what the model reads next."""
     reads_out: bool = False
     """Whether the read-out of its last layer's output was found to be its logits."""
-    logit_differences: dict[str, float] = field(default_factory=dict)
+    logit_differences: dict[Any, float] = field(default_factory=dict)
     """By rules: how far its logits are from its own under linearised rules; zero."""
     products: HeadProducts = field(default_factory=HeadProducts)
     """Products of its heads' output matrices with what follows them."""

@@ -26,7 +26,7 @@ from transformers import Cache
 
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
-from tl_ffblock.bridge.linearised import RULES, RuleName, Rules, linearised, unembedding_bias
+from tl_ffblock.bridge.linearised import Rules, linearised, unembedding_bias
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import bias_of_unembedding, unembedding
 from tl_ffblock.bridge.runs import Run
@@ -192,7 +192,7 @@ def batches_to_trace(run: Run) -> Iterator[Batch]:
         yield from (batch.rows(slice(start, start + at_once)) for start in range(0, number, at_once))
 
 
-def difference_of_logits(model: Model, rules: RuleName) -> float:
+def difference_of_logits(model: Model, rules: Rules) -> float:
     """The largest difference of the logits with local rules from those without, on a clean run; found once a model.
 
     Raises:
@@ -213,7 +213,7 @@ def difference_of_logits(model: Model, rules: RuleName) -> float:
     if rules not in known:
         batch = Batch(probe_tokens(model.hooked))
         with with_gradients(), model.hooks_disabled():
-            traced = _traced(model, batch, RULES[rules], frozenset())
+            traced = _traced(model, batch, rules, frozenset())
             _refuse_unused_dials(traced)
             logits, plain = traced.logits, forward(model, batch, gradients=True)
         if not bool(plain.isfinite().all()):

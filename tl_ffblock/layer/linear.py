@@ -509,7 +509,12 @@ class Decomposition(Result):
     def to_dataframe(self) -> pd.DataFrame:
         """One row per scope, query and key: the layer, and as the value the norm of the contribution."""
         norms = torch.stack([sums.tokens.norm(dim=-1) for sums in self.sums.values()])[:, None]
-        axes = {"scope": self.scopes, "layer": (self.layer,), "query": self.queries, "key": range(norms.shape[-1])}
+        axes: dict[str, Sequence[int | str]] = {
+            "scope": self.scopes,
+            "layer": (self.layer,),
+            "query": self.queries,
+            "key": range(norms.shape[-1]),
+        }
         return long_form(norms, axes)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:

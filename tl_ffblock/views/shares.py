@@ -128,7 +128,9 @@ def logit_panel(
         "target": result.target,
         "unit": "logits" if result.quantity.startswith("logit") else "",
         "rules": result.rules,
-        "method": METHODS[result.rules],
+        "method": METHODS.get(
+            result.rules, f"attribution by one backward pass under rules of the caller's own, {result.rules!r}"
+        ),
         "complete": result.rules == "path",
         "certificate": _certificate(result),
         "maps": next(iter(signed), ""),

@@ -14,6 +14,7 @@ SINE = ("blocks.1.hook_resid_post", lambda tensor, hook: tensor + 2.0 * torch.si
 """A hook that adds the same to every stream."""
 
 
+@pytest.mark.usefixtures("float64_throughout")
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "qwen2_moe", "opt", "granite"])
 def test_rows_are_the_tokens_own_attributions(family: str) -> None:
     """All at once from one forward pass, as one by one from the prompt before each; nothing comes from behind."""

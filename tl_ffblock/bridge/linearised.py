@@ -46,6 +46,7 @@ from tl_ffblock.layer.activations import KNOWN, Activation
 from tl_ffblock.layer.linear import activated, added, normed, scaled, shared
 from tl_ffblock.layer.records import FeedForward, Norm
 from tl_ffblock.layer.scopes import Normalise
+from tl_ffblock.signatures import strict
 
 RuleName: TypeAlias = Literal["path", "patching", "gradient"]
 _TERMS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
@@ -57,6 +58,7 @@ _NOT_ADDED = ("rotary", "alibi")
 """Position embeddings that are no term: what TransformerLens 4.3 calls hook_pos_embed there is of a module that never runs."""
 
 
+@strict
 @dataclass(frozen=True)
 class Rules:
     """Which modules are linearised by something else than their gradient; rules of your own have a name of their own."""

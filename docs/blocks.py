@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs import architecture, cost, hook_names
+from docs import architecture, cost, hook_names, result_classes
 from docs.results import (
     causal_tables,
     faithfulness_sentences,
@@ -28,6 +28,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/attribution.md": cost.ATTRIBUTION_BLOCKS,
     "tl_ffblock/README.md": architecture.BLOCKS,
     "docs/transformer_lens.md": hook_names.BLOCKS,
+    "docs/how_to/results.md": result_classes.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,
     "docs/results/causal_validation.md": causal_tables.BLOCKS,
     "docs/results/faithfulness.md": {**faithfulness_tables.BLOCKS, **faithfulness_sentences.BLOCKS},

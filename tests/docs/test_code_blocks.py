@@ -133,6 +133,12 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         {path.name for path in at.iterdir()} >= {"maps.pdf", "change.png", "maps.csv"},
         close(n["shares"].sum(dim=-1), torch.ones(len(n["shares"]))),
     ],
+    "how_to/results.md": lambda n, at: [
+        n["same"] == n["result"],
+        {path.name for path in at.iterdir()} >= {"mary.safetensors", "mary.html", "mary.png", "several.safetensors"},
+        set(n["several"].to_dataframe()["prompt"]) == {0, 1},
+        close(n["several"].mean().value, sum(one.value for one in n["several"]) / 2),
+    ],
     "how_to/refused.md": lambda n, at: [],
 }
 # fmt: on

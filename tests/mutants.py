@@ -107,8 +107,8 @@ MUTANTS = (
     Mutant("refusal: other positions where tokens are hidden", "bridge/edited.py", "if not float((x - expected).abs().max()) <= _ROUNDING", "if float((x - expected).abs().max()) < -_ROUNDING", _sabotage("masking")),
     Mutant("refusal: attributions of another value", "attribution/faithfulness.py", "if not (same and abs(scores.value - self.value) <= self.rounding):", "if not same:", _sabotage("tested_shares")),
     Mutant("refusal: attributions of another target", "attribution/faithfulness.py", "or scores.target == self.words", "or True", _sabotage("tested_shares")),
-    Mutant("refusal: changed files", "files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', _sabotage("file_that_was_changed")),
-    Mutant("refusal: files of another version", "result.py", "if file.version != VERSION:", "if not file.version:", _sabotage("file_that_was_changed")),
+    Mutant("refusal: changed files", "files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', ("tests/unit/test_result.py",)),
+    Mutant("refusal: files of another version", "result.py", "if file.version != VERSION:", "if not file.version:", ("tests/unit/test_result.py",)),
     Mutant("refusal: maps of unlike layers", "results/average.py", 'same = ("layers", "layered", "channels"', 'same = ("layered", "channels"', ("tests/integration/test_average.py",)),
     # Statistics.
     Mutant("statistics: ends of intervals", "results/intervals.py", "PERCENTILES = (2.5, 97.5)", "PERCENTILES = (5.0, 95.0)", ("tests/unit/test_intervals.py",)),

@@ -34,7 +34,10 @@ class Lora(nn.Module):
         drawn = torch.randn(rank, d_in + d_out, generator=torch.Generator().manual_seed(seed)).to(weight) / 4
         self.base_layer, self.in_features, self.out_features = base, d_in, d_out
         self.down, self.up = nn.Parameter(drawn[:, :d_in].clone()), nn.Parameter(drawn[:, d_in:].clone())
-        self.scaling, self.active = SCALE, True
+        self._held = {"scaling": SCALE, "active": True}  # no number of the module's own, as in peft
+
+    scaling = property(lambda self: self._held["scaling"], lambda self, value: self._held.update(scaling=value))
+    active = property(lambda self: self._held["active"], lambda self, value: self._held.update(active=value))
 
     @property
     def weight(self) -> Tensor:

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError
-from tl_ffblock.result import Result, Results, Values
+from tl_ffblock.files import write_tensors
+from tl_ffblock.result import VERSION, Result, Results, Values
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,6 +102,9 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         save_file(tensors, from_file, kept | changed)
         with pytest.raises(MapFileError, match=said):
             Outer.load(from_file)
+    write_tensors(tmp_path / "e", "tl_ffblock.Outer", VERSION + 1, {"value": 1}, tensors)
+    with pytest.raises(MapFileError, match="format version 3, this library reads 2"):
+        Outer.load(tmp_path / "e")
     with pytest.raises(FileNotFoundError):
         Outer.load(tmp_path / "d")
 

@@ -88,7 +88,9 @@ class FrozenRun:
             hooks.append(head.register_forward_hook(lambda _, args, output: ends.__setitem__("unembedded", output)))
             for number, layer in enumerate(layers):
                 for site in {("", "in"), (self.places.z, "in"), (self.places.ff, "out"), *self.places.scopes.values()}:
-                    hooks.append(_keep(layer.get_submodule(site[0]), self.tensors, site, number))
+                    constant = rules == "direct" and site in ((self.places.z, "in"), (self.places.ff, "out"))
+                    module = layer.get_submodule(site[0])
+                    hooks.append(_keep(module, self.tensors, site, number, constant=constant))
             _replace(model, rules, patch)
             self.logits = model(input_ids=tokens[None]).logits
         self.embedded, linear = ends["embedded"], ends["unembedded"]
@@ -136,12 +138,20 @@ def _hooks() -> Iterator[list[Any]]:
             handle.remove()
 
 
-def _keep(module: nn.Module, tensors: dict[tuple[Site, int], Tensor], site: Site, layer: int) -> Any:
-    def enter(_: nn.Module, args: Any, kwargs: Any) -> None:
+def _keep(module: nn.Module, tensors: dict[tuple[Site, int], Tensor], site: Site, layer: int, *, constant: bool) -> Any:
+    def enter(_: nn.Module, args: Any, kwargs: Any) -> Any:
         tensors[site, layer] = args[0] if args else kwargs["hidden_states"]
+        if constant:
+            tensors[site, layer] = tensors[site, layer].detach().requires_grad_()
+            return (tensors[site, layer], *args[1:]), kwargs
+        return None
 
-    def leave(_: nn.Module, args: Any, output: Any) -> None:
+    def leave(_: nn.Module, args: Any, output: Any) -> Any:
         tensors[site, layer] = output[0] if isinstance(output, tuple) else output
+        if constant:
+            tensors[site, layer] = tensors[site, layer].detach().requires_grad_()
+            return (tensors[site, layer], *output[1:]) if isinstance(output, tuple) else tensors[site, layer]
+        return None
 
     if site[1] == "in":
         return module.register_forward_pre_hook(enter, with_kwargs=True)

@@ -39,13 +39,17 @@ if TYPE_CHECKING:
     from tl_ffblock.attribution import (
         Attribution,
         AverageShares,
+        DirectLogitAttribution,
+        LogitLens,
         attribute,
         attribute_continuation,
         attribution_patching,
         average_shares,
+        direct_logit_attribution,
         direction,
         faithfulness,
         flow_graph,
+        logit_lens,
     )
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.bridge.loading import load_model
@@ -69,6 +73,9 @@ if TYPE_CHECKING:
     from tl_ffblock.results.measures import amplification, contextualization_change
     from tl_ffblock.results.neuron_table import NeuronShares
     from tl_ffblock.results.token_maps import TokenMaps
+    from tl_ffblock.results.tokens import find_positions
+    from tl_ffblock.results.words import group_tokens
+    from tl_ffblock.views.figures import heat_map
 
 _HOMES = {
     "Attribution": "attribution",
@@ -77,9 +84,11 @@ _HOMES = {
     "ContributionMaps": "results.maps",
     "Contributions": "interventions",
     "Decomposition": "layer.linear",
+    "DirectLogitAttribution": "attribution",
     "FFBlockError": "errors",
     "FlowGraph": "graphs",
     "Graph": "graphs",
+    "LogitLens": "attribution",
     "Metric": "metrics",
     "NeuronShares": "results.neuron_table",
     "Results": "result",
@@ -99,13 +108,18 @@ _HOMES = {
     "contribution_sweep": "interventions",
     "decompose": "contributions",
     "difference": "interventions",
+    "direct_logit_attribution": "attribution",
     "direction": "attribution",
     "faithfulness": "attribution",
+    "find_positions": "results.tokens",
     "flow_graph": "attribution",
+    "group_tokens": "results.words",
+    "heat_map": "views.figures",
     "kl_divergence": "metrics",
     "load_model": "bridge.loading",
     "logit": "metrics",
     "logit_difference": "metrics",
+    "logit_lens": "attribution",
     "loss": "metrics",
     "neurons": "cell_neurons",
     "patched_maps": "interventions",
@@ -149,9 +163,11 @@ __all__ = [
     "ContributionMaps",
     "Contributions",
     "Decomposition",
+    "DirectLogitAttribution",
     "FFBlockError",
     "FlowGraph",
     "Graph",
+    "LogitLens",
     "Metric",
     "NeuronShares",
     "Results",
@@ -172,13 +188,18 @@ __all__ = [
     "contribution_sweep",
     "decompose",
     "difference",
+    "direct_logit_attribution",
     "direction",
     "faithfulness",
+    "find_positions",
     "flow_graph",
+    "group_tokens",
+    "heat_map",
     "kl_divergence",
     "load_model",
     "logit",
     "logit_difference",
+    "logit_lens",
     "loss",
     "neurons",
     "patched_maps",

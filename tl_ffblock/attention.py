@@ -70,7 +70,7 @@ def attention_maps(
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        input: A text, a list of texts, or token ids.
+        input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences.
         layers: Layer numbers, negative ones from the end; None means all (of a `cache` of records: those captured).
         queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
         kind: "pattern" or "value-weighted".
@@ -146,7 +146,7 @@ def attention_scores(
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        input: A text, a list of texts, or token ids.
+        input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences.
         layers: Layer numbers, negative ones from the end; None means all.
         heads: Head numbers, negative ones from the end; True means all.
         queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.

@@ -90,8 +90,8 @@ def contribution_maps(
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode, better without
             weight processing.
-        input: A text, a list of texts, or token ids. Texts of a list that have equally many tokens run together,
-            in causal models those of nearly as many; results come in the order given.
+        input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences. Texts of a list
+            that have equally many tokens run together, in causal models those of nearly as many; results come in the order given.
         layers: Layer numbers, negative ones from the end; None means all (of a `cache` of records: those captured).
         scopes: Names as in `tl_ffblock.layer.scopes`; None means all of the model's order.
         queries: Positions to write as sums, negative ones from the end of each sequence; None means

@@ -483,8 +483,7 @@ class Loss(Metric):
                 f"loss: tokens from {int(self.tokens.min())} to {int(self.tokens.max())}; expected ids 0 to {logits.shape[-1] - 1}."
             )
         following = self.tokens[:, 1:].expand(len(logits), -1).to(logits.device)
-        log_probabilities = logits[:, :-1].double().log_softmax(dim=-1)
-        return -log_probabilities.gather(-1, following[..., None])[..., 0].mean(dim=-1)
+        return -logits[:, :-1].double().log_softmax(dim=-1).gather(-1, following[..., None])[..., 0].mean(dim=-1)
 
     def of_prompt(self, run: CleanRun) -> "Loss":
         return replace(self, tokens=run.tokens[None]) if self.tokens is None else self

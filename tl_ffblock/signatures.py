@@ -14,7 +14,7 @@ import inspect
 import math
 import operator
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, SupportsIndex, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -85,14 +85,20 @@ def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P
     return decorate
 
 
-def refuse_options(called: str, function: Callable[..., Any], options: Iterable[str]) -> None:
+def refuse_options(called: str, function: Callable[..., Any], options: Iterable[str], more: Sequence[str] = ()) -> None:
     """Refuse options that a function does not have, which are given in its place to a method of its first argument.
+
+    Args:
+        called: The method.
+        function: Takes the options.
+        options: Names that were given.
+        more: Names of further options, which the method has itself.
 
     Raises:
         CallError: naming the method and the option.
     """
     parameters = list(inspect.signature(function).parameters.values())[1:]
-    names = [parameter.name for parameter in parameters]
+    names = [*(parameter.name for parameter in parameters), *more]
     for name in () if any(p.kind is p.VAR_KEYWORD for p in parameters) else options:
         if name not in names:
             listed = f"Its options are {', '.join(names)}." if names else "It has no options."

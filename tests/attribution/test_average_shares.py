@@ -12,7 +12,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.attribution.conftest import DIFFERENCE, Refused, assert_refused, double
 from tests.tolerances import ALGEBRA
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.numerals import significant
 from tl_ffblock.results.intervals import mean_interval
 
@@ -112,7 +112,12 @@ REFUSED: dict[str, Refused] = {
     "nothing": (lambda: ffb.average_shares([]), InputError, "one attribution or more"),
     "two kinds": (lambda: ffb.average_shares([several()[0], estimates()[0]]), InputError, "one attribution or more"),
     "biases": (lambda: ffb.average_shares(estimates(), "biases"), InputError, "attributions have biases"),
-    "mlps": (lambda: ffb.average_shares(several(), "mlps"), InputError, "estimates of patching have mlps"),
+    "no heads": (
+        lambda: ffb.average_shares([ffb.attribute(double("gpt2"), tiny.tokens("gpt2", 5), DIFFERENCE, of=())]),
+        ScopeKeyError,
+        r"here are none\.$",
+    ),
+    "mlps": (lambda: ffb.average_shares(several(), "mlps"), ScopeKeyError, "no mlps here"),
 }
 
 

@@ -84,6 +84,18 @@ def of_weights(name: str) -> Spoil:
     return lambda weights: tuple(only(name)(ff) for ff in weights)
 
 
+def twice(part: str) -> Spoil:
+    """One of the parts, by name, counted twice in its first layer."""
+
+    def spoil(parts: Any) -> Any:
+        for name, shares in parts:
+            if name == part:
+                shares[0] *= 2
+            yield name, shares
+
+    return spoil
+
+
 def entered(seen: Any) -> Any:
     """In what entered the first layer of a prompt's run as it is."""
     seen.input = every(seen.input)
@@ -119,6 +131,8 @@ MADE: dict[str, Callable[[Any, Tensor], Any]] = {
     "coefficients": lambda m, ids: ffb.memories.token_parts(m, ids, ["0:3", "1:5"]),
     "scores": ffb.attention_scores,
     "shares": lambda m, ids: ffb.attribute(m, ids, ffb.logit(7)),
+    "direct contributions": lambda m, ids: ffb.direct_logit_attribution(m, ids, ffb.logit(7)),
+    "lens": lambda m, ids: ffb.logit_lens(m, ids, k=2),
     "edges": lambda m, ids: ffb.attribute(m, ids, ffb.logit(7), of=("edges", "heads")),
     "signed maps": lambda m, ids: ffb.attribute(m, ids, ffb.logit(7), of=("maps",)),
     "graph": lambda m, ids: ffb.attribute(m, ids, ffb.logit(7), of=("graph",)).graph(),
@@ -254,6 +268,13 @@ SHARES = tuple(
         ("bridge.traced.Traced._from_unembedding", at(1), "shares", "shares at the input of layer", "gpt2", None),
         ("bridge.traced.Traced._from_unembedding", at(2), "shares", "shares at the input of layer", "gptj", None),
         ("attribution.attribute.Shares._by_position", every, "shares", "shares at the embeddings miss", "gpt2", None),
+        ("bridge.linearised.normed", at(1), "direct contributions", "the local linear form of ln_final misses", "gpt2", None),
+        ("layer.linear._vjp_of_norm", every, "direct contributions", "shares at the embeddings miss", "gpt2", None),
+        ("bridge.tape.Tape.biased", lambda change: None, "direct contributions", "shares at the embeddings miss", "gpt2", None),
+        ("attribution.attribute.Shares._parts", twice("heads"), "direct contributions", "shares at the embeddings miss", "gpt2", None),
+        ("attribution.attribute.Shares._parts", twice("mlps"), "direct contributions", "shares at the embeddings miss", "bert", None),
+        ("attribution.attribute.Shares._written_by_feed_forward", every, "direct contributions", "shares at the", "mixtral", None),
+        ("bridge.readout.ReadOut.__call__", every, "lens", "misses the logits of this forward pass", "gpt2", "IdentityError"),
         ("attribution.attribute.Shares._edges", every, "edges", "edges miss the shares of their heads", "gpt2", None),
         (
             "attribution.attribute.Shares._attention",

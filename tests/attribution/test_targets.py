@@ -171,9 +171,11 @@ def test_a_forgotten_space_is_named() -> None:
             ffb.attribute(model, TOKENS, ffb.logit("Mary"), of=())
             ffb.attribute(model, TOKENS, ffb.logit([" Mary"], minus=["Mary"]), of=())
             ffb.attribution_patching(model, TOKENS, TOKENS.flip(0), ffb.logit("Mary"))
+            ffb.attribute_continuation(model, TOKENS, "Mary")
+            ffb.attribute_continuation(model, TOKENS, " Mary")
             ffb.attribute(model, TOKENS, ffb.logit(given), of=())
             ffb.attribute(model, TOKENS, ffb.logit(" Mary"), of=())
-        assert [warning.category for warning in said] == [MissingSpaceWarning] * (3 * warns)
+        assert [warning.category for warning in said] == [MissingSpaceWarning] * (4 * warns)
         assert all(f"rank {len(order)}), but" in str(w.message) and "' Mary' (logit" in str(w.message) for w in said)
 
 

@@ -68,7 +68,7 @@ AT_ONCE = [
     # Options that would change nothing: whoever gives one expects something else than what would come.
     ("map x --minus cat", "--minus needs --target"),
     ("map x --at 1", "--at needs --target"),
-    ("map x --view logit", "--view logit: say which one, --target"),
+    ("map x --view overview", "--view overview: say which one, --target"),
     ("flow x --keep 0.7", "--keep needs --routes"),
     (f"{ROUTES} --keep 0.7", "--keep needs --html"),
     ("flow x --routes", "--routes needs --target"),

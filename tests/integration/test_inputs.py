@@ -14,6 +14,8 @@ from tests.integration.test_laws import same
 from tests.tolerances import BATCH_FLOAT32
 from tl_ffblock import load_model
 from tl_ffblock.bridge import inputs
+from tl_ffblock.bridge.model import identify
+from tl_ffblock.errors import InputError
 
 # --- texts ------------------------------------------------------------------------------------------------------
 
@@ -45,6 +47,25 @@ def test_ids_stand_for_tokens_that_no_tokenizer_knows(tmp_path: Path) -> None:
     for model in (tiny.bridge("gpt2"), load_model(str(tmp_path)), booted):
         assert ffb.contribution_maps(model, tokens).tokens == tuple(map(str, tokens.tolist()))
         assert ffb.attribute(model, tokens, ffb.logit(7, minus=9)).target == "logit difference token 7 − token 9"
+
+
+def test_a_tokenizers_output_is_read_as_it_is(reader: Any) -> None:
+    """Its ids, padding and all; a pair of sentences is one input of an encoder, with token types, and refused by others."""
+    encoding = reader.tokenizer("the cat sat")
+    assert ffb.attention_maps(reader, encoding) == ffb.attention_maps(reader, encoding["input_ids"])
+    pair = ("the cat", "a dog")
+    encoding = reader.tokenizer(*pair)
+    if identify(reader).family.causal:
+        with pytest.raises(InputError, match=r"a tuple of two texts.*\[first, second\]"):
+            ffb.attention_maps(reader, pair)
+        return
+    types = torch.tensor(encoding["token_type_ids"])
+    assert set(types.tolist()) == {0, 1}
+    maps = ffb.attention_maps(reader, pair)
+    ids = torch.tensor(encoding["input_ids"])
+    assert maps == ffb.attention_maps(reader, encoding) == ffb.attention_maps(reader, ids, token_type_ids=types)
+    assert maps != ffb.attention_maps(reader, ids), "token types are read"
+    assert maps.tokens.count("[SEP]") == 2 and ffb.contribution_maps(reader, pair).tokens == maps.tokens
 
 
 TEXTS = ["the cat", "a dog and the bird saw her", "Why ?", "the mat sat on the cat ?", "her dog"]

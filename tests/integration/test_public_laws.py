@@ -84,6 +84,8 @@ RUNS: dict[str, Case] = {
     "attention_scores": Case(lambda m, x, **o: ffb.attention_scores(m, x, **o), slices=SCORES),
     "neurons": Case(lambda m, x, **o: ffb.neurons(m, x, layer=1, query=-1, key=2, **o)),
     "attribute": Case(lambda m, x, **o: ffb.attribute(m, x, ffb.logit(7), **o), lists=True),
+    "direct_logit_attribution": Case(lambda m, x, **o: ffb.direct_logit_attribution(m, x, ffb.logit(7), **o), lists=True),
+    "logit_lens": Case(lambda m, x, **o: ffb.logit_lens(m, x, ffb.logit(7), k=3, **o), lists=True),
     "attribute_continuation": Case(lambda m, x, **o: ffb.attribute_continuation(m, x.tolist(), generate=2, **o), families=CAUSAL),
     "attribution_patching": Case(lambda m, x, **o: ffb.attribution_patching(m, x, x.flip(0), ffb.logit(7), **o)),
     "faithfulness": Case(lambda m, x, **o: ffb.faithfulness(m, x, ffb.logit(7), {"own": torch.arange(float(len(x)))}, **o), families=CAUSAL),

@@ -16,7 +16,7 @@ from tl_ffblock.views.maps import page_data, token_maps_page
 
 
 def tracks_of(maps: TokenMaps) -> Any:
-    """The overview of a page of token maps."""
+    """The rail of a page of token maps."""
     (block,) = token_maps_page({"run": maps}).runs[0].blocks.values()
     (track,) = block.tracks  # type: ignore[attr-defined]
     return track
@@ -104,7 +104,7 @@ def test_an_average_by_position_is_causal_where_its_maps_are(build: Builder, mea
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_the_overview_of_an_average_leaves_out_what_is_not_there(mean_of_three: AverageMaps, causal: bool) -> None:
+def test_the_rail_of_an_average_leaves_out_what_is_not_there(mean_of_three: AverageMaps, causal: bool) -> None:
     """NaN cells count neither in shares nor in sizes: by position and by name the same numbers as of the maps themselves."""
     mean = dataclasses.replace(mean_of_three, causal=causal).token_maps()
     scope = mean.channels[0]

@@ -21,7 +21,7 @@ OFFERED = {
     "heads": {"layer"},
     "all": {"cells", "range", "root"},
     "scores": {"layer"},
-    "logit": {"layer", "range", "root", "closer"},
+    "overview": {"range", "root", "closer"},
 }
 DRAWN = """() => { for (const node of document.querySelectorAll("[id^=ramp], [fill^='url(#ramp']")) { node.removeAttribute("id"); node.removeAttribute("fill"); }
     return document.querySelector('#figure').innerHTML + Array.from(document.querySelectorAll('#figure canvas'), (canvas) => canvas.toDataURL()).join(); }"""

@@ -1,4 +1,4 @@
-"""A target shared out beside the maps of a text: the view "To a logit"."""
+"""A target attributed, beside the maps of a text or alone: the overview."""
 
 import csv
 import io
@@ -12,6 +12,7 @@ from tests.page.screen import Builder, Screen, Shower
 from tl_ffblock.attribution import Attribution
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.tokens import visible
 
 HOSTILE = ("<img src=x onerror=window.x=1>", "t1", "=1+1", "</script><script>window.x=1</script>")
 LAYERS, HEADS = 3, 2
@@ -115,7 +116,10 @@ def test_an_attribution_of_another_run_is_refused(build: Builder) -> None:
     with pytest.raises(InputError, match="attribution has 3 layers, the page layer 5"):
         build(4, tokens=HOSTILE, layers=(0, 5)).to_html(beside=attribution())
     with pytest.raises(InputError, match="lacks an attribution"):
-        maps.to_html(view="logit")
+        maps.to_html(view="overview")
+    with pytest.warns(DeprecationWarning, match="overview"):
+        former = maps.to_html(beside=attribution(), view="logit")
+    assert former == maps.to_html(beside=attribution(), view="overview")
 
 
 @needs_node
@@ -170,29 +174,26 @@ def test_norms_and_signed_shares_have_no_difference(build: Builder) -> None:
     assert read["profiles"][0] != read["profiles"][1]
 
 
-def drawn(screen: Screen, *cells: tuple[int, int], shape: tuple[int, int]) -> list[list[int]]:
-    """The colours of cells of the stream, as they were painted."""
-    script = """places => {
-        const canvas = document.querySelector(".logit canvas");
-        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-        return places.map(([x, y]) => Array.from(data.slice(4 * (Math.floor(y * canvas.height) * canvas.width + Math.floor(x * canvas.width)))).slice(0, 3));
-    }"""
-    places = [[(column + 0.5) / shape[1], (row + 0.5) / shape[0]] for row, column in cells]
-    return list(screen.page.evaluate(script, places))
+def band(screen: Screen, row: int, column: int) -> tuple[list[int], dict[str, float]]:
+    """The colour of a token's stream at a layer, and where it is drawn."""
+    found = screen.page.locator(f".logit rect[data-share='{row},{column}']")
+    colour = str(found.get_attribute("fill"))
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)], found.bounding_box()
 
 
 @pytest.mark.browser
 def test_the_view_shows_selects_and_runs_nothing_of_the_tokens(build: Builder, show: Shower) -> None:
     """Signs are colours; a click and the keys select layer and token everywhere; the address opens the same; Back undoes."""
     maps, result = maps_of(build), attribution()
-    screen = show(maps, beside=result, view="logit", layer=0, query=2)
-    against, speaking_for = drawn(screen, (1, 3), (1, 1), shape=(LAYERS + 1, 4))
+    screen = show(maps, beside=result, view="overview", layer=0, query=2)
+    (against, box), (speaking_for, widest) = band(screen, 1, 3), band(screen, 1, 1)
     assert against[2] > against[0] > against[1]  # violet
     assert speaking_for[0] > speaking_for[1] > speaking_for[2]  # orange
     chips = screen.page.locator(".shared .chip span").all_inner_texts()
     assert chips == ["+0.25", "+5.75", "0", "0"]
-    box = screen.page.locator(".logit canvas").first.bounding_box()
-    x, y = box["x"] + 3.5 * box["width"] / 4, box["y"] + 1.5 * box["height"] / 4
+    assert box["width"] == pytest.approx(0.325 * widest["width"], rel=0.02)  # 3.25 of 10
+    assert screen.page.locator(".logit rect[data-share='0,2']").count() == 0  # a share of zero
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     screen.page.mouse.move(x, y)
     assert "−3.25 logits" in screen.page.locator("#tooltip").inner_text()
     screen.page.mouse.click(x, y)
@@ -202,7 +203,7 @@ def test_the_view_shows_selects_and_runs_nothing_of_the_tokens(build: Builder, s
     assert "together 8." in screen.page.locator(".logit-card").inner_text()
     assert screen.page.locator("#sentence .chip[aria-selected=true] bdi").inner_text() == HOSTILE[3]
     screen.page.mouse.move(5, 5)
-    again = show(maps, beside=result, view="logit", layer=0, query=2, address=screen.page.evaluate("location.hash"))
+    again = show(maps, beside=result, view="overview", layer=0, query=2, address=screen.page.evaluate("location.hash"))
     assert screen.places() == again.places()
     screen.page.locator(".logit").focus()
     screen.page.wait_for_timeout(750)
@@ -219,7 +220,7 @@ def test_the_view_shows_selects_and_runs_nothing_of_the_tokens(build: Builder, s
 @pytest.mark.browser
 def test_its_files_hold_its_numbers(build: Builder, show: Shower) -> None:
     """SVG with cells, labels and the finding, tokens as text; CSV with every share, none a formula; a PNG."""
-    screen = show(maps_of(build), beside=attribution(), view="logit", layer=1)
+    screen = show(maps_of(build), beside=attribution(), view="overview", layer=1)
     name, svg = screen.save("svg")
     text = svg.decode()
     assert "to-logitdifference" in name and text.count("<rect") > 16
@@ -231,3 +232,56 @@ def test_its_files_hold_its_numbers(build: Builder, show: Shower) -> None:
     assert len([row for row in rows if row[0] == "head"]) == LAYERS * HEADS
     _, png = screen.save("png")
     assert png.startswith(b"\x89PNG") and screen.problems == []
+
+
+@pytest.mark.browser
+def test_an_attribution_alone_opens_in_the_overview(show: Shower) -> None:
+    """It asks why, as text; arcs are the largest edges between two tokens; a click on one selects its head and both tokens."""
+    result = attribution(target="logit difference ' <b>' − ' John'", certificate=None)
+    screen = show(html=result.to_html())
+    screen.settle()
+    assert screen.page.locator("h1").inner_text() == "Why “·<b>” and not “·John”? +8 logits"
+    assert screen.page.locator("#reading").is_hidden() and screen.page.locator("#where").is_hidden()
+    edges = result.edges.clone()
+    edges.diagonal(dim1=-2, dim2=-1).zero_()
+    layer, head, query, key = (int(at) for at in torch.unravel_index(edges.abs().argmax(), edges.shape))
+    assert screen.page.locator(".arc").count() == 14 < int((edges.abs() > 0.5).sum()) + 14
+    largest = screen.page.locator(".arc").last
+    assert abs(float(str(largest.get_attribute("stroke-width")))) == max(
+        float(str(arc.get_attribute("stroke-width"))) for arc in screen.page.locator(".arc").all()
+    )
+    largest.dispatch_event("click")
+    screen.settle()
+    address = str(screen.page.evaluate("location.hash"))
+    assert f"heads={head}" in address and str(screen.page.locator("#layer").input_value()) == str(layer)
+    chosen = screen.page.locator(".card h3", has_text="Cell").inner_text()
+    assert [visible(HOSTILE[at]) in chosen for at in (key, query)] == [True, True]
+    assert screen.page.evaluate("window.x") is None and screen.problems == [] and screen.overflow() <= 0
+
+
+@pytest.mark.parametrize(
+    ("target", "quantity", "question"),
+    [
+        ("logit ' Paris'", "logit", "Why “·Paris”?"),
+        ("logit difference ' a' − \" it's\"", "logit difference", "Why “·a” and not “·it's”?"),
+        ("logit (' a', ' b')", "logit", "What makes the logit (' a', ' b')?"),
+        ("probe", "target", "What makes the probe?"),
+    ],
+)
+def test_the_page_asks_what_the_target_is(target: str, quantity: str, question: str, build: Builder) -> None:
+    """A token and what it is compared with; other targets by their names."""
+    assert block(maps_of(build), attribution(target=target, quantity=quantity))["question"] == question
+
+
+def test_the_figure_is_the_overview() -> None:
+    """Bands as wide as shares, arcs of heads, the map of heads, the question in the title."""
+    result = attribution(target="logit ' a'", quantity="logit")
+    figure = result.figure()
+    streams, heads = figure.axes[:2]
+    widths = [patch.get_width() for patch in streams.patches if hasattr(patch, "get_width")]
+    sizes = result.residual.abs()
+    assert max(widths) == pytest.approx(0.9) and len(widths) == int((sizes > 0).sum())
+    torch.testing.assert_close(
+        torch.tensor(heads.images[0].get_array().data).float(), result.heads.sum(dim=-1), rtol=1e-5, atol=0
+    )
+    assert len(streams.patches) > len(widths) and figure.get_suptitle().startswith("Why “·a”? +8")

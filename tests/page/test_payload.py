@@ -91,7 +91,7 @@ def test_a_step_without_its_before_scope_has_no_track(build: Builder) -> None:
 
 
 def test_a_difference_compares_no_steps(build: Builder) -> None:
-    """A difference of two results has no before-scopes; its overview says how large cells are."""
+    """A difference of two results has no before-scopes; its rail says how large cells are."""
     maps = build(4)
     read = block(sent(maps - maps))
     assert read["signed"] and all(channel["before"] is None for channel in read["channels"])

@@ -69,7 +69,7 @@ def test_what_is_kept_from_one_selection_to_the_next_is_what_a_new_page_shows(bu
 
 
 def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> None:
-    """Cell, token, overview, the way through the layers, the list: each sets its field, and all others show it."""
+    """Cell, token, rail, the way through the layers, the list: each sets its field, and all others show it."""
     maps = build(7, layers=(0, 3, 4), causal=False)
     screen = show(maps, layer=0)
     screen.page.mouse.click(*screen.point("after", 4, 1, (7, 7)))
@@ -79,7 +79,7 @@ def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> No
     screen.page.locator(".chip").nth(5).click()
     screen.settle()
     assert set(chosen(screen)) == {"t5", "t1"}
-    screen.page.locator("#overview rect[data-layer='3'][data-channel=AtbLn]").first.click()
+    screen.page.locator("#rail rect[data-layer='3'][data-channel=AtbLn]").first.click()
     screen.settle()
     assert screen.selection() | {"range": "", "cells": ""} == dict(
         scope="AtbLn", ref="Atb", layer="3", cells="", range=""
@@ -119,15 +119,15 @@ def test_the_list_of_pairs_shows_distances_and_saves_all_cells(build: Builder, s
 
 @pytest.mark.parametrize("width", [380, 1000, 1400])
 def test_labels_of_many_layers_keep_their_distance(build: Builder, show: Shower, width: int) -> None:
-    """Of thirty layers no label lies over another, in the overview and along the token's way, whichever layer is selected."""
+    """Of thirty layers no label lies over another, in the rail and along the token's way, whichever layer is selected."""
     screen = show(build(12, layers=range(30)), width=width, layer=15)
     for layer in (15, 16, 17, 29):
         screen.choose(layer=layer)
-        assert screen.page.evaluate(COLLIDING, ".overview > svg, .biography > svg") == [], layer
+        assert screen.page.evaluate(COLLIDING, ".rail > svg, .biography > svg") == [], layer
 
 
 def test_the_keyboard_does_it_all(build: Builder, show: Shower) -> None:
-    """Arrows walk cells, Enter selects; arrows move in the sentence and the overview; search jumps; focus stays."""
+    """Arrows walk cells, Enter selects; arrows move in the sentence and the rail; search jumps; focus stays."""
     screen = show(build(8, layers=(0, 1, 2), causal=False), layer=0)
     keys = screen.page.keyboard
     screen.page.locator(".panel[data-role=before]").focus()
@@ -143,7 +143,7 @@ def test_the_keyboard_does_it_all(build: Builder, show: Shower) -> None:
     assert (
         "t7" in chosen(screen) and screen.page.locator("#sentence").get_attribute("aria-activedescendant") == "token-7"
     )
-    screen.page.locator(".overview").focus()
+    screen.page.locator(".rail").focus()
     keys.press("ArrowDown")
     screen.settle()
     keys.press("ArrowDown")

@@ -15,7 +15,7 @@ N, LAYERS, HEADS = len(HOSTILE), 3, 2
 
 
 def attribution(**changes: object) -> Attribution:
-    """Random shares of hostile tokens."""
+    """Random shares of hostile tokens; without edges, with which its page is the overview."""
     draw = torch.Generator().manual_seed(0)
     fields = {
         "labels": HOSTILE,
@@ -34,7 +34,6 @@ def attribution(**changes: object) -> Attribution:
         "edit_layers": {},
         "parts": {
             "heads": torch.randn(LAYERS, HEADS, N, generator=draw),
-            "edges": torch.randn(LAYERS, HEADS, N, N, generator=draw),
             "neurons.1": torch.randn(N, 5, generator=draw),
         },
         "model": "<u>",
@@ -67,7 +66,7 @@ def number(text: str) -> float:
 
 @pytest.mark.parametrize("width", [380, 1400])
 def test_the_page_shows_the_shares_and_runs_nothing_of_the_tokens(show: Shower, width: int) -> None:
-    """Every token is text with its own share; a head says its largest edges; nothing is requested, nothing is too wide."""
+    """Every token is text with its own share; a head says where it writes most; nothing is requested, nothing is too wide."""
     result = attribution()
     screen = opened(show, result.to_html(), width)
     chips = screen.page.locator(".shared .chip")
@@ -79,11 +78,10 @@ def test_the_page_shows_the_shares_and_runs_nothing_of_the_tokens(show: Shower, 
     screen.page.keyboard.press("ArrowRight")
     said = screen.page.locator(".share-said").nth(1).inner_text()
     layer, head = LAYERS - 1, 1
-    edges = result.edges[layer, head]
-    query, key = divmod(int(edges.abs().argmax()), N)
+    strongest = HOSTILE[int(result.heads[layer, head].abs().argmax())]
     assert said.startswith(f"layer {layer} · head {head}: ")
     assert number(said.split(": ")[1].split(" ")[0]) == pytest.approx(float(result.heads[layer, head].sum()), rel=6e-3)
-    assert f"{visible(HOSTILE[query])} ← {visible(HOSTILE[key])}" in said
+    assert f"at {visible(strongest)}" in said
     assert screen.page.evaluate("window.x") is None
     assert screen.page.locator("img, b, u, i, main script").count() == 0
     assert screen.page.locator("#heading").inner_text() == "<b onclick=x> = 2.5"

@@ -120,7 +120,7 @@ def test_circuitsvis_draws_when_asked(build: Builder, show: Shower) -> None:
     assert '<script type="text/plain"' not in build(65, layers=(0,), scopes=("Atb",)).to_html()
 
 
-@pytest.mark.parametrize("kind", ["pattern", "heads"])
+@pytest.mark.parametrize("kind", ["pattern", "heads", "token maps"])
 def test_a_circuitsvis_view_stands_alone(build: Builder, show: Shower, kind: str) -> None:
     """`to_circuitsvis` draws with the component's own names, offline; a hostile token is text."""
     from tl_ffblock.results.tables import HeadTable
@@ -128,7 +128,8 @@ def test_a_circuitsvis_view_stands_alone(build: Builder, show: Shower, kind: str
     maps = build(4, tokens=("</script><img src=x onerror=window.x=1>", "b", "c", "d"))
     heads = {scope: values[:, None].expand(-1, 2, -1, -1) for scope, values in maps.values.items()}
     maps = build(4, tokens=maps.tokens, heads=HeadTable(heads, maps.layers, ("head 0", "residual")))
-    screen = show(html=maps.to_circuitsvis("Atb", 1, kind=kind).html)
+    view = maps.token_maps().to_circuitsvis(1) if kind == "token maps" else maps.to_circuitsvis("Atb", 1, kind=kind)
+    screen = show(html=view.html)
     screen.page.locator("#view canvas").first.wait_for()
     assert screen.page.evaluate("window.x") is None and screen.page.locator("img").count() == 0
     assert screen.problems == [] and len(screen.requests) == 1

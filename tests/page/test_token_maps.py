@@ -38,6 +38,10 @@ def test_a_page_of_the_whole_model_speaks_of_no_layer(show: Shower) -> None:
     assert screen.page.locator("#headline").inner_text() == "“b” brings +3 to “d”."
     assert "ayer" not in body
     assert "what the column's token brings to the row's (shares of the next token's logit)" in body
+    assert screen.page.locator("#sort").input_value() == "share", (
+        "nothing changed, so that pairs are not sorted by change"
+    )
+    assert screen.page.locator("#sort [value=change]").is_hidden()
     for name in ("#where", "#scope-group", "#ref-group", "#layer-group"):
         assert not screen.page.locator(name).is_visible()
     screen.page.locator("#figure-mode").click()

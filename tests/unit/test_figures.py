@@ -3,8 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.stats import spearmanr
 
+import tl_ffblock as ffb
+from tests import tiny
+from tests.cases import model_of
 from tl_ffblock.results.figures import Spread, layer_lines, layer_panels
 
 
@@ -54,3 +58,34 @@ def test_the_error_of_a_rank_correlation_is_its_scatter() -> None:
     rho = np.array([spearmanr(*pair)[0] for pair in zip(x, y, strict=True)])
     spread = Spread.of_rank_correlations(pd.DataFrame({"rho": [rho.mean()], "n": [60]}), "rho", count="n")
     assert spread.error[0] == pytest.approx(rho.std(), rel=0.1)
+
+
+def test_a_heat_map_has_the_numbers_and_labels_of_its_table() -> None:
+    """Of a pivoted table as of a tensor with labels; two colours and white at 0 where a number is negative."""
+    table = pd.DataFrame({"layer": [0, 0, 4, 4], "head": [1, 2, 1, 2], "value": [0.5, -1.0, np.nan, 2.0]})
+    cells = table.pivot(index="layer", columns="head", values="value")
+    for figure in (ffb.heat_map(cells), ffb.heat_map(torch.tensor(cells.to_numpy()), [0, 4], ["1", "2"])):
+        place = figure.axes[0]
+        np.testing.assert_array_equal(place.images[0].get_array().filled(np.nan), cells.to_numpy())
+        assert [text.get_text() for text in place.get_yticklabels()] == ["0", "4"]
+        assert [text.get_text() for text in place.get_xticklabels()] == ["1", "2"]
+        assert -place.images[0].norm.vmin == place.images[0].norm.vmax
+    assert ffb.heat_map(cells.abs()).axes[0].images[0].norm.vmin == 0
+
+
+def test_pictures_of_a_result_are_of_its_numbers() -> None:
+    """Heads summed over positions; points at the numbers that two results have of a component; sums of every layer."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 6)
+    estimates = ffb.attribution_patching(model, tokens, tokens.flip(0), ffb.logit(7))
+    attribution = ffb.attribute(model, tokens, ffb.logit(7), of="heads")
+    shown = estimates.figure(of="head").axes[0].images[0].get_array()
+    np.testing.assert_allclose(shown, estimates.heads.sum(dim=-1), rtol=1e-6)
+    points = estimates.figure(against=attribution, of="head").axes[0].collections[0].get_offsets()
+    pairs = torch.stack([estimates.heads, attribution.heads], dim=-1).reshape(-1, 2)
+    np.testing.assert_allclose(sorted(points.tolist()), sorted(pairs.tolist()), rtol=1e-6)
+    assert f"r = {torch.corrcoef(pairs.T)[0, 1]:.3f}, {len(pairs)} numbers" in (
+        estimates.figure(against=attribution, of="head").get_suptitle()
+    )
+    drawn = {line.get_label(): line.lines[0].get_ydata() for line in estimates.figure(by_layer=True).axes[0].containers}
+    np.testing.assert_allclose(drawn["residual"], estimates.residual.sum(dim=1), rtol=1e-5)
+    np.testing.assert_allclose(drawn["head"], estimates.heads.sum(dim=(1, 2)), rtol=1e-5)

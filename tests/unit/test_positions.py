@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+import tl_ffblock as ffb
+from tests.cases import model_of
 from tl_ffblock.errors import InputError, LayerError
 from tl_ffblock.layer.positions import layer_number, positions, spans
 
@@ -65,3 +67,17 @@ def test_a_layer_that_is_not_there_is_refused(asked: Any) -> None:
 def test_numbers_without_gaps_are_shown_as_a_span() -> None:
     """Three or more in a row by first and last, all else in full."""
     assert [spans(numbers) for numbers in ((3,), (0, 1), (0, 1, 2), (0, 2, 3))] == ["3", "0, 1", "0-2", "0, 2, 3"]
+
+
+def test_named_tokens_are_found_in_every_prompt() -> None:
+    """One token for all or one per prompt, an occurrence from either end, a position; of a pair the clean prompt's token."""
+    first, second = ["<s>", "When", " Mary", " John", " John→ Mary", " to"], ["When", " Anna", " Tom", " Tom"]
+    found = ffb.find_positions(
+        [first, second], IO=[" Mary", " Anna"], S2=[(" John", 1), (" Tom", -1)], END=-1, ONE="When"
+    )
+    assert found == {"IO": [2, 1], "S2": [4, 3], "END": [5, 3], "ONE": [1, 0]}
+    assert ffb.find_positions(first, S1=(" John", 0)) == {"S1": [3]}
+    assert ffb.find_positions(["Mary", " Mary", " met"], A="Mary", B=" Mary", C="met") == {"A": [0], "B": [1], "C": [2]}
+    results = ffb.attribute(model_of("gpt2"), torch.tensor([[7, 9, 11], [9, 7, 11]]), ffb.logit(7))
+    assert ffb.find_positions(results, it="7") == {"it": [0, 1]}
+    assert ffb.average(results, ffb.find_positions(results, it="7")).keys == ("it",)

@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args, overload
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 import torch
 from einops import einsum
@@ -39,13 +39,15 @@ from tl_ffblock.progress import Progress
 from tl_ffblock.result import Results
 from tl_ffblock.signatures import spelled_out
 
-Part: TypeAlias = Literal["heads", "edges", "neurons", "maps", "graph"]
+One = TypeVar("One", bound=Attribution)
+Part: TypeAlias = Literal["heads", "edges", "neurons", "mlps", "maps", "graph"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """What can be asked for beside tokens, positions, biases and the residual stream."""
 KEEPS: dict[Part, tuple[str, ...]] = {
     "heads": ("z",),
     "edges": ("z", "z_made", "value", "pattern"),
     "neurons": ("post",),
+    "mlps": ("post", "mlp_out"),
     "maps": ("residual",),
     "graph": ("z", "z_made", "value", "pattern", "mlp_out", "ff_in"),
 }
@@ -140,14 +142,14 @@ def attribute(
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        prompts: A text, a list of texts, or token ids.
+        prompts: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences.
         target: `ffb.logit(" Mary", minus=" John")`; a token as text or id, whose logit at the last position is read; any
             differentiable function of logits [batch pos d_vocab] to one number per prompt; or `ffb.direction(vector, layer=...)`
             in the residual stream. What is not linear in the logits is attributed to first order; the remaining part is
             `Attribution.nonlinear`.
         rules: "path", "patching", "gradient", or `Rules` of your own.
         of: Parts beside tokens, residual stream and biases: "heads" [layer head pos], "edges" [layer head query key],
-            "neurons" [pos d_mlp] of each layer, and "maps", the layer maps of `contribution_maps` with a sign: what every
+            "neurons" [pos d_mlp] of each layer, "mlps" [layer pos], and "maps", the layer maps of `contribution_maps` with a sign: what every
             contribution contributes to the target (`rules="path"`; one more forward pass, and one vjp through each layer per scope),
             and "graph", for `Attribution.graph`.
         checkpoint: Whether layers keep their inputs alone and run again in the backward pass, which takes a forward pass more
@@ -168,26 +170,41 @@ def attribute(
         IdentityError: if the model is not read rightly.
         CompletenessError: if linearised modules miss the model's tensors, or shares the target where rules are complete.
     """
-    chosen, parts = Rules.of(rules), _read_parts(of)
+    chosen, parts = Rules.of(rules), read_parts(of, PARTS)
     if "maps" in parts and not chosen.complete:
         raise InputError(
             f'of="maps" with rules={chosen.name!r}: layer maps are linear, so are only those of rules="path".'
         )
+    return attributed(Attribution, chosen, parts, model, prompts, target, checkpoint, progress, **options)
+
+
+def attributed(
+    kind: type[One],
+    rules: Rules,
+    parts: tuple[Part, ...],
+    model: Any,
+    prompts: str | Texts | Ids | Tokens,
+    target: Target,
+    checkpoint: bool | None,
+    progress: bool,
+    **options: Any,
+) -> One | Results[One]:
+    """What `attribute` and `direct_logit_attribution` give under their rules: see `attribute`."""
     run = open_attribution_run(model, prompts, **options)
     metric = for_prompts(target, len(run.sequences))
-    difference = difference_of_logits(run.model, chosen)
+    difference = difference_of_logits(run.model, rules)
     keeps = frozenset(name for part in parts for name in KEEPS[part])
-    results: dict[int, Attribution] = {}
+    results: dict[int, One] = {}
     by_stream: dict[int, Tensor] = {}
     batches = list(batches_to_trace(run))
     with Progress(run.model.name, len(batches), "batches", shown=progress) as bar, with_gradients():
         for batch in batches:
-            traced = trace(run, batch, chosen, keeps, twice=layers_run_twice(run, batch, checkpoint))
+            traced = trace(run, batch, rules, keeps, twice=layers_run_twice(run, batch, checkpoint))
             begin = cotangents(run, traced, metric)
             back = traced.backward(begin.tensor, begin.gradient)
             for index, number in enumerate(batch.numbers):
                 shares = Shares(run, traced, back, begin, parts, index)
-                results[number] = shares.attribution(difference)
+                results[number] = shares.attribution(difference, kind)
                 if "maps" in parts:
                     by_stream[number] = shares.by_stream()
             bar.step()
@@ -204,13 +221,18 @@ def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **opti
         return open_run(model, prompts, **options)
 
 
-def _read_parts(of: Sequence[Part] | Part) -> tuple[Part, ...]:
+def read_parts(of: Sequence[Part] | Part, known: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts asked for.
+
+    Raises:
+        InputError: for one that is not known.
+    """
     asked = several(of)
-    unknown = [part for part in asked if part not in PARTS]
+    unknown = [part for part in asked if part not in known]
     if unknown:
         raise InputError(
-            f"of={brief(of)}: expected some of {', '.join(map(repr, PARTS))}; tokens and biases are always there. "
-            f"{did_you_mean(unknown[0], PARTS)}".rstrip()
+            f"of={brief(of)}: expected some of {', '.join(map(repr, known))}; tokens and biases are always there. "
+            f"{did_you_mean(unknown[0], known)}".rstrip()
         )
     return tuple(asked)
 
@@ -226,8 +248,8 @@ class Shares:
     of: tuple[Part, ...]
     index: int = 0
 
-    def attribution(self, difference_of_logits: float) -> Attribution:
-        """The sequence's attribution.
+    def attribution(self, difference_of_logits: float, kind: type[One]) -> One:
+        """The sequence's attribution, as an instance of its class.
 
         Raises:
             CompletenessError: if its errors are above the tolerance.
@@ -240,7 +262,7 @@ class Shares:
             sums["position"] = residual[0] - sums["token"] - sums["token type"]
         biases = {place: self._cut(gate) for place, gate in self.back.dials.items() if place.kind == "bias"}
         edits = {place: float(self.back.dials[place][self.index].sum()) for place in self.traced.tape.edited}
-        result = Attribution(
+        result = kind(
             labels=run.sequences[self.traced.batch.numbers[self.index]].labels,
             target=begin.words[self.index],
             quantity=begin.name,
@@ -302,6 +324,8 @@ class Shares:
             if ("post", layer) in kept:
                 shares = kept["post", layer].detach() * self.back.kept["post", layer]
                 yield f"neurons.{layer}", self._cut(shares.reshape(*self.traced.tape.size, -1))
+        if "mlps" in self.of:
+            yield "mlps", torch.stack([self._written_by_feed_forward(layer) for layer in layers])
         if {"heads", "edges", "graph"} & set(self.of):
             of_layers = [(kept["z", layer].detach() * self.back.kept["z", layer]).sum(dim=-1) for layer in layers]
             yield "heads", torch.stack([self._cut(shares).T for shares in of_layers])
@@ -313,6 +337,13 @@ class Shares:
             yield "edges", table
         if "graph" in self.of:
             yield from self._flows(layers[: self.cotangents.layer])
+
+    def _written_by_feed_forward(self, layer: int) -> Float[Tensor, " pos"]:
+        """What all neurons write, without the output bias; of a mixture of experts with their biases; 0 without feed-forward."""
+        name = "post" if ("post", layer) in self.traced.tape.kept else "mlp_out"
+        if (name, layer) not in self.traced.tape.kept:
+            return self._cut(next(iter(self.back.dials.values()))) * 0
+        return torch.linalg.vecdot(*self._positions(name, layer))
 
     def _edges(self, layer: int) -> Float[Tensor, "head query key"]:
         """`P_ij <v_j, df/dz_i>`, the derivative by z as attention made it: summed over keys the share of that.

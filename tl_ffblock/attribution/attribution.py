@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 import pandas as pd
@@ -26,8 +26,10 @@ from tl_ffblock.results.token_maps import BETWEEN_TOKENS, TokenMaps
 from tl_ffblock.results.tokens import shortened, told_apart
 from tl_ffblock.signatures import strict
 
-Table: TypeAlias = Literal["summands", "heads", "neurons", "edges"]
+Table: TypeAlias = Literal["summands", "heads", "mlps", "neurons", "edges"]
 """Tables of an attribution."""
+TermRow: TypeAlias = tuple[str, int, int, str, float]
+"""Kind, layer, position, name and value of a term; -1 where it has no layer or no position."""
 Reading: TypeAlias = Literal["residual", "heads", "edges"]
 _COLUMNS: dict[Reading, str] = {"residual": "flowing at", "heads": "written at", "edges": BETWEEN_TOKENS}
 """What a column of token maps is."""
@@ -78,7 +80,7 @@ class Attribution(Result):
     """By HookPoint: the share of what callbacks of users added there."""
     edit_layers: Mapping[str, int]
     parts: Mapping[str, Tensor]
-    """What was asked for: "heads", "edges", and "neurons.3" of layer 3."""
+    """What was asked for: "heads", "edges", "mlps", and "neurons.3" of layer 3."""
     model: str = "model"
     """Name of the model, for labels."""
     certificate: Certificate | None = None
@@ -135,6 +137,17 @@ class Attribution(Result):
             ScopeKeyError: if it was not asked for.
         """
         return self._part("heads", "heads")
+
+    @property
+    def mlps(self) -> Float[Tensor, "layer pos"]:
+        """Share of what each feed-forward's neurons write at each position; the output bias is one of `biases`.
+
+        Of a mixture of experts it is what they write together, with their biases.
+
+        Raises:
+            ScopeKeyError: if it was not asked for.
+        """
+        return self._part("mlps", "mlps")
 
     @property
     def edges(self) -> Float[Tensor, "layer head query key"]:
@@ -262,19 +275,22 @@ class Attribution(Result):
     def _part(self, name: str, asked: str) -> Tensor:
         if name not in self.parts:
             there = ", ".join(dict.fromkeys(key.split(".")[0] for key in self.parts)) or "none"
-            raise ScopeKeyError(
-                f"no {name} here: ask with of=({asked!r}, ...); here are {there}. Layers that are a mixture of experts have no "
-                "neurons of their own."
-            )
+            experts = " Layers that are a mixture of experts have no neurons of their own." * (asked == "neurons")
+            raise ScopeKeyError(f"no {name} here: ask with of=({asked!r}, ...); here are {there}.{experts}")
         return self.parts[name]
+
+    def written(self) -> Float[Tensor, "layer term"]:
+        """Terms of the target beside tokens, biases and edits, by the layer that adds them to the residual stream: none."""
+        return self.residual.new_zeros(self.n_layers, 0)
 
     def total(self) -> float:
         """The sum of all shares."""
-        return float(self.entering.sum() + self.bias_shares.sum()) + sum(self.edits.values())
+        shares = self.entering.sum() + self.bias_shares.sum() + self.written().sum()
+        return float(shares) + sum(self.edits.values())
 
     def total_size(self) -> float:
         """The sum of the sizes of all shares, to which errors are relative."""
-        sizes = self.entering.abs().sum() + self.bias_shares.sum(dim=1).abs().sum()
+        sizes = self.entering.abs().sum() + self.bias_shares.sum(dim=1).abs().sum() + self.written().abs().sum()
         return float(sizes) + sum(map(abs, self.edits.values()))
 
     def boundary_errors(self, last: int) -> Float[Tensor, " boundary"]:
@@ -287,11 +303,12 @@ class Attribution(Result):
         biases = self.bias_shares.sum(dim=1)
         entering = torch.stack([self.entering, *self.residual])
         errors = entering.new_zeros(len(entering))
-        everything = self.total_size()
+        everything, written = self.total_size(), self.written().sum(dim=1)
         for row, flowing in enumerate(entering[: last + 2]):
             later = layers >= row - 1
             edits = sum(share for name, share in self.edits.items() if self.edit_layers[name] >= row - 1)
-            miss = (flowing.sum() + biases[later].sum() + edits - self.first_order).abs()
+            later_terms = biases[later].sum() + written[max(row - 1, 0) :].sum()
+            miss = (flowing.sum() + later_terms + edits - self.first_order).abs()
             errors[row] = relative(miss, flowing.abs().sum() + everything)
         return errors
 
@@ -352,11 +369,11 @@ class Attribution(Result):
         each edit and the nonlinear part, in the text's order, and sums to the target where rules are complete. The others are
         what of it flows through the model's components, which overlap and do not sum to it: "heads" (layer, head, position,
         token, value) is what each head writes at each position, "neurons" (layer, neuron, position, token, value) likewise, and
-        "edges" (layer, head, query, key, query_token, key_token, value) what a head moves from key to query. Their shares of 0
-        have no row.
+        "edges" (layer, head, query, key, query_token, key_token, value) what a head moves from key to query. "mlps" (layer,
+        position, token, value) is what each feed-forward writes. Their shares of 0 have no row.
 
         Args:
-            of: "summands", "heads", "neurons" or "edges".
+            of: "summands", "heads", "mlps", "neurons" or "edges".
             k: How many rows, the largest by size; None means all.
 
         Raises:
@@ -364,30 +381,28 @@ class Attribution(Result):
             ScopeKeyError: if it was not asked for.
         """
         if of == "summands":
-            frame = self._terms()
+            rows = [*self._term_rows()]
+            frame = pd.DataFrame(rows, columns=["kind", "layer", "position", "name", "value"])
             return frame if k is None else frame.iloc[largest(torch.tensor(frame["value"].to_numpy()), k).numpy()]
         layers, unit = (self.neuron_layers or [0], "neuron") if of == "neurons" else (range(self.n_layers), "head")
         shares = torch.stack([self.neurons(layer).T for layer in layers]) if of == "neurons" else self._part(of, of)
         ends = dict.fromkeys(("query", "key") if of == "edges" else ("position",), range(len(self.labels)))
-        axes = {"layer": layers, unit: range(shares.shape[1]), **ends}
+        axes = {"layer": layers} | ({} if of == "mlps" else {unit: range(shares.shape[1])}) | ends
         frame = long_form(shares, axes, self.labels, largest(shares, k))
         return frame[frame["value"] != 0]
 
-    def _terms(self) -> pd.DataFrame:
-        """What the target is the sum of, one row each; -1 where a row has no layer or no position."""
+    def _term_rows(self) -> "Iterator[TermRow]":
+        """What the target is the sum of."""
         of_positions = {"token": self.tokens, "position": self.positions, "token type": self.token_types}
-        rows = [
-            (kind, -1, position, label, share)
-            for kind, shares in of_positions.items()
-            if kind == "token" or bool(shares.any())
-            for position, (label, share) in enumerate(zip(self.labels, shares.tolist(), strict=True))
-        ]
+        for kind, shares in of_positions.items():
+            if kind == "token" or bool(shares.any()):
+                by_position = enumerate(zip(self.labels, shares.tolist(), strict=True))
+                yield from ((kind, -1, position, label, share) for position, (label, share) in by_position)
         biases = zip(self.bias_layers, self.biases.items(), strict=True)
-        rows += [("bias", layer, -1, name, share) for layer, (name, share) in biases]
-        rows += [("edit", self.edit_layers[name], -1, name, share) for name, share in self.edits.items()]
+        yield from (("bias", layer, -1, name, share) for layer, (name, share) in biases)
+        yield from (("edit", self.edit_layers[name], -1, name, share) for name, share in self.edits.items())
         if self.nonlinear:
-            rows.append(("nonlinear", self.n_layers, -1, self.target, self.nonlinear))
-        return pd.DataFrame(rows, columns=["kind", "layer", "position", "name", "value"])
+            yield "nonlinear", self.n_layers, -1, self.target, self.nonlinear
 
     def to_dict(self) -> dict[str, Any]:
         """Labels, the target, every term of it, the heads and the certificate, as JSON can hold them.
@@ -402,7 +417,7 @@ class Attribution(Result):
             "labels": list(self.labels),
             **{name: getattr(self, name) for name in plain},
             **{name: getattr(self, name).tolist() for name in ("tokens", "positions", "token_types", "residual")},
-            **({"heads": self.heads.tolist()} if "heads" in self.parts else {}),
+            **{name: self.parts[name].tolist() for name in ("heads", "mlps") if name in self.parts},
             "edits": dict(self.edits),
             "certificate": certificate,
         }
@@ -422,6 +437,10 @@ class Attribution(Result):
             places = [divmod(place, by_head.shape[1]) for place in largest(by_head, 5).tolist()]
             heads = (f"L{layer}H{head} {significant(float(by_head[layer, head]))}" for layer, head in places)
             lines["heads"] = f"{'  '.join(heads)}  (over all positions)"
+        if "mlps" in self.parts:
+            by_layer = self.mlps.sum(dim=-1)
+            mlps = (f"L{layer}.mlp {significant(float(by_layer[layer]))}" for layer in largest(by_layer, 5).tolist())
+            lines["feed-forwards"] = f"{'  '.join(mlps)}  (over all positions)"
         lines["checks"] = str(self.certificate or "no certificate: a difference or a mean").removeprefix("Checks: ")
         value = significant(self.value, 4, "-")
         return f"{self.target} = {value} of {self.model}, rules={self.rules!r}", lines

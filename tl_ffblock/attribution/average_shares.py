@@ -106,9 +106,10 @@ def average_shares(
     Prompts may have any lengths.
 
     Args:
-        attributions: One per prompt, as `attribute` gives them for a list of texts, or one per pair as `attribution_patching` does.
-        of: "heads" [layer head], "neurons" [layer neuron], without layers that are a mixture of experts, of attributions
-            "biases" [bias], of estimates of patching "mlps" [layer].
+        attributions: One per prompt, as `attribute` or `direct_logit_attribution` gives them for a list of texts, or one per
+            pair as `attribution_patching` does.
+        of: "heads" [layer head], "neurons" [layer neuron], without layers that are a mixture of experts, "mlps" [layer], of
+            attributions also "biases" [bias].
         n_draws: Draws of the bootstrap.
         seed: Same seed, same intervals.
 
@@ -117,7 +118,8 @@ def average_shares(
         ScopeKeyError: if heads or neurons were not asked for.
     """
     several: list[Attribution | PatchingEstimates] = [*attributions] if isinstance(attributions, Sequence) else []
-    if {type(result) for result in several} not in ({Attribution}, {PatchingEstimates}):
+    kinds = {type(result) for result in several}
+    if len(kinds) != 1 or not issubclass(kinds.pop(), Attribution | PatchingEstimates):
         raise InputError(
             "average_shares: expected one attribution or more, as ffb.attribute gives them for a list of texts, or what "
             "ffb.attribution_patching gives for lists of pairs."
@@ -142,12 +144,10 @@ def _summed(
     """The axes of one result's shares, and these summed over positions."""
     if of == "biases" and isinstance(result, Attribution):
         return {"bias": result.bias_names}, result.bias_shares.sum(dim=-1)
-    if of == "mlps" and isinstance(result, PatchingEstimates):
+    if of == "mlps":
         return {"layer": tuple(range(len(result.mlps)))}, result.mlps.sum(dim=-1)
-    if of in ("biases", "mlps"):
-        raise InputError(
-            f"of={of!r}: {'attributions have biases' if of == 'biases' else 'estimates of patching have mlps'}, these results have not."
-        )
+    if of == "biases":
+        raise InputError("of='biases': attributions have biases, estimates of patching have not.")
     if of == "heads":
         n_layers, n_heads = result.heads.shape[:2]
         return {"layer": tuple(range(n_layers)), "head": tuple(range(n_heads))}, result.heads.sum(dim=-1)

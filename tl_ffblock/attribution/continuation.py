@@ -16,7 +16,8 @@ from torch import Tensor
 from tl_ffblock.attribution.attribute import DEFAULTS, ForwardOptions, open_attribution_run
 from tl_ffblock.attribution.attribution import in_words
 from tl_ffblock.attribution.certificate import refuse_forms, relative
-from tl_ffblock.bridge.inputs import is_single, tokens_of
+from tl_ffblock.attribution.targets import warn_of_missing_space
+from tl_ffblock.bridge.inputs import is_single, refuse_pair, tokens_of
 from tl_ffblock.bridge.linearised import RuleName, Rules
 from tl_ffblock.bridge.runs import Ids, Run, continued
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
@@ -176,9 +177,13 @@ def attribute_continuation(
         InputError: for input that cannot be used, or not exactly one of `continuation` and `generate`.
         CompletenessError: if linearised modules miss the model's tensors, or shares a target where rules are complete.
         FFBlockError: whatever else `ffb.attribute` raises.
+
+    Warns:
+        MissingSpaceWarning: of a continuation whose first token is not expected, while it is with a space before it.
     """
     if (continuation is None) == (generate is None):
         raise InputError("give either a continuation or generate=n, the number of tokens that the model generates.")
+    refuse_pair(prompt, "prompt")
     if isinstance(prompt, list | tuple | Tensor) and not is_single(prompt):
         prompts = several(prompt)
         given = [None] * len(prompts) if continuation is None else several(continuation)
@@ -196,6 +201,7 @@ def attribute_continuation(
     with with_gradients():
         traced = trace(run, run.batches[0], chosen, frozenset())
         refuse_forms(traced.tape.gaps_of(0), run.settings.rtol, run.model.name, chosen.name)
+        warn_of_missing_space(run.model, traced.logits[0, n_prompt - 1].detach(), continuation, stacklevel=4)
         result = _attributed(run, traced, n_prompt, reading)
     worst = int(result.errors.argmax())
     if chosen.complete and not float(result.errors[worst]) <= run.settings.rtol:

@@ -221,7 +221,7 @@ def propagated(run: Run, targets: FlowTargets, position: int) -> list[Propagated
             back = traced.backward(begin.tensor, begin.gradient, again=number + 1 < len(asked))
             shares = Shares(run, traced, back, begin, ())
             token = _token_of(begin, traced, position, target)
-            found.append(Propagated(shares.attribution(difference), shares.by_stream(), token))
+            found.append(Propagated(shares.attribution(difference, Attribution), shares.by_stream(), token))
     return found
 
 

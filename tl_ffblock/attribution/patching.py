@@ -20,7 +20,7 @@ from tl_ffblock.attribution.certificate import refuse_forms
 from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
-from tl_ffblock.bridge.inputs import is_single
+from tl_ffblock.bridge.inputs import is_single, refuse_pair
 from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
@@ -36,7 +36,7 @@ from tl_ffblock.result import Result, Results, long_form
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tables import ScopeTable
-from tl_ffblock.results.tokens import joined, shortened
+from tl_ffblock.results.tokens import alignment, joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
@@ -305,6 +305,8 @@ def _pairs(*sides: Any) -> tuple[bool, list[tuple[Any, ...]]]:
     Raises:
         InputError: if one is a prompt and the other a list, or they are of different lengths, or empty.
     """
+    for side, name in zip(sides, ("clean", "corrupted"), strict=True):
+        refuse_pair(side, name)
     single = [is_single(side) or (isinstance(side, Tensor) and side.ndim == 2 and len(side) == 1) for side in sides]
     rows = [[side] if is_single(side) else list(side) for side in sides]
     if len(set(single)) > 1 or len(rows[0]) != len(rows[1]) or not rows[0]:
@@ -323,10 +325,11 @@ def _refuse_other_inputs(runs: list[Run]) -> None:
     for name, run in zip(("clean", "corrupted"), runs, strict=True):
         if run.batches[0].mask is not None:
             raise InputError(f"attention_mask hides tokens of {name}: give the prompt without padding.")
-    lengths = [len(run.sequences[0].tokens) for run in runs]
-    if lengths[0] != lengths[1]:
+    labels = [run.sequences[0].labels for run in runs]
+    if len(labels[0]) != len(labels[1]):
         raise InputError(
-            f"clean and corrupted have {lengths[0]} and {lengths[1]} tokens: expected two prompts of equally many."
+            f"clean and corrupted have {len(labels[0])} and {len(labels[1])} tokens: expected two prompts of equally many. They "
+            f"differ in {alignment(*labels)}: use words of equally many tokens."
         )
 
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import quoted, single_token
+from tl_ffblock.bridge.inputs import first_tokens, quoted
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
@@ -247,27 +247,32 @@ def _warn_of_missing_spaces(model: Model, traced: Traced, target: Metric) -> Non
         for answers in (
             side.of_prompt(number).prompts[0] for side in (target.answers, target.minus) if side is not None
         ):
-            if said := _missing_space(model, row, answers[0]) if len(answers) == 1 else "":
-                warnings.warn(said, MissingSpaceWarning, stacklevel=5)
+            if len(answers) == 1 and warn_of_missing_space(model, row, answers[0], stacklevel=6):
                 return
 
 
-def _missing_space(model: Model, row: Float[Tensor, " d_vocab"], word: str | int) -> str:
-    """What to say of a word; nothing where nothing seems amiss."""
-    if not isinstance(word, str) or word[:1].isspace():
-        return ""
-    try:
-        given, spaced = single_token(model, word), single_token(model, f" {word}")
-    except InputError:
-        return ""
+def warn_of_missing_space(model: Model, row: Float[Tensor, " d_vocab"], word: object, stacklevel: int) -> bool:
+    """Whether a word's first token is not expected, but that with a space before it is; if so, warn.
+
+    Args:
+        model: Its tokenizer reads the word.
+        row: Logits of the position at which the word is predicted.
+        word: A text; nothing is said of anything else.
+        stacklevel: Of the warning.
+    """
+    if not isinstance(word, str) or word[:1].isspace() or (first := first_tokens(model, word, f" {word}")) is None:
+        return False
+    given, spaced = first
     ranks = [1 + int((row > row[token]).sum()) for token in (given, spaced)]
-    if given == spaced or ranks[1] > _EXPECTED or ranks[0] <= _EXPECTED:
-        return ""
+    if ranks[1] > _EXPECTED or ranks[0] <= _EXPECTED:
+        return False
     seen = [
         f"(logit {significant(float(row[token]))}, rank {rank})"
         for token, rank in zip((given, spaced), ranks, strict=True)
     ]
-    return (
-        f"target {word!r}: the model does not expect this token here {seen[0]}, but the one with a space before it, "
+    said = (
+        f"target {word!r}: the model does not expect its first token here {seen[0]}, but the one with a space before it, "
         f"{f' {word}'!r} {seen[1]}. They are two tokens: was a space forgotten?"
     )
+    warnings.warn(said, MissingSpaceWarning, stacklevel=stacklevel)
+    return True

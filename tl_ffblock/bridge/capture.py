@@ -29,8 +29,8 @@ from tl_ffblock.signatures import strict
 
 _TOKENS, _EMBEDDINGS = "embed.hook_in", ("hook_embed", "embed.hook_out")
 """HookPoints where a cache shows which tokens it is of: token ids in bridges, else what the embedding made of them."""
+# Relative difference of one token's embeddings in any dtype; another token's is about 1.
 _SAME_EMBEDDING = 1e-2
-"""Relative difference of one token's embeddings in any dtype; another token's is about 1."""
 
 
 @strict
@@ -120,8 +120,8 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
                 "model is run once more."
             )
         batched = getattr(cache, "has_batch_dim", True)
-        tensors = {site: t if batched else t[None] for site, t in given.items() if t is not None}
-        with_batch = {site: one_for_all_heads(site, tensor) for site, tensor in tensors.items()}
+        held = {site: t if batched else t[None] for site, t in given.items() if t is not None}
+        with_batch = {site: one_for_all_heads(site, tensor) for site, tensor in held.items()}
         _refuse_unused_pattern(model, cached, layer, with_batch)
         batch, positions = with_batch["resid_pre"].shape[:2]
         chosen = {site: select_rows(site, tensor, spec.rows, (batch, positions)) for site, tensor in with_batch.items()}
@@ -181,13 +181,6 @@ def refuse_other_cache(model: Model, records: Records, batch: Batch, settings: S
     Raises:
         InputError: saying what differs.
     """
-    _refuse_other_model(model, records, settings)
-    _refuse_other_tokens(model, records, batch, cache)
-    if batch.mask is None:
-        _refuse_hidden_padding(model, records)
-
-
-def _refuse_other_model(model: Model, records: Records, settings: Settings) -> None:
     if records.model.hooked is not model.hooked and records.model.fingerprint != model.fingerprint:
         raise InputError(f"cache holds records of another model ({records.model.name}), not of this {model.name}.")
     if records.model.fingerprint != model.fingerprint:
@@ -201,20 +194,25 @@ def _refuse_other_model(model: Model, records: Records, settings: Settings) -> N
             f"cache was captured for {captured.pop()} arithmetic, precision={settings.precision!r} asks for {settings.dtype}: "
             f"capture with dtype={settings.dtype}, or leave one of the two out."
         )
+    _refuse_other_tokens(model, records, batch, cache)
+    for index in range(next(iter(records.values())).pattern.shape[0] if batch.mask is None else 0):
+        if all(_shows_padding(record, index) for record in records.values()):
+            raise InputError(
+                f"cache: in no layer does a token of sequence {index} attend to its first or last positions, as in a run of "
+                f"{model.name} with padding. Give the attention_mask of that run."
+            )
 
 
 def _refuse_other_tokens(model: Model, records: Records, batch: Batch, cache: Any) -> None:
-    shape = tuple(next(iter(records.values())).resid_pre.shape[:2])
-    if shape != tuple(batch.tokens.shape):
+    if (shape := tuple(next(iter(records.values())).resid_pre.shape[:2])) != tuple(batch.tokens.shape):
         raise InputError(
             f"cache is of a run of shape {shape}, the input is {tuple(batch.tokens.shape)} [batch, pos]: give the input of "
             "that run."
         )
-    if isinstance(cache, Records):
-        tokens = records.tokens
-        same = tokens is None or torch.equal(tokens.cpu(), batch.tokens.cpu())
-    else:
+    if not isinstance(cache, Records):
         same = _is_of_tokens(model, getattr(cache, "cache_dict", cache), batch)
+    else:
+        same = records.tokens is None or torch.equal(records.tokens.cpu(), batch.tokens.cpu())
     if not same:
         raise InputError(
             "cache is of a run of other tokens than the input, or its embeddings were edited by a hook: give the input of "
@@ -240,8 +238,8 @@ def _is_of_tokens(model: Model, cached: Mapping[str, Tensor], batch: Batch) -> b
     return bool((gap <= _SAME_EMBEDDING * expected.norm(dim=-1)).all())
 
 
-class _Reached(Exception):  # noqa: N818 - no error
-    """Ends a forward pass at the tensor that was waited for."""
+class NothingMoreToRead(Exception):  # noqa: N818 - no error
+    """Ends a forward pass that nobody else listens to: what is left of it costs time and memory."""
 
 
 @torch.no_grad()
@@ -251,22 +249,13 @@ def _passing(model: Model, batch: Batch, name: str) -> Tensor:
 
     def stop(tensor: Tensor) -> None:
         reached.append(tensor)
-        raise _Reached
+        raise NothingMoreToRead
 
-    with model.hooks_disabled(), Tap(model.hook_point(name), stop), suppress(_Reached):
+    with model.hooks_disabled(), Tap(model.hook_point(name), stop), suppress(NothingMoreToRead):
         forward(model, batch)
     if not reached:
         raise CaptureError(f"{name} did not fire in a forward pass of {model.name}.")
     return reached[0]
-
-
-def _refuse_hidden_padding(model: Model, records: Records) -> None:
-    for index in range(next(iter(records.values())).pattern.shape[0]):
-        if all(_shows_padding(record, index) for record in records.values()):
-            raise InputError(
-                f"cache: in no layer does a token of sequence {index} attend to its first or last positions, as in a run of "
-                f"{model.name} with padding. Give the attention_mask of that run."
-            )
 
 
 def _shows_padding(record: LayerRecord, index: int) -> bool:

@@ -26,6 +26,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,15 +53,12 @@ def converted(file: Path, name: str) -> "Path | tuple[PreTrainedModel, PreTraine
 
 def kept(file: Path, name: str) -> Path | None:
     """The folder that was made of a GGUF file, its files held against their digests; None if it has to be made."""
-    try:
+    with suppress(OSError):
         folder = _place(file, name)
-        if not folder.exists():
-            return None
-    except OSError:
-        return None
-    if is_whole(folder):
-        return folder
-    _say(f"{folder} is damaged and is made again.")
+        if is_whole(folder):
+            return folder
+        if folder.exists():
+            _say(f"{folder} is damaged and is made again.")
     return None
 
 
@@ -84,10 +82,13 @@ def announce(file: Path, name: str) -> bool:
 
 def read_gguf(file: Path) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """The model, dequantised to float32, and the tokenizer of a GGUF file, as transformers reads them."""
+    import gguf
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    with _parsed_once(), redirect_stderr(StringIO()):  # a progress bar that has no switch
+    # transformers asks three times for one header and 397 times for one table of names.
+    parsed_once = {name: lru_cache(maxsize=1)(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
+    with exchanged(gguf, **parsed_once), redirect_stderr(StringIO()):  # a progress bar that has no switch
         model = AutoModelForCausalLM.from_pretrained(
             file.parent, gguf_file=file.name, attn_implementation="eager", dtype=torch.float32
         )
@@ -100,15 +101,19 @@ def keep(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", file: P
 
     try:
         folder = _place(file, name)
-        _remove_abandoned(folder.parent)
+        for unfinished in folder.parent.glob(f"{UNFINISHED}*"):  # of processes that were killed, as large as the model
+            with suppress(OSError):  # its owner may be removing it
+                if time.time() - unfinished.stat().st_mtime > ABANDONED_AFTER:
+                    shutil.rmtree(unfinished, ignore_errors=True)
         with _unfinished(folder.parent) as part:
-            _write(model, tokenizer, part / folder.name)
+            made = Path(part, folder.name)
+            _write(model, tokenizer, made)
             try:
-                (part / folder.name).rename(folder)
+                made.rename(folder)
             except OSError:  # another process was quicker, or what is there is damaged
                 if not is_whole(folder):
-                    folder.rename(part / "damaged")
-                    (part / folder.name).rename(folder)
+                    folder.rename(Path(part, "damaged"))
+                    made.rename(folder)
     except (OSError, SafetensorError) as error:
         _say(f"{name} could not be kept for the next time: {_reason(error)}.")
         return None
@@ -166,31 +171,19 @@ def _write(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folde
     (folder / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
-@contextmanager
-def _unfinished(caches: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=caches, ignore_cleanup_errors=True) as part:
-        yield Path(part)
-
-
-def _remove_abandoned(caches: Path) -> None:
-    """Remove unfinished folders of processes that were killed: each is as large as the model."""
-    for unfinished in caches.glob(f"{UNFINISHED}*"):
-        with suppress(OSError):  # its owner may be removing it
-            if time.time() - unfinished.stat().st_mtime > ABANDONED_AFTER:
-                shutil.rmtree(unfinished, ignore_errors=True)
+def _unfinished(caches: Path) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=caches, ignore_cleanup_errors=True)
 
 
 @contextmanager
-def _parsed_once() -> Iterator[None]:
-    """Keep what gguf parses: transformers asks three times for one header and 397 times for one table of names."""
-    import gguf
-
-    reader, names = gguf.GGUFReader, gguf.get_tensor_name_map
-    gguf.GGUFReader, gguf.get_tensor_name_map = lru_cache(maxsize=1)(reader), lru_cache(maxsize=1)(names)
+def exchanged(module: ModuleType, **values: object) -> Iterator[None]:
+    """Names of a module have other values inside."""
+    own = {name: getattr(module, name) for name in values}
+    vars(module).update(values)
     try:
         yield
     finally:
-        gguf.GGUFReader, gguf.get_tensor_name_map = reader, names
+        vars(module).update(own)
 
 
 def _digest(file: Path) -> str:
@@ -199,9 +192,8 @@ def _digest(file: Path) -> str:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
+    parts = (error.filename, error.strerror) if isinstance(error, OSError) and error.strerror else (str(error),)
+    return ": ".join(filter(None, parts))
 
 
 def _say(sentence: str) -> None:

@@ -16,11 +16,11 @@ nothing), models whose Hugging Face side does not run as it stands, and bridges 
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from tl_ffblock.bridge.linears import adapted_linears, unwrapped
-from tl_ffblock.bridge.taps import HookedModel, silence
+from tl_ffblock.bridge.taps import HookedModel, module_callbacks, silence
 from tl_ffblock.errors import UnsupportedModelError
 
 PROBE_LENGTH = 8
@@ -28,8 +28,8 @@ TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 5e-2, torc
 """Relative difference of the logits, by the model's dtype. The worst seen of the families in tests/tiny.py
 with 32 random layers: 8e-7 (rotary tables are float32), 4e-6, 1e-2, 1e-1."""
 
+# Components that hold copies of one matrix of Hugging Face's in pieces.
 _SPLITS = {"split_qkv_matrix": ("q", "k", "v"), "split_gate_up_matrix": ("gate", "in")}
-"""Components that hold copies of one matrix of Hugging Face's in pieces."""
 
 
 def probe_tokens(model: HookedModel) -> Int[Tensor, "1 pos"]:
@@ -51,7 +51,7 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
     processed = getattr(model, "_weights_processed", False) or getattr(model, "compatibility_mode", False)
     if not isinstance(wrapped, nn.Module) or processed:
         return float("nan")
-    if any(_is_component(module) and _has_callbacks(module) for module in wrapped.modules()):
+    if module_callbacks(module for module in wrapped.modules() if unwrapped(module) is not module):
         return None
     first = next(iter(model.parameters()))
     tokens, copies = probe_tokens(model).to(first.device), dict[int, nn.Module]()
@@ -63,11 +63,12 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
         actual = _logits(model(tokens))
     if actual is None or expected is None or actual.shape != expected.shape or not expected.isfinite().all():
         return float("nan")
-    error, tolerance = _relative_difference(actual, expected), TOLERANCE.get(first.dtype, TOLERANCE[torch.float32])
+    # Over the size of what distinguishes the tokens: a constant added to all logits of a position means nothing.
+    size = float((expected - expected.mean(dim=-1, keepdim=True)).norm()) or 1.0
+    error, tolerance = float((actual - expected).norm()) / size, TOLERANCE.get(first.dtype, TOLERANCE[torch.float32])
     if error <= tolerance:
         return error
-    adapted_here_alone = any(id(module) not in copies for module in adapted_linears(model).values())
-    if adapted_here_alone or _pieces_were_edited(model):
+    if any(id(module) not in copies for module in adapted_linears(model).values()) or _pieces_were_edited(model):
         return float("nan")
     raise UnsupportedModelError(
         f"{name}: the TransformerBridge is not the Hugging Face model that it wraps. On {tokens.shape[1]} tokens its logits "
@@ -90,24 +91,9 @@ def _without_bridges(module: nn.Module, copies: dict[int, nn.Module]) -> nn.Modu
     return copies[id(module)]
 
 
-def _is_component(module: nn.Module) -> bool:
-    return module._modules.get("_original_component") is not None
-
-
-def _has_callbacks(module: nn.Module) -> bool:
-    callbacks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-    return any(not str(getattr(callback, "__module__", "")).startswith("transformer_lens.") for callback in callbacks)
-
-
 def _logits(output: Any) -> Tensor | None:
     logits = getattr(output, "logits", output)
     return logits.double() if isinstance(logits, Tensor) else None
-
-
-def _relative_difference(actual: Float[Tensor, "*pos vocab"], expected: Float[Tensor, "*pos vocab"]) -> float:
-    """Over the size of what distinguishes the tokens: a constant added to all logits of a position means nothing."""
-    size = float((expected - expected.mean(dim=-1, keepdim=True)).norm())
-    return float((actual - expected).norm()) / (size or 1.0)
 
 
 def _pieces_were_edited(model: HookedModel) -> bool:
@@ -116,11 +102,7 @@ def _pieces_were_edited(model: HookedModel) -> bool:
         for split, names in _SPLITS.items():
             if hasattr(component, split) and getattr(component, "original_component", None) is not None:
                 whole = getattr(component, split)(component.original_component)
-                pieces = [unwrapped(getattr(component, name)) for name in names]
-                if any(not torch.equal(_weight(new), _weight(old)) for new, old in zip(pieces, whole, strict=True)):
+                pairs = zip((unwrapped(getattr(component, name)) for name in names), whole, strict=True)
+                if any(not torch.equal(new.get_parameter("weight"), old.get_parameter("weight")) for new, old in pairs):
                     return True
     return False
-
-
-def _weight(linear: nn.Module) -> Tensor:
-    return linear.get_parameter("weight")

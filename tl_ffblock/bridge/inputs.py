@@ -109,6 +109,7 @@ def prepare(
     Raises:
         InputError: for empty, too long or malformed input.
     """
+    given, attention_mask, token_type_ids = read_input(model, given, attention_mask, token_type_ids)
     if _is_ids(given):
         given = torch.tensor([int(token) for token in given])
     if isinstance(given, Tensor):
@@ -125,6 +126,72 @@ def prepare(
         )
     sequences = [_from_text(model, text) for text in texts]
     return in_batches(model, sequences, together=together, unequal=unequal and together and model.family.causal)
+
+
+def read_input(
+    model: Model, given: Any, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+) -> tuple[Any, Tensor | None, Tensor | None]:
+    """What the user gave, its attention mask and token types; a tokenizer's output and a pair of sentences become token ids.
+
+    Args:
+        model: A pair is read by its tokenizer.
+        given: A tokenizer's output (`input_ids`, `attention_mask`, `token_type_ids`); for an encoder a tuple of two texts, which
+            are the two segments of one input; anything else stays as it is.
+        attention_mask: As given beside it.
+        token_type_ids: Likewise.
+
+    Raises:
+        InputError: for a tuple of two texts and a model that reads no pairs, ids of unequal lengths without padding, no ids, or a
+            mask or token types given twice.
+    """
+    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(text, str) for text in given):
+        if model.family.causal:
+            refuse_pair(given, "input")
+        given = _tokenizer(model)(*given)
+    if not isinstance(given, Mapping):
+        return given, attention_mask, token_type_ids
+    if "input_ids" not in given:
+        raise InputError(
+            f"input is {_kind(given)} of {', '.join(map(repr, given)) or 'nothing'}: expected a tokenizer's output, with input_ids."
+        )
+    asked = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
+    for name, other in asked.items():
+        if other is not None and name in given:
+            raise InputError(f"{name} is given twice: in the tokenizer's output, and beside it. Give one.")
+        asked[name] = _as_tensor(given[name], name) if name in given else other
+    types = asked["token_type_ids"]
+    # Types of zeros are what every model assumes, also one that has none.
+    return (
+        _as_tensor(given["input_ids"], "input_ids"),
+        asked["attention_mask"],
+        types if types is None or types.any() else None,
+    )
+
+
+def _as_tensor(values: Any, name: str) -> Tensor:
+    """Numbers of a tokenizer's output as a tensor."""
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            f"{name} of the tokenizer's output is {_kind(values)}, which is not one tensor: texts of unequal lengths need "
+            'padding=True, return_tensors="pt", or give the texts themselves as a list.'
+        ) from None
+
+
+def refuse_pair(given: Any, name: str) -> None:
+    """Refuse a tuple of two texts, which are not said to be two prompts, and a tokenizer's output.
+
+    Raises:
+        InputError: for these.
+    """
+    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(text, str) for text in given):
+        raise InputError(
+            f"{name} is a tuple of two texts, which is a pair of segments: attention_maps, contribution_maps and attribute read one "
+            "of encoders. Two prompts are a list, [first, second]."
+        )
+    if isinstance(given, Mapping):
+        raise InputError(f"{name} is {_kind(given)}: expected texts or token ids, such as its input_ids.")
 
 
 def in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 _"]], *, together: bool, unequal: bool) -> list[Batch]:
@@ -178,6 +245,7 @@ def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
     Raises:
         InputError: for a list or batch of several, and for what cannot be used.
     """
+    refuse_pair(given, name)
     several = not isinstance(given, str | Tensor) or (isinstance(given, Tensor) and given.ndim == 2 and len(given) != 1)
     if several:
         raise InputError(f"{name} is {_kind(given)}; expected one text, or one tensor of token ids [pos].")
@@ -245,6 +313,16 @@ def _tokenised(model: Model, text: str) -> Int[Tensor, "1 pos"]:
     else:
         tokens = model.hooked.to_tokens(text, truncate=False)
     return tokens.cpu()
+
+
+def first_tokens(model: Model, *texts: str) -> tuple[int, ...] | None:
+    """The first token of each text; None without a tokenizer, and where two begin alike or one with nothing that is written or known."""
+    tokenizer = model.hooked.tokenizer
+    first = [] if tokenizer is None else [tokens_of(model, text)[:1] for text in texts]
+    if not first or not all(first) or len({token for (token,) in first}) < len(first):
+        return None
+    known = all(token != tokenizer.unk_token_id and tokenizer.decode([token]).strip() for (token,) in first)
+    return tuple(token for (token,) in first) if known else None
 
 
 def tokens_of(model: Any, text: str) -> list[int]:

@@ -51,6 +51,7 @@ ExtraSite: TypeAlias = Literal["query", "key"]
 """Tensors of a layer that no map needs: the vectors whose products are the attention scores."""
 Branch: TypeAlias = Literal["attn", "mlp"]
 
+# Where the HookPoints of a Post-LN block are others than a step's kind says.
 _POST_LN_BRIDGE = {
     "Attn": "attn.o.hook_out",
     "AttnRes": "ln1.hook_in",
@@ -58,7 +59,6 @@ _POST_LN_BRIDGE = {
     "AtbFfResLn": "hook_resid_post",
 }
 _POST_LN_HOOKED = {"AtbFfResLn": "hook_normalized_resid_post"}
-"""Where the HookPoints of a Post-LN block are others than a step's kind says."""
 Owner: TypeAlias = Literal["head", "mid", "mlp", "stream"]
 """Heads; the residual stream between attention and feed-forward, where attention comes first; the feed-forward from the norm
 before it to the norm after it; the residual stream at the layer's output."""
@@ -70,10 +70,10 @@ _OWNERS_OF_SHIFTS: dict[NormName, Owner] = {
     "ff_out_norm": "mlp",
     "out_norm": "stream",
 }
+# What modules call their activation function.
 _ACTIVATIONS = ("act", "act_fn", "activation_fn", "gelu_impl", "activation", "intermediate_act_fn")
-"""What modules call their activation function."""
+# Attributes of Hugging Face's attention modules that hold the scale of scores, or what they are divided by.
 _SCALES = (("scaling", 1), ("softmax_scale", 1), ("inv_norm_factor", 1), ("scale_attn", -1))
-"""Attributes of Hugging Face's attention modules that hold the scale of scores, or what they are divided by."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,6 @@ class QueryKeyWeights:
     b_q: Float[Tensor, "head d_head"]
     w_k: Float[Tensor, "head d d_head"]
     b_k: Float[Tensor, "head d_head"]
-
-    def queries(self, x: Float[Tensor, " d"]) -> Float[Tensor, "head d_head"]:
-        """`x W_Q + b_Q`."""
-        return einsum(x, self.w_q, "d, head d e -> head e") + self.b_q
 
     def keys(self, x: Float[Tensor, " d"]) -> Float[Tensor, "head d_head"]:
         """`x W_K + b_K`."""
@@ -139,9 +135,8 @@ class BoundLayer:
     @cached_property
     def has_experts(self) -> bool:
         """Whether its feed-forward is a mixture of experts."""
-        if not self.has_feed_forward or getattr(self.block.mlp, "bound_dense", False):
-            return False
-        return hasattr(_inner(self.block.mlp), "experts")
+        dense = not self.has_feed_forward or getattr(self.block.mlp, "bound_dense", False)
+        return not dense and hasattr(_inner(self.block.mlp), "experts")
 
     @cached_property
     def is_gated(self) -> bool:
@@ -355,12 +350,10 @@ class BoundLayer:
         like = w_o.new_empty(w_o.shape[-1], dtype=dtype)
         if name is None:
             return Norm.absent(like)
-        norm, cfg = _module(self.hooked, name), self.hooked.cfg
-        if self.api == "TransformerBridge":
-            centred = not norm.uses_rms_norm
-            offset = _gain_is_offset(norm, cfg, centred=centred)
-        else:
-            centred, offset = str(cfg.normalization_type).startswith("LN"), False
+        norm, cfg = self.hooked.get_submodule(name), self.hooked.cfg
+        on_bridge = self.api == "TransformerBridge"
+        centred = not norm.uses_rms_norm if on_bridge else str(cfg.normalization_type).startswith("LN")
+        offset = on_bridge and _gain_is_offset(norm, cfg, centred=centred)
         own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))
         eps = next((eps for eps in own_eps if eps is not None), cfg.eps)
         weight, shift = (getattr(norm, attribute, None) for attribute in ("w", "b"))
@@ -496,11 +489,9 @@ class BoundLayer:
 
 def has_norm(hooked: HookedModel, name: str) -> bool:
     """Whether a module of this name is a norm that the model has: with `normalization_type=None` it is not there, or gives back what it gets."""
-    try:
-        module = _module(hooked, name)
-    except AttributeError:
-        return False
-    return module is not None and not isinstance(_inner(module), nn.Identity)
+    with suppress(AttributeError):
+        return not isinstance(_inner(hooked.get_submodule(name)), nn.Identity)
+    return False
 
 
 def is_stream(name: str) -> bool:
@@ -518,9 +509,7 @@ def _gain_is_offset(norm: Any, cfg: Any, *, centred: bool) -> bool:
     """Whether the gain is 1 + weight: Gemma's RMSNorm, Nemotron's LayerNorm1P."""
     if hasattr(norm, "uses_weight_offset"):
         return bool(norm.uses_weight_offset)
-    if centred:
-        return type(_inner(norm)).__name__.endswith("1P")
-    return bool(getattr(cfg, "rmsnorm_uses_offset", False))
+    return type(_inner(norm)).__name__.endswith("1P") if centred else bool(getattr(cfg, "rmsnorm_uses_offset", False))
 
 
 def _read_linears(*modules: Any) -> list[Linear]:
@@ -567,9 +556,3 @@ def _tensor(parameter: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _bias(parameter: Tensor | None, shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "..."]:
     return like.new_zeros(shape) if parameter is None else parameter.detach().to(like)
-
-
-def _module(root: Any, name: str) -> Any:
-    for part in name.split("."):
-        root = root[int(part)] if part.isdigit() else getattr(root, part)
-    return root

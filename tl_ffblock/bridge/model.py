@@ -39,32 +39,31 @@ UNTRAINED_HEAD = "untrained_head"
 
 @dataclass
 class Memory:
-    """What was found out about one model, kept as long as the model itself lives and its weights are the same."""
+    """What was found out about one model, kept as long as the model itself lives and its weights are the same.
+
+    `fingerprint` is that of these weights, `callbacks` are torch's on its modules then: one may change what a layer computes.
+    The identities of the layers `checked` held on a run of the user's, those of `probed` on a small run without any hooks.
+    `difference` is that of its logits from those of the Hugging Face model it wraps, relative; None before both have run, NaN
+    where they cannot. `ends_held` says that the last layer's last scope was found to be what the model reads next, `reads_out`
+    that the read-out of its last layer's output was found to be its logits. `logit_differences` are, by rules, how far its
+    logits are from its own under linearised rules: zero. `products` are those of its heads' output matrices with what follows.
+    """
 
     fingerprint: str = ""
-    """Of the weights that it was found out about."""
     callbacks: frozenset[tuple[int, int]] = frozenset()
-    """Torch's callbacks on its modules then: one may change what a layer computes."""
     checked: set[int] = field(default_factory=set)
-    """Layers whose identities held on a run of the user's."""
     probed: set[int] = field(default_factory=set)
-    """Layers whose identities held on a small run without any hooks."""
     difference: float | None = None
-    """Of its logits from those of the Hugging Face model it wraps, relative; None before both have run, NaN where they cannot."""
     ends_held: bool = False
-    """Whether the last layer's last scope was found to be what the model reads next."""
     reads_out: bool = False
-    """Whether the read-out of its last layer's output was found to be its logits."""
     logit_differences: dict[Any, float] = field(default_factory=dict)
-    """By rules: how far its logits are from its own under linearised rules; zero."""
     products: HeadProducts = field(default_factory=HeadProducts)
-    """Products of its heads' output matrices with what follows them."""
 
 
+# By hooked model: every `Model` of it, whenever it was identified, has the same memory, until its weights change.
 _memories: WeakKeyDictionary[HookedModel, Memory] = WeakKeyDictionary()
-"""By hooked model: every `Model` of it, whenever it was identified, has the same memory, until its weights change."""
+# Weights on accelerators as they were when they were last digested: their signature, and the digest.
 _digested: WeakKeyDictionary[HookedModel, tuple[tuple[Any, ...], str]] = WeakKeyDictionary()
-"""Weights on accelerators as they were when they were last digested: their signature, and the digest."""
 
 
 class ModelSizes(NamedTuple):
@@ -331,8 +330,7 @@ def refuse_other_model(what: str, fingerprint: str, model: Model) -> None:
 
 
 def _has_trained_head(hooked: Any) -> bool:
-    config = getattr(getattr(hooked, "original_model", None), "config", None)
-    return not getattr(config, UNTRAINED_HEAD, False)
+    return not getattr(getattr(getattr(hooked, "original_model", None), "config", None), UNTRAINED_HEAD, False)
 
 
 def weights_fingerprint(hooked: Any) -> str:
@@ -392,11 +390,10 @@ def _settings_of_modules(hooked: Any) -> Iterator[str]:
 
 def _numbers_of(owner: object) -> Iterator[str]:
     for name, value in vars(owner).items():
-        if name.startswith("_") or name == "training" or "cached" in name:
-            continue
-        if isinstance(value, int | float):
+        named = not (name.startswith("_") or name == "training" or "cached" in name)
+        if named and isinstance(value, int | float):
             yield f"{name}={value!r}"
-        elif isinstance(value, FunctionType | BuiltinFunctionType):
+        elif named and isinstance(value, FunctionType | BuiltinFunctionType):
             yield f"{name}={value.__qualname__}"
 
 
@@ -405,8 +402,7 @@ def _digest(tensors: Sequence[Tensor], begin: str = "") -> str:
     for tensor in tensors:
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
         if tensor.numel() and tensor.device.type != "meta":
-            flat = tensor.cpu().contiguous().reshape(-1)
-            digest.update(flat.view(torch.uint8).numpy().data)
+            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

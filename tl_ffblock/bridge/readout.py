@@ -10,6 +10,7 @@ Two readings, by name:
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -28,8 +29,8 @@ from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
 
 Reading: TypeAlias = Literal["final_norm", "direction"]
 
+# Tokens of a run whose last layer's output is replaced, at most.
 _CARRIER = 128
-"""Tokens of a run whose last layer's output is replaced, at most."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +95,9 @@ def bias_of_unembedding(model: Model) -> Float[Tensor, " d_vocab"] | None:
 def _own_logits(model: Model, rows: Float[Tensor, "n d_model"]) -> Float[Tensor, "n d_vocab"]:
     its_own = model.api == "TransformerBridge" and model.family.causal and head_linear(model.hooked, "unembed") is None
     if its_own:  # an adapter on the unembedding is not in `logit_readout`, which came with TransformerLens 4
-        try:
+        with suppress(ImportError, AttributeError, ValueError, NotImplementedError):  # it may be more than norm and W_U
             readout = import_module("transformer_lens.tools.analysis").logit_readout
-            logits: Tensor = readout(model.hooked, rows, chunk_size=max(1, len(rows))).values
-            return logits
-        except (
-            ImportError,
-            AttributeError,
-            ValueError,
-            NotImplementedError,
-        ):  # or it is more than norm and unembedding
-            pass
+            return readout(model.hooked, rows, chunk_size=max(1, len(rows))).values
     size = min(_CARRIER, model.longest_input or _CARRIER)
     return torch.cat([_carried(model, chunk) for chunk in torch.split(rows, size)])
 

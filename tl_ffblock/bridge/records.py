@@ -32,15 +32,16 @@ _OPTIONAL = ("pre", "pre_linear", "post", "query", "key")
 
 @dataclass(frozen=True)
 class CaptureSpec:
-    """Which tensors of a run are kept, and in which form."""
+    """Which tensors of a run are kept, and in which form.
+
+    `dtype` is the arithmetic of the decomposition, in which weights are read; `rows` are positions to keep as rows, None means all;
+    `extra` are sites beyond those of the maps.
+    """
 
     layers: tuple[int, ...]
     dtype: torch.dtype
-    """Arithmetic of the decomposition: weights are read in it."""
     rows: Int[Tensor, "batch query"] | None = None
-    """Positions to keep as rows; None means all."""
     extra: frozenset[ExtraSite] = frozenset()
-    """Sites beyond those of the maps."""
 
 
 class Records(Mapping[int, LayerRecord]):
@@ -148,11 +149,8 @@ class _Collector:
     def attend(self, *_: Any) -> None:
         self._attended = True
 
-    def mark_edited(self, before: Tensor) -> None:
-        self._edited = True
-
-    def mark_pattern_edited(self, before: Tensor) -> None:
-        if not self._attended:
+    def mark_edited(self, before: Tensor, *, of_pattern: bool) -> None:
+        if not (of_pattern and self._attended):
             self._edited = True
             return
         model, name = self._model, self.names["pattern"]
@@ -195,10 +193,9 @@ def collecting(
         inside = _hook_points_inside(model) if watch else []
         for collector in collectors if watch else ():
             pattern = model.hook_point(collector.names["pattern"])
-            attended = model.hook_point(model.layers[collector.layer].values_name)
-            fit(attended.register_forward_pre_hook(collector.attend))
+            fit(model.hook_point(model.layers[collector.layer].values_name).register_forward_pre_hook(collector.attend))
             for point in inside[collector.layer]:
-                fit(Watch(point, collector.mark_pattern_edited if point is pattern else collector.mark_edited))
+                fit(Watch(point, partial(collector.mark_edited, of_pattern=point is pattern)))
         fit(Tap(model.hook_point(model.layers[spec.layers[0]].sites["resid_pre"]), records.forget))
         fit(model.hooked.embed.register_forward_pre_hook(records.embeds, with_kwargs=True))
         for collector in collectors:
@@ -282,10 +279,7 @@ def one_for_all_heads(site: str, tensor: Tensor) -> Tensor:
 def select_rows(site: str, tensor: Tensor, rows: Tensor | None, size: tuple[int, int], *, copy: bool = True) -> Tensor:
     """The rows asked for; `copy` makes it a tensor that no later in-place edit can reach."""
     if site == "pattern":
-        if rows is None:
-            return tensor
-        index = rows.to(tensor.device)[:, None, :, None].expand(-1, tensor.shape[1], -1, tensor.shape[3])
-        return tensor.gather(2, index)
+        return tensor if rows is None else torch.take_along_dim(tensor, rows.to(tensor.device)[:, None, :, None], dim=2)
     heads: Sequence[int] = tensor.shape[2:] if site in ("value", "key", "query") else ()
     if not heads:
         if tensor.numel() != size[0] * size[1] * tensor.shape[-1]:
@@ -300,6 +294,4 @@ def select_rows(site: str, tensor: Tensor, rows: Tensor | None, size: tuple[int,
 
 
 def _rows_of(tensor: Tensor, rows: Tensor | None) -> Tensor:
-    if rows is None:
-        return tensor
-    return tensor.gather(1, rows.to(tensor.device)[:, :, None].expand(-1, -1, tensor.shape[-1]))
+    return tensor if rows is None else torch.take_along_dim(tensor, rows.to(tensor.device)[:, :, None], dim=1)

@@ -16,6 +16,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from tl_ffblock.bridge.families import FAMILIES, supported
 from tl_ffblock.errors import UnsupportedModelError
 
+# Beginning of the architecture's name, an option in words, and whether a Hugging Face configuration has it.
 _IGNORED_OPTIONS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("GPT2", "scale_attn_weights=False", lambda config: not config.scale_attn_weights),
     ("GPTBigCode", "scale_attn_weights=False", lambda config: not config.scale_attn_weights),
@@ -26,7 +27,6 @@ _IGNORED_OPTIONS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
         lambda config: config.slow_but_exact and config.pretraining_tp > 1,
     ),
 )
-"""Beginning of the architecture's name, an option in words, and whether a Hugging Face configuration has it."""
 
 
 def _option(config: Any, name: str) -> Any:
@@ -99,8 +99,8 @@ _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
         "TransformerBridge of it is, on TransformerLens 4.",
     ),
 )
+# Modules of layers that mix tokens without an attention pattern.
 _FOREIGN = {"linear_attn", "mixer", "mamba", "ssm", "time_mix", "short_conv", "conv"}
-"""Modules of layers that mix tokens without an attention pattern."""
 
 
 def refuse(model: Any, architecture: str) -> None:

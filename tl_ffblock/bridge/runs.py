@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Float, Int, Integer, Shaped
 from torch import Tensor
 
-from tl_ffblock.bridge.capture import records_of_cache, refuse_other_cache
-from tl_ffblock.bridge.inputs import Batch, RunSequence, forward, is_single, label, prepare
+from tl_ffblock.bridge.capture import NothingMoreToRead, records_of_cache, refuse_other_cache
+from tl_ffblock.bridge.inputs import Batch, RunSequence, forward, is_single, label, prepare, read_input
 from tl_ffblock.bridge.layers import ExtraSite
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.records import CaptureSpec, Records, collecting
@@ -35,8 +35,10 @@ from tl_ffblock.result import Results
 
 T = TypeVar("T")
 Texts: TypeAlias = list[str] | tuple[str, ...]
+"""Texts; a tuple of two is a pair of segments for an encoder, and refused for other models."""
 Ids: TypeAlias = Sequence[SupportsIndex]
-Tokens: TypeAlias = Integer[Tensor, "*batch pos"]
+Tokens: TypeAlias = Integer[Tensor, "*batch pos"] | Mapping[str, Any]
+"""Token ids, or a tokenizer's output: input_ids, attention_mask, token_type_ids."""
 Layers: TypeAlias = Sequence[int] | int | None
 Hooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
 
@@ -201,10 +203,10 @@ class Run:
             handle(record)
             left.discard(record.layer)
             if not (left or listened_to or self.keeps_logits):
-                raise _NothingMoreToRead
+                raise NothingMoreToRead
 
         recording = collecting(model, spec, on_record, watch=listened_to)
-        with suppress(_NothingMoreToRead), self.hooks(), recording as records:
+        with suppress(NothingMoreToRead), self.hooks(), recording as records:
             logits = forward(model, batch)
             if self.keeps_logits:
                 self.logits.append(logits)
@@ -216,26 +218,17 @@ class Run:
         sequences = [self.sequences[number] for number in batch.numbers]
         if all(len(sequence.ascending) == len(sequence.tokens) for sequence in sequences):
             return None
-        rows = []
-        for index, sequence in enumerate(sequences):
-            real, asked = batch.real(index), torch.tensor(sequence.ascending)
-            rows.append(asked if real is None else real[asked])
-        equally_many = len({len(asked) for asked in rows}) == 1
-        return torch.stack(rows) if equally_many else None
+        pairs = ((batch.real(index), torch.tensor(each.ascending)) for index, each in enumerate(sequences))
+        rows = [asked if real is None else real[asked] for real, asked in pairs]
+        return torch.stack(rows) if len({len(asked) for asked in rows}) == 1 else None
 
     def _check(self, records: BatchRecords) -> None:
         """Refuse NaN, and what contradicts the model's weights: of padding, where anything may be, nothing is asked."""
         for record in [records.batch] if records.alike else records.values():
             refuse_nan(self.model, record)
-        if records.alike and records.batch.layer in self.model.memory.checked:
-            check_once(self.model, records.batch, self.settings.rtol)
-            return
-        for record in records.values():
+        at_once = records.alike and records.batch.layer in self.model.memory.checked
+        for record in [records.batch] if at_once else records.values():
             check_once(self.model, record, self.settings.rtol)
-
-
-class _NothingMoreToRead(Exception):  # noqa: N818 - no error
-    """Ends a forward pass that nobody else listens to: later layers and logits cost time and memory."""
 
 
 def open_run(
@@ -253,7 +246,8 @@ def open_run(
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        input: A text, a list of texts, or token ids: a list, or a tensor [pos] or [batch, pos].
+        input: A text, a list of texts, or token ids: a list, or a tensor [pos] or [batch, pos]; a tokenizer's output; for an
+            encoder a tuple of two sentences.
         layers: Layer numbers, negative ones from the end; None means all, with records as `cache` those they hold.
         queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
         extra: Further tensors for the records: "query" and "key" vectors of attention.
@@ -273,7 +267,7 @@ def open_run(
     _refuse_other_kinds(known, fwd_hooks, cache)
     # Whoever listens to the model, and a cache, knows texts in their order, one by one.
     alone = bool(fwd_hooks) or cache is not None or keeps_logits or known.is_listened_to
-    masks = options.get("attention_mask"), options.get("token_type_ids")
+    input, *masks = read_input(known, input, options.get("attention_mask"), options.get("token_type_ids"))
     batches = prepare(known, input, *masks, together=not alone, unequal=unequal)
     if cache is not None and len(batches) > 1:
         raise InputError("cache holds one run; give the token tensor of that run, not a list of texts.")

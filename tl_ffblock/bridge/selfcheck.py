@@ -30,8 +30,8 @@ from tl_ffblock.layer.scopes import STEPS, Add, Attend, Feed, Normalise, Step
 
 _ROWS = 16
 _CAUSAL = "pattern is zero after the query"
+# TransformerLens's own modules that read the last layer's last scope.
 _HEADS = ("unembed", "mlm_head")
-"""TransformerLens's own modules that read the last layer's last scope."""
 
 
 def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
@@ -129,8 +129,7 @@ def _inside_feed_forward(record: LayerRecord, x: Tensor) -> Iterator[tuple[str, 
         return
     assert record.pre is not None and record.post is not None
     weights = ("W_in + b_in = pre",) if ff.w_gate is None else ("W_gate + b_gate = pre", "W_in + b_in = pre_linear")
-    pairs = zip(weights, ff.pre_activations(x), (record.pre, record.pre_linear), strict=False)
-    for name, expected, shown in pairs:
+    for name, expected, shown in zip(weights, ff.pre_activations(x), (record.pre, record.pre_linear), strict=False):
         assert expected is not None and shown is not None
         yield f"feed-forward input {name}", _error(expected, shown)
     yield f"{ff.activation.name}(pre) = post", _error(ff.activation.output(record.pre, record.pre_linear), record.post)

@@ -27,38 +27,37 @@ END = -1
 
 
 class Place(NamedTuple):
-    """What a gate multiplies."""
+    """What a gate multiplies, and the layer where it enters: a bias of layer 3 enters after the residual stream at layer 3."""
 
     kind: Kind
     layer: int
-    """Where it enters: a bias of layer 3 enters after the residual stream at layer 3."""
     name: str
 
 
 @dataclass
 class Tape:
-    """One run of a batch, in the order of the forward pass."""
+    """One run of a batch, in the order of the forward pass; `size` is [batch, pos].
+
+    `keeps` says which tensors of layers are wanted: "z", "value", "pattern", "post", "mlp_out", "residual", "q", "k", "v" and
+    "ff_in"; of all but values and patterns with derivatives ("v" are the values with theirs). "z_made" is z before users'
+    callbacks, where there are any. "norms" are what enters norms, by module.
+
+    `dials` are the gates, as differences from one. `kept` has tensors by name and layer; "residual" always, and "unembedded" and
+    "logits", what goes into the unembedding and comes out. `compared` has by site, each time it fired, `|L - y|` and `|y|` of
+    every position, L the local linear form of the tensor y. `norm_inputs` is by module what entered a norm, detached. `edited` is
+    where a callback of a user's changed a value. `embedded` is what the tokens were embedded as, after users' callbacks.
+    `unseen_positions` says that position vectors are added to those of tokens where no HookPoint shows them (XGLM).
+    """
 
     size: tuple[int, int]
-    """[batch, pos]."""
     keeps: frozenset[str] = frozenset()
-    """Which tensors of layers are wanted: "z", "value", "pattern", "post", "mlp_out", "residual", "q", "k", "v" and "ff_in"; of
-    all but values and patterns with derivatives ("v" are the values with theirs). "z_made" is z before users' callbacks, where
-    there are any. "norms" are what enters norms, by module."""
     dials: dict[Place, Float[Tensor, "batch pos"]] = field(default_factory=dict)
-    """The gates, as differences from one."""
     kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
-    """By name and layer; "residual" always, and "unembedded" and "logits", what goes into the unembedding and comes out."""
     compared: dict[str, list[Float[Tensor, "two batch pos"]]] = field(default_factory=dict)
-    """By site, each time it fired: `|L - y|` and `|y|` of every position, L the local linear form of the tensor y."""
     norm_inputs: dict[str, Tensor] = field(default_factory=dict)
-    """By module: what entered a norm, detached."""
     edited: set[Place] = field(default_factory=set)
-    """Where a callback of a user's changed a value."""
     embedded: Float[Tensor, "batch pos d_model"] | None = None
-    """What the tokens were embedded as, after users' callbacks."""
     unseen_positions: bool = False
-    """Whether position vectors are added to those of tokens where no HookPoint shows them (XGLM)."""
 
     def dial(self, place: Place, like: Tensor) -> Float[Tensor, "batch pos"]:
         """The gate of a place, made when it is first asked for."""

@@ -10,6 +10,7 @@ whose types differ between `TransformerBridge`, `HookedTransformer` and `HookedE
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, runtime_checkable
@@ -62,28 +63,20 @@ class HookedModel(Protocol):
     __call__: Callable[..., Any]
 
 
-class _Armed:
+class _Armed(AbstractContextManager["_Armed"]):
     """A callback that is added when its HookPoint fires, and taken away when it was called."""
 
     def __init__(self, hook_point: HookPoint) -> None:
         self._hook_point = hook_point
-        self._reader: RemovableHandle | None = None
+        self._reader = RemovableHandle(OrderedDict())  # of nothing yet
         self._arming = hook_point.register_forward_pre_hook(self._arm)
 
     def _arm(self, hook_point: HookPoint, args: tuple[Any, ...]) -> None:
         raise NotImplementedError
 
-    def _disarm(self) -> None:
-        if self._reader is not None:
-            self._reader.remove()
-            self._reader = None
-
     def remove(self) -> None:
         self._arming.remove()
-        self._disarm()
-
-    def __enter__(self) -> "_Armed":
-        return self
+        self._reader.remove()
 
     def __exit__(self, *_: object) -> None:
         self.remove()
@@ -100,11 +93,11 @@ class Tap(_Armed):
         self._receive = receive
 
     def _arm(self, *_: Any) -> None:
-        self._disarm()
+        self._reader.remove()
         self._reader = self._hook_point.register_forward_hook(self._read)
 
     def _read(self, hook_point: HookPoint, _: Any, tensor: Tensor) -> Tensor | None:
-        self._disarm()
+        self._reader.remove()
         conversion = hook_point.hook_conversion
         received = self._receive(tensor if conversion is None else conversion.convert(tensor))
         return received if received is None or conversion is None else conversion.revert(received)
@@ -118,13 +111,13 @@ class Watch(_Armed):
         self._changed = changed
 
     def _arm(self, hook_point: HookPoint, args: tuple[Any, ...]) -> None:
-        self._disarm()  # a callback that raised before this one left it there
+        self._reader.remove()  # a callback that raised before this one left it there
         if hook_point._forward_hooks and isinstance(args[0], Tensor):
             before = args[0].detach().clone()
             self._reader = hook_point.register_forward_hook(lambda *event: self._compare(before, event[2]))
 
     def _compare(self, before: Tensor, after: Tensor) -> None:
-        self._disarm()
+        self._reader.remove()
         if not isinstance(after, Tensor):
             raise InputError(
                 f"fwd_hooks: a hook returned a {type(after).__name__}; expected a tensor of the same shape, or None."
@@ -167,10 +160,10 @@ def module_callbacks(modules: Iterable[nn.Module]) -> frozenset[tuple[int, int]]
     )
 
 
+# HookPoints of numbers that multiply what flows and are none of it.
 _COEFFICIENTS = re.compile(
     r"\.(hook_(q|k|rot_q|rot_k|attn_scores|pattern|scale|cos|sin|expert_\w+|router_\w+)|[qk](_norm)?\.\w+|router\.\w+)$"
 )
-"""HookPoints of numbers that multiply what flows and are none of it."""
 
 
 def edited_names(hook_points: Mapping[str, HookPoint]) -> list[str]:

@@ -37,8 +37,8 @@ from tl_ffblock.layer.linear import carried, secant
 
 KEPT_WHOLE = 1024
 """Tokens of a batch's sequences up to which layers keep what happens inside, unless asked otherwise."""
+# What sequences that run together may leave for a backward pass, by device; one may always leave more.
 _RUN_BYTES = {"cpu": 2**30, "cuda": 2**34}
-"""What sequences that run together may leave for a backward pass, by device; one may always leave more."""
 
 
 @contextmanager

@@ -39,9 +39,9 @@ def run(options: argparse.Namespace) -> None:
     """Read the arguments, make the maps, print the table and write the files."""
     given, target = read_prompt(options), read_target(options, options.at)
     check_needs(options, (("minus", ("target",)), ("at", ("target",))))
-    view: View = options.view or ("logit" if target else "maps")
-    if view == "logit" and target is None:
-        raise InputError('--view logit: say which one, --target " Mary".')
+    view: View = options.view or ("overview" if target else "maps")
+    if view == "overview" and target is None:
+        raise InputError('--view overview: say which one, --target " Mary".')
     layers = read_numbers("--layers", options.layers, RANGES.format("layer"))
     queries = read_numbers("--queries", options.queries, RANGES.format("position"))
     scopes = read_scopes(options.scopes)
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     maps: ContributionMaps = contribution_maps(
         model, prompt, layers=layers, scopes=scopes, queries=queries, heads=heads, **choices
     )
-    beside = [attribute(model, prompt, target(), of=("heads", "edges", "maps"))] if target else []
+    beside = [attribute(model, prompt, target(), of=("heads", "edges", "neurons", "maps"))] if target else []
     _print(maps)
     write_files(files, maps, called=CALLED, out=lambda file: maps.to_html(file, view=view, beside=beside))
 
@@ -103,9 +103,9 @@ COMMAND = Command(
             },
             "--save": {"help": "also save the numbers, for ContributionMaps.load"},
             "--view": {
-                "choices": ("maps", "heads", "all", "logit"),
+                "choices": ("maps", "heads", "all", "overview"),
                 "help": "what the page opens with: maps (default), heads (lines between tokens) or all (every layer and head as "
-                "a small map), which make maps by head; or logit (default with --target)",
+                "a small map), which make maps by head; or overview (default with --target)",
             },
             "--target": {
                 "help": 'attribute the logit of a next token on the page, beside the maps: " Mary" with its space; or an id, #7. '

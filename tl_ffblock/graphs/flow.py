@@ -22,11 +22,13 @@ of Katz and Belinkov 2023 is the share of their k top tokens that two vectors ha
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from typing import Any, TypeAlias
 
 import torch
 from einops import einsum
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import label
@@ -44,12 +46,10 @@ from tl_ffblock.result import Values
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict, whole
 
+# Vectors read at a time: a row of logits each.
 _CHUNK = 64
-"""Vectors read at a time: a row of logits each."""
+# A vector, a number, or nothing.
 _Part: TypeAlias = Tensor | float | None
-"""A vector, a number, or nothing."""
-_Shares: TypeAlias = tuple[Tensor, list[Tensor], Tensor, Tensor]
-"""[target] each: of a node, of the edges into it, of its own and of its rest."""
 
 
 @strict
@@ -260,8 +260,7 @@ class Draft:
         else:
             through = (by_coefficient, coefficient) if by is None else (by, vector)
             shares = self._shares(through, by_coefficient, [number], node.own, None)
-        edges = [(source, number, unit, torch.zeros_like(vector))]
-        return self._add(node, (vector, None, None), edges, shares, error)
+        return self._add(node, (vector, None, None), [(source, number, unit, torch.zeros_like(vector))], shares, error)
 
     def _shares(
         self,
@@ -270,14 +269,10 @@ class Draft:
         entering: Iterable[_Part],
         own: _Part,
         rest: _Part,
-    ) -> _Shares:
+    ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
         """What of each target flows through a node, along each edge into it, from its own and from its rest."""
-        return (
-            self._share(*through),
-            [self._share(by, part) for part in entering],
-            self._share(by, own),
-            self._share(by, rest),
-        )
+        of_edges = [self._share(by, part) for part in entering]
+        return self._share(*through), of_edges, self._share(by, own), self._share(by, rest)
 
     def _share(self, by: Tensor | None, part: _Part) -> Float[Tensor, " target"]:
         if by is None or part is None:
@@ -290,19 +285,17 @@ class Draft:
         node: FlowNode,
         vectors: tuple[Tensor, Tensor | None, Tensor | None],
         edges: list[tuple[int, float, str, Tensor]],
-        shares: _Shares,
+        shares: tuple[Tensor, list[Tensor], Tensor, Tensor],
         error: float,
     ) -> int:
         through, of_edges, own, rest = shares
         parts = torch.stack([*of_edges, own, rest])
         sizes = (parts.abs().sum(dim=0) + self.sizes).clamp(min=1e-300)
         self.errors_of_shares += ((parts.sum(dim=0) - through).abs() / sizes).tolist()
-        names = ("shares", "own_shares", "rest_shares")
-        fields: dict[str, Any] = {
-            name: tuple(share.tolist()) for name, share in zip(names, (through, own, rest), strict=True)
-        }
-        named = zip(("norm", "own", "rest"), vectors, strict=True)
-        fields |= {name: float(part.norm()) for name, part in named if part is not None}
+        named = {"shares": through, "own_shares": own, "rest_shares": rest}
+        fields: dict[str, Any] = {name: tuple(share.tolist()) for name, share in named.items()}
+        norms = zip(("norm", "own", "rest"), vectors, strict=True)
+        fields |= {name: float(part.norm()) for name, part in norms if part is not None}
         self.nodes.append(replace(node, **fields))
         self.vectors.append([torch.zeros_like(vectors[0]) if part is None else part for part in vectors])
         self.errors.append(error)
@@ -347,7 +340,10 @@ class LayerFlow:
                     drawn[step.scope] = self._attention(step, drawn[of])
                 case Feed(of):
                     drawn[step.scope] = self._feed_forward(step, drawn[of], of)
-                case Add() if step is steps[-1] or not self._is_part_of_a_sum(step):
+                # A parallel block adds three vectors at once: a sum that sums alone read has no node.
+                case Add() if step is steps[-1] or any(
+                    step.scope in reader.operands and not isinstance(reader.operation, Add) for reader in steps
+                ):
                     terms = [term for operand in step.operands for term in self._terms(operand, drawn)]
                     whole = self.record.whole[step.scope][self.draft.position]
                     node = self._node("sum", "", step.shows, name=self._stream(step, step.scope))
@@ -368,18 +364,11 @@ class LayerFlow:
 
     def _stream(self, step: Step, otherwise: str) -> str:
         """The name of a sum or norm where it is the residual stream."""
-        layer = self.record.layer
-        if step is self._steps[-1]:
-            return f"L{layer + 1}.resid"
-        return f"L{layer}.{'resid_mid' if step.scope == 'Atb' else otherwise}"
+        layer, inner = self.record.layer, "resid_mid" if step.scope == "Atb" else otherwise
+        return f"L{layer + 1}.resid" if step is self._steps[-1] else f"L{layer}.{inner}"
 
     def _written(self, nodes: Iterable[int]) -> dict[int, Tensor]:
         return {node: self.draft.vectors[node][0] for node in nodes}
-
-    def _is_part_of_a_sum(self, step: Step) -> bool:
-        """Whether a sum is read by sums alone: a parallel block adds three vectors at once."""
-        readers = [reader for reader in self._steps if step.scope in reader.operands]
-        return all(isinstance(reader.operation, Add) for reader in readers)
 
     def _terms(self, scope: str, drawn: dict[str, int]) -> list[int]:
         if scope in drawn:
@@ -412,7 +401,7 @@ class LayerFlow:
         shown = largest(written.norm(dim=-1), self.pruning.heads)
         hidden = _hidden(len(written), shown)
         heads = [self._head(qkv, head, written[head], self.by[step.scope]) for head in shown.tolist()]
-        node = self._node("heads", ".heads", "heads together", unseen=len(hidden))
+        node = self._node("heads", ".heads", "heads together", unseen=int(hidden.sum()))
         rest = written[hidden].sum(dim=0)
         together = draft.sum(node, written.sum(dim=0), self.by[step.scope], self._written(heads), rest=rest)
         return self._rows(step, together, z)
@@ -433,12 +422,11 @@ class LayerFlow:
             at = {"head": head, "index": j, "position": j}
             answered = weights.answered_to(weights.keys(self._read_at(j)))[head]
             node = self._node("key", f"H{head}.k", f"head {head}: key {of}", coefficient=score, **at)
-            number = float("nan") if score is None else score
-            key = draft.scale(node, answered, None, (query, number, "score"))
+            key = draft.scale(node, answered, None, (query, float("nan") if score is None else score, "score"))
             node = self._node("value", f"H{head}.v", f"head {head}: value {of}", coefficient=weight, **at)
             values.append(draft.scale(node, contributions[j], by, (key, weight, "attention")))
         hidden = _hidden(len(attended), shown)
-        node = self._node("head", f"H{head}", f"head {head}", head=head, unseen=len(hidden))
+        node = self._node("head", f"H{head}", f"head {head}", head=head, unseen=int(hidden.sum()))
         return draft.sum(node, written, by, self._written(values), rest=contributions[hidden].sum(dim=0))
 
     def _read_at(self, j: int) -> Float[Tensor, " d"]:
@@ -472,7 +460,7 @@ class LayerFlow:
             node = self._node("bias", ".attn.bias", "biases of attention")
             written.append(draft.sum(node, of_biases + attention.b_o, by, {heads: of_biases}, own=attention.b_o))
         whole = record.whole[step.scope][draft.position]
-        node = self._node("attention", ".attn", step.shows, unseen=len(hidden))
+        node = self._node("attention", ".attn", step.shows, unseen=int(hidden.sum()))
         return draft.sum(node, whole, by, self._written(written), rest=rest, whole=whole)
 
     def _feed_forward(self, step: Step, reads: int, operand: str) -> int:
@@ -482,9 +470,7 @@ class LayerFlow:
         read, m, values = draft.vectors[reads][0], neurons.coefficients, neurons.values
         shown = ends(m * values.norm(dim=-1), self.pruning.memories)
         written = [self._neuron(reads, neurons, neuron, by) for neuron in shown.tolist()]
-        hidden = torch.ones(len(m), dtype=torch.bool, device=m.device)
-        hidden[shown] = False
-        is_norm = draft.nodes[reads].kind == "norm"
+        hidden, is_norm = _hidden(len(m), shown), draft.nodes[reads].kind == "norm"
         shifted = neurons.keys @ draft.vectors[reads][1] if is_norm else torch.zeros_like(m)
         by_tokens = neurons.keys @ read - shifted
         of_shift, of_biases = (shifted * hidden) @ values, (neurons.biases * hidden) @ values
@@ -505,9 +491,8 @@ class LayerFlow:
         # Two products are rounded, this one and the model's: |fl(<k, x>) - <k, x>| <= eps sum_j |k_j x_j|.
         of_products = 2 * self.eps * float(neurons.keys[neuron].abs() @ read.abs())
         at: dict[str, Any] = {"index": neuron, "coefficient": coefficient}
-        own = float(neurons.biases[neuron])
         key = draft.scale(
-            self._node("neuron key", f"N{neuron}.k", f"neuron {name}: key", own=own, **at),
+            self._node("neuron key", f"N{neuron}.k", f"neuron {name}: key", own=float(neurons.biases[neuron]), **at),
             neurons.keys[neuron],
             None,
             (reads, float(neurons.keys[neuron] @ read), "activation"),
@@ -516,14 +501,11 @@ class LayerFlow:
             rounding=float(neurons.rounding[neuron]) + of_products,
         )
         node = self._node("neuron", f"N{neuron}", f"neuron {name}", **at)
-        entering = key, coefficient, "activation"
-        return draft.scale(node, coefficient * value, by, entering, by_coefficient=by @ value)
+        return draft.scale(node, coefficient * value, by, (key, coefficient, "activation"), by_coefficient=by @ value)
 
 
-def _hidden(number: int, shown: Tensor) -> Tensor:
-    left = torch.ones(number, dtype=torch.bool, device=shown.device)
-    left[shown] = False
-    return left.nonzero()[:, 0]
+def _hidden(number: int, shown: Tensor) -> Bool[Tensor, " item"]:
+    return torch.ones(number, dtype=torch.bool, device=shown.device).index_fill(0, shown, False)
 
 
 @dataclass(frozen=True)
@@ -562,16 +544,10 @@ def neurons_at(record: LayerRecord, position: int, operand: str, eps: float) -> 
             biases.append(torch.zeros_like(ff.b_in))
             continue
         path = ff.activation.coefficients(*row.pre_activations(ff, x))
-        on_pre, w, b = weight * path.on_pre[0], ff.w_in, ff.b_in
+        terms = [(weight * on[0], w, b) for on, (_, w, b) in zip(path.factors, ff.inputs, strict=True)]
+        keys.append(reduce(add, [factor * w for factor, w, _ in terms]).T)
         at_zero = (weight * path.baseline).expand(len(ff.w_out))
-        if ff.w_gate is not None and ff.b_gate is not None:
-            assert path.on_linear is not None
-            on_linear = weight * path.on_linear[0]
-            keys.append((on_linear * w + on_pre * ff.w_gate).T)
-            biases.append(on_linear * b + on_pre * ff.b_gate + at_zero)
-        else:
-            keys.append((on_pre * w).T)
-            biases.append(on_pre * b + at_zero)
+        biases.append(reduce(add, [factor * b for factor, _, b in terms]) + at_zero)
     rounding = coefficient_rounding(row, eps)[0]
     return Neurons(
         torch.cat(keys), coefficients(row)[0], rounding, torch.cat(biases), neuron_values(block), output_bias
@@ -682,5 +658,4 @@ def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Floa
             raise InputError(f"{name} {given}: expected token ids [pair, k], as top_tokens gives them.")
     if first.shape != second.shape:
         raise InputError(f"shapes {tuple(first.shape)} and {tuple(second.shape)}: expected as many tokens of as many.")
-    shared = (first[:, :, None] == second[:, None, :]).any(dim=-1)
-    return shared.double().mean(dim=-1)
+    return (first[:, :, None] == second[:, None, :]).any(dim=-1).double().mean(dim=-1)

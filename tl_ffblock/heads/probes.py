@@ -21,6 +21,7 @@ training words. Answers come from cross-validation over documents: of every docu
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -320,28 +321,26 @@ class _Batch:
 
     maps: Float[Tensor, "sentence map word word"]
     vectors: Float[Tensor, "sentence word d"]
+    # Candidates: the sentence's other words, and the root.
     open: Bool[Tensor, "sentence word candidate"]
-    """Candidates: the sentence's other words, and the root."""
     target: Int[Tensor, "sentence word"]
     asked: Bool[Tensor, "sentence word"]
 
     @classmethod
     def of(cls, sentences: Sequence[ProbeSentence]) -> "_Batch":
-        longest, first = max(len(sentence.head) for sentence in sentences), sentences[0]
-        maps = torch.zeros(len(sentences), len(first.maps), longest, longest)
-        vectors = torch.zeros(len(sentences), longest, first.vectors.shape[1])
-        candidates = torch.zeros(len(sentences), longest, longest + 1, dtype=torch.bool)
-        target = torch.zeros(len(sentences), longest, dtype=torch.long)
-        asked = torch.zeros(len(sentences), longest, dtype=torch.bool)
-        for row, sentence in enumerate(sentences):
-            count = len(sentence.head)
-            maps[row, :, :count, :count] = torch.from_numpy(sentence.maps)
-            vectors[row, :count] = torch.from_numpy(sentence.vectors)
-            candidates[row, :, :count] = ~torch.eye(longest, count, dtype=torch.bool)
-            target[row, :count] = torch.from_numpy(np.where(sentence.head == ROOT, longest, sentence.head))
-            asked[row, :count] = torch.from_numpy(_asked(sentence))
-        candidates[:, :, longest] = True
-        return cls(maps, vectors, candidates, target, asked)
+        longest = max(len(sentence.head) for sentence in sentences)
+        filled = partial(nn.utils.rnn.pad_sequence, batch_first=True)
+        short = [longest - len(sentence.head) for sentence in sentences]
+        maps = [torch.from_numpy(sentence.maps).float() for sentence in sentences]
+        words = torch.arange(longest + 1) < torch.tensor([[len(sentence.head)] for sentence in sentences])
+        others = words[:, None] & ~torch.eye(longest, longest + 1, dtype=torch.bool)
+        return cls(
+            torch.stack([nn.functional.pad(each, (0, by, 0, by)) for each, by in zip(maps, short, strict=True)]),
+            filled([torch.from_numpy(sentence.vectors).float() for sentence in sentences]),
+            others | (torch.arange(longest + 1) == longest),
+            filled([torch.from_numpy(np.where(s.head == ROOT, longest, s.head)).long() for s in sentences]),
+            filled([torch.from_numpy(_asked(sentence)) for sentence in sentences]),
+        )
 
 
 class _Probe(nn.Module):
@@ -367,8 +366,7 @@ class _Probe(nn.Module):
         else:
             to_words = torch.einsum("smik,mc->sikc", batch.maps, self.to_head)
             to_words = to_words + torch.einsum("smki,mc->sikc", batch.maps, self.from_head)
-            nowhere = 1 - batch.maps.sum(dim=-1)
-            to_root = torch.einsum("smi,mc->sic", nowhere, self.to_root) + self.root
+            to_root = torch.einsum("smi,mc->sic", 1 - batch.maps.sum(dim=-1), self.to_root) + self.root
             weighted = torch.cat([to_words, to_root[:, :, None]], dim=2)
             scores = weighted[..., 0] + (weighted[..., 1:] * both[..., : weighted.shape[-1] - 1]).sum(dim=-1)
         return scores.masked_fill(~batch.open, -torch.inf)
@@ -404,8 +402,7 @@ def _trained(sentences: Sequence[ProbeSentence], kind: ProbeKind, training: Trai
 def _components(words: Float[Tensor, "word d"]) -> Float[Tensor, "d component"]:
     """Directions of most variance, scaled so that the words have about unit length in them."""
     values, directions = torch.linalg.eigh(words.T @ words / max(len(words), 1))
-    kept = directions[:, -N_COMPONENTS:]
-    return kept / values[-N_COMPONENTS:].clamp(min=0).sum().sqrt().clamp(min=1e-6)
+    return directions[:, -N_COMPONENTS:] / values[-N_COMPONENTS:].clamp(min=0).sum().sqrt().clamp(min=1e-6)
 
 
 def _places(n_words: int) -> Float[Tensor, "word candidate place"]:
@@ -414,8 +411,7 @@ def _places(n_words: int) -> Float[Tensor, "word candidate place"]:
     places = torch.zeros(n_words, n_words + 1, len(NEAR) + 3)
     places[:, :-1, 0] = offset.clamp(min=0) / n_words
     places[:, :-1, 1] = (-offset).clamp(min=0) / n_words
-    for place, near in enumerate(NEAR, start=2):
-        places[:, :-1, place] = (offset == near).float()
+    places[:, :-1, 2:-1] = (offset[..., None] == torch.tensor(NEAR)).float()
     places[:, -1, -1] = 1
     return places
 

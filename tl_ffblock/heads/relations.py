@@ -26,13 +26,14 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Bool, Float, Int
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import several
 from tl_ffblock.result import Result
+from tl_ffblock.results.ranks import shares
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.results.words import grouped
 from tl_ffblock.signatures import strict, whole
 
 SpecialTokens: TypeAlias = Literal["keep", "drop", "renormalise"]
@@ -57,19 +58,18 @@ def word_maps(
     """The maps with one row and column per word, in the order of their first pieces; a word's label is that of its pieces.
 
     Args:
-        maps: Any maps, with all tokens as rows.
+        maps: Any maps; of every word all tokens are rows, or none is.
         word: The number of the word that each token belongs to; -1 for tokens of no word, such as [CLS].
         special: What becomes of tokens of no word: "keep", "drop" or "renormalise" (a row of zeros stays zero).
 
     Raises:
-        InputError: if `word` is not one number per token, no word is left, or rows are missing.
+        InputError: if `word` is not one number per token, no word is left, or some tokens of a word are rows and some are not.
     """
     given, count = np.asarray(word), len(maps.tokens)
     if given.shape != (count,) or given.dtype.kind != "i":
         raise InputError(
             f"word has shape {given.shape} of {given.dtype}: expected {count} whole numbers, one per token."
         )
-    _refuse_some_rows(maps)
     keep = special == "keep"
     numbers = (
         np.where(given >= 0, given, -1 - np.arange(count)) if keep else given
@@ -78,14 +78,9 @@ def word_maps(
     if not names:
         raise InputError("word: no token belongs to a word, so no word is left.")
     members = numbers[None] == np.array(names)[:, None]
-    by_word = torch.from_numpy(members.astype(float)).to(maps.values)
-    mean = by_word / by_word.sum(dim=1, keepdim=True)
-    values = mean @ maps.values @ by_word.T
-    if special == "renormalise":
-        total = values.sum(dim=-1, keepdim=True)
-        values = values / total.where(total != 0, 1)
-    labels = tuple("".join(np.array(maps.tokens, dtype=object)[row]) for row in members)
-    return replace(maps, values=values, tokens=labels, queries=tuple(range(len(labels))))
+    labels = ["".join(np.array(maps.tokens, dtype=object)[row]) for row in members]
+    words = grouped(maps, members, labels, "mean")
+    return replace(words, values=shares(words.values, "row")) if special == "renormalise" else words
 
 
 def _refuse_some_rows(maps: TokenMaps) -> None:
@@ -152,30 +147,28 @@ class RelationHits(Result):
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per direction and arc within reach: relation, offset, document, and the number of maps that find it."""
-        frames = []
-        for number, direction in enumerate(DIRECTIONS):
-            table = {"relation": self.name, "offset": self.offset, "document": self.document}
-            frame = pd.DataFrame({"direction": direction, **table, "maps": self.hits[number].sum(axis=(-1, -2))})
-            frames.append(frame[self.reachable(direction)])
-        return pd.concat(frames, ignore_index=True)
+        table = {"relation": self.name, "offset": self.offset, "document": self.document}
+        frames = {
+            direction: pd.DataFrame({"direction": direction, **table, "maps": found.sum(axis=(-1, -2))})
+            for direction, found in zip(DIRECTIONS, self.hits, strict=True)
+        }
+        return pd.concat([frame[self.reachable(where)] for where, frame in frames.items()], ignore_index=True)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """How many arcs and maps, and the best map's share of the arcs within reach."""
-        best: dict[str, object] = {}
-        for number, direction in enumerate(DIRECTIONS):
-            reached = self.hits[number][self.reachable(direction)]
-            best[direction] = (
-                f"best map finds {reached.mean(axis=0).max():.0%} of {len(reached)}" if len(reached) else "none"
-            )
+        reached = {where: found[self.reachable(where)] for where, found in zip(DIRECTIONS, self.hits, strict=True)}
+        best: dict[str, object] = {
+            direction: f"best map finds {found.mean(axis=0).max():.0%} of {len(found)}" if len(found) else "none"
+            for direction, found in reached.items()
+        }
         return f"{len(self.name)} arcs, {self.hits[0, 0].size if self.name else 0} maps", best
 
 
 @strict
 def reachable_arcs(offset: Int[np.ndarray, " arc"], direction: Direction, *, causal: bool) -> Bool[np.ndarray, " arc"]:
     """The arcs that a row can show: all, or in a causal model those whose other end is before the row's word."""
-    if not causal:
-        return np.ones(len(offset), dtype=bool)
-    return offset < 0 if direction == "from dependent" else offset > 0
+    before = offset < 0 if direction == "from dependent" else offset > 0
+    return before | (not causal)
 
 
 @strict
@@ -199,8 +192,7 @@ def hits(
         raise InputError(
             f"an arc names word {int(ends.min())} or {int(ends.max())}: the maps have words 0 to {count - 1}."
         )
-    open_cells = words.reachable().numpy() & ~np.eye(count, dtype=bool)
-    weights = np.where(open_cells, _values(words), -np.inf)
+    weights = np.where(words.reachable().numpy() & ~np.eye(count, dtype=bool), _values(words), -np.inf)
     if direction == "from head":
         weights = weights.swapaxes(-1, -2)
     rows = weights[:, :, arcs.dependent]

@@ -44,8 +44,8 @@ PatchSetter: TypeAlias = Callable[[Tensor, Sequence[int], Tensor], Tensor]
 """What TransformerLens's patching functions call with an activation, an index and the clean activation."""
 AXES = {"dest_pos": "query", "pos": "query", "src_pos": "key", "head": "head", "head_index": "head"}
 """What TransformerLens's patching functions call the axes of an index, and what we call them."""
+# Decompositions kept at a time; each holds [query, key, d_model] for every scope.
 _KEPT_LAYERS = 4
-"""Decompositions kept at a time; each holds [query, key, d_model] for every scope."""
 
 
 class Chosen(TypedDict, total=False):
@@ -149,10 +149,10 @@ class _Prompt(NamedTuple):
     tokens: Int[Tensor, " pos"]
     labels: tuple[str, ...]
     logits: Float[Tensor, "pos d_vocab"]
+    # The token ids that ran together: what hooks of the run saw.
     batch: Int[Tensor, "batch pos"]
-    """The token ids that ran together: what hooks of the run saw."""
+    # The prompt's row there.
     row: int
-    """The prompt's row there."""
 
 
 @strict
@@ -331,8 +331,7 @@ class Contributions:
             LayerError: if the model has no such layer, or it was not kept.
         """
         pattern = self.record(layer, index).pattern
-        own = torch.eye(pattern.shape[-1], dtype=torch.bool, device=pattern.device)
-        return (pattern != 0).any(dim=0) | own
+        return (pattern != 0).any(dim=0) | torch.eye(pattern.shape[-1], dtype=torch.bool, device=pattern.device)
 
     def vector(
         self,

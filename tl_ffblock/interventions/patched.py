@@ -9,7 +9,7 @@ from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.capture import cache_of
-from tl_ffblock.bridge.inputs import one_sequence
+from tl_ffblock.bridge.inputs import label, one_sequence, refuse_pair
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps
@@ -19,7 +19,7 @@ from tl_ffblock.layer.positions import Positions, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.result import Result, Results
 from tl_ffblock.results.maps import SIDES, ContributionMaps
-from tl_ffblock.results.tokens import shortened
+from tl_ffblock.results.tokens import alignment, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
 PromptList: TypeAlias = Sequence[str] | Sequence[Integer[Tensor, " _pos"]]
@@ -34,6 +34,8 @@ def refuse_unpaired(clean: Sized, corrupted: Sized) -> None:
     Raises:
         InputError: if there are not.
     """
+    for given, name in ((clean, "clean"), (corrupted, "corrupted")):
+        refuse_pair(given, name)
     if len(clean) != len(corrupted):
         raise InputError(f"{len(clean)} clean prompts and {len(corrupted)} corrupted: expected pairs.")
 
@@ -50,7 +52,8 @@ def equally_long(model: Model, pair: tuple[Any, Any], which: str) -> tuple[Int[T
     if len(clean) != len(corrupted):
         raise InputError(
             f"clean{which} has {len(clean)} tokens, corrupted{which} {len(corrupted)}: patching puts what is at one position of a "
-            "run at the same position of the other. Use prompts of equally many tokens."
+            f"run at the same position of the other. They differ in {alignment(label(model, clean), label(model, corrupted))}: use "
+            "words of equally many tokens."
         )
     return clean, corrupted
 

@@ -8,7 +8,6 @@ with many edits per forward pass and for every scope.
    prompts' logits, which somebody else wrote, gets the same cell of all prompts at a time.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -156,8 +155,8 @@ class _Axis:
     """Rows or columns of a sweep."""
 
     names: tuple[int | str, ...]
+    # By prompt, the position of each.
     places: tuple[tuple[int, ...], ...]
-    """By prompt, the position of each."""
 
     @classmethod
     def of(cls, asked: ChosenPositions, name: str, lengths: Sequence[int], named: NamedPositions | None) -> "_Axis":
@@ -319,11 +318,9 @@ def _measured(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tu
             return _of_all_prompts(sweep, runs, cells, metric, batch_size, progress.step)
         metrics = [metric_of(run, metric, number) for number, run in enumerate(runs)]
         baselines = torch.tensor([float(read(run.logits.clone())) for read, run in zip(metrics, runs, strict=True)])
-        by_length: dict[int, list[int]] = defaultdict(list)
-        for number, length in enumerate(sweep.runs.lengths):
-            by_length[length].append(number)
-        values: dict[int, Tensor] = {}
-        for numbers in by_length.values():
+        lengths, values = sweep.runs.lengths, dict[int, Tensor]()
+        for length in dict.fromkeys(lengths):
+            numbers = [number for number, own in enumerate(lengths) if own == length]
             for begin in range(0, len(numbers), batch_size):
                 together = numbers[begin : begin + batch_size]
                 measured = _side_by_side(sweep, together, runs, cells, metrics, batch_size, progress.step)
@@ -383,8 +380,7 @@ def _of_all_prompts(
             logits = torch.cat([edited for _, edited in whole.logits(flat, None)])
             values += [metric(of_cell).reshape(-1).float().cpu() for of_cell in torch.split(logits, len(runs))]
             advance(len(flat))
-    measured = torch.stack(values)
-    return torch.stack([sweep.filled(shared, of_value) for of_value in measured.T]), baselines
+    return torch.stack([sweep.filled(shared, of_value) for of_value in torch.stack(values).T]), baselines
 
 
 def _batches(of_layers: Iterable[list[EditType]], enough: int) -> Iterator[list[EditType]]:

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import one_sequence
+from tl_ffblock.bridge.inputs import one_sequence, refuse_pair
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Layers
 from tl_ffblock.errors import InputError, brief
@@ -198,16 +198,14 @@ class CausalValidation(Result):
             over = mean_interval(values, n_draws=self.plan.n_bootstrap, seed=self.plan.seed)
             ends = torch.stack([over.mean, over.low, over.high], dim=1).reshape(-1).tolist()
             rows.append((effect, *ends, int(over.counts[0])))
-        names = ["effect", "change", "low", "high", "size", "size_low", "size_high", "n"]
-        return pd.DataFrame(rows, columns=names)
+        return pd.DataFrame(rows, columns=["effect", "change", "low", "high", "size", "size_low", "size_high", "n"])
 
     def cells_dataframe(self) -> pd.DataFrame:
         """One row per sampled cell: prompt, layer, query, key, reads, what the predictors say, what its edits did."""
         columns = dict(self.columns)
         columns |= {f"map {name}": values for name, values in self.predictions.items()}
         columns |= {f"effect {name}": values for name, values in self.effects.items()}
-        numbers = dict.fromkeys(("prompt", "layer", "query", "key"), int)
-        return pd.DataFrame(columns).astype(numbers | {"reads": bool})
+        return pd.DataFrame(columns).astype(dict.fromkeys(("prompt", "layer", "query", "key"), int) | {"reads": bool})
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """Of what it is, how much was sampled, and what is compared with what."""
@@ -341,6 +339,7 @@ def _tokens(
     model: Model, prompts: PromptList, corrupted: PromptList | None
 ) -> list[tuple[Int[Tensor, " pos"], Int[Tensor, " pos"] | None]]:
     for given, name in ((prompts, "prompts"), (corrupted, "corrupted")):
+        refuse_pair(given, name)
         alone = isinstance(given, str) or (isinstance(given, Tensor) and given.ndim < 2)
         listed = [] if alone or not isinstance(given, Iterable) else list(given)
         if not listed and (given is not None or name == "prompts"):
@@ -370,8 +369,8 @@ class _Sampler:
 
     model: Model
     metric: Metric
+    # Names of the interventions on each cell: scopes, and the knockout of its edge.
     effects: tuple[str, ...]
-    """Names of the interventions on each cell: scopes, and the knockout of its edge."""
     layers: tuple[int, ...]
     plan: SamplePlan
     generator: np.random.Generator
@@ -416,26 +415,21 @@ class _Sampler:
 
         Equal ones run once: `Atb` removes what `Attn` removes where key != query.
         """
-        first, places = len(edits), dict[str, int | None]()
-        for effect in self.effects:
-            edit = self._edit(run, donor, effect, cell)
-            places[effect] = None
+        layer, query, key, _ = cell
+        first, places = len(edits), dict[str, int | None](dict.fromkeys(self.effects))
+        exists = any(bool(of.reaches(layer)[query, key]) for of in (run, donor) if of is not None)
+        for effect in self.effects if exists else ():
+            if effect == KNOCKOUT:
+                edit = knockout(run, layer, query, key)
+            else:
+                at = layer, effect, query, key
+                edit = removal(run, *at) if donor is None else exchange(run, donor, *at)
             if edit is not None:
                 own = [made.name == edit.name and torch.equal(made.vector, edit.vector) for made in edits[first:]]
                 places[effect] = first + (own.index(True) if True in own else len(own))
                 if places[effect] == len(edits):
                     edits.append(edit)
         return places
-
-    def _edit(self, run: Contributions, donor: Contributions | None, effect: str, cell: Cell) -> Edit | None:
-        layer, query, key, _ = cell
-        if not any(bool(of.reaches(layer)[query, key]) for of in (run, donor) if of is not None):
-            return None
-        if effect == KNOCKOUT:
-            return knockout(run, layer, query, key)
-        if donor is None:
-            return removal(run, layer, effect, query, key)
-        return exchange(run, donor, layer, effect, query, key)
 
 
 def _columns(rows: Sequence[Mapping[str, float]]) -> _Columns:

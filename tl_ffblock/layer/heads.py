@@ -57,9 +57,8 @@ def head_numbers(asked: AskedHeads, n_heads: int, name: str = "heads", *, switch
     numbers = [whole(number) for number in several(asked)]
     found = {number % n_heads for number in numbers if number is not None and -n_heads <= number < n_heads}
     if not numbers or not all(number is not None and -n_heads <= number < n_heads for number in numbers):
-        all_of_them = "True or " if switch else ""
         raise InputError(
-            f"{name}={brief(asked)}: expected {all_of_them}heads from {-n_heads} to {n_heads - 1} of a layer of {n_heads}."
+            f"{name}={brief(asked)}: expected {'True or ' * switch}heads from {-n_heads} to {n_heads - 1} of a layer of {n_heads}."
         )
     return tuple(sorted(found))
 

@@ -265,10 +265,10 @@ class LinearLayer:
         self.record = record
         self.block = record.block
         self.settings = settings
+        # The steps up to the layer's output, which the vjp takes.
         self.steps = steps_to_output(record.block.order)
-        """The steps up to the layer's output, which the vjp takes."""
+        # Path coefficients at every query by number of the expert, as far as they were made.
         self.paths: dict[int, PathCoefficients] = {}
-        """Path coefficients at every query by number of the expert, as far as they were made."""
         self._attention = attention
         self._entering = entering
 
@@ -333,9 +333,8 @@ class LinearLayer:
 
     def input(self) -> Parts:
         """The layer's input, all of it its own token's."""
-        if self._entering is not None:
-            return self._entering
-        return residual(self.record.tensor(INPUT), self.record.queries, self.record.resid_pre.shape[0])
+        record, given = self.record, self._entering
+        return residual(record.tensor(INPUT), record.queries, len(record.resid_pre)) if given is None else given
 
     def feed_forward(self, parts: Parts, x: Float[Tensor, "query d"]) -> Parts:
         """Feed-forward of parts whose whole is x; experts each on their own, weighed by the frozen router."""
@@ -409,8 +408,7 @@ class LinearLayer:
             case Add(left, right):
                 return [(left, cotangent), (right, cotangent)]
             case Normalise(of, name):
-                norm = LinearNorm.of(self.block.norm(name), self.record.tensor(of), frozen=True)
-                return [(of, norm.vjp(cotangent))]
+                return [(of, LinearNorm.of(self.block.norm(name), self.record.tensor(of), frozen=True).vjp(cotangent))]
             case Feed(of):
                 return [(of, self.vjp_feed_forward(cotangent, self.record.tensor(of)))]
 
@@ -558,8 +556,7 @@ def normed(
     with torch.no_grad():
         centred, scale = norm.centred_and_scale(wide.detach())
         form = (centred / scale).mul_(norm.gain).add_(norm.shift)
-    vjp = partial(_vjp_of_norm, x.shape, norm.centred)
-    return _linearised(value.detach(), vjp, [wide], norm.gain, scale), form
+    return _linearised(value.detach(), partial(_vjp_of_norm, x.shape, norm.centred), [wide], norm.gain, scale), form
 
 
 def activated(
@@ -580,9 +577,8 @@ def shared(
 ) -> Float[Tensor, "*shape"]:
     """An activation's output as the linear form of its pre-activations that Integrated Gradients make of it."""
     form = pre * coefficients.on_pre + coefficients.baseline
-    if pre_linear is None or coefficients.on_linear is None:
-        return form
-    return torch.addcmul(form, pre_linear, coefficients.on_linear)
+    on_linear = coefficients.on_linear
+    return form if pre_linear is None or on_linear is None else torch.addcmul(form, pre_linear, on_linear)
 
 
 def secant(value: Float[Tensor, "*shape"], x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

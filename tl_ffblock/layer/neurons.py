@@ -27,32 +27,31 @@ from tl_ffblock.layer.linear import LinearLayer, Parts, reconcile, weigh
 from tl_ffblock.layer.records import Block, LayerRecord, Settings, feed_forwards as feed_forwards
 from tl_ffblock.layer.scopes import feed_step
 
+# Absolute error of an activation's gate in units of eps: see `coefficient_rounding`.
 _GATE_ROUNDING = 4
-"""Absolute error of an activation's gate in units of eps: see `coefficient_rounding`."""
 
 
 @dataclass(frozen=True)
 class RowNeurons:
-    """The neurons of one query's row and some of its keys; of experts those that the query was sent to."""
+    """The neurons of one query's row and some of its keys; of experts those that the query was sent to.
+
+    `numbers` count among all neurons of the layer, experts one after the other. `coefficients` are m_n, the model's own;
+    `bias_shares` m_n(bias), with the effect of edits inside the block; `token_shares` m_n(j) of the keys asked for; `shares`
+    s_n(j), in residual-stream units; `norms` ||F(x_j)||, of the vectors that the decomposition gives. `coefficient_error` says
+    how well all tokens' shares and the bias' sum to m_n, norm of the gap over all neurons by the norm of m; `share_errors` how
+    well the neurons' shares sum to the norm, relative to it. `feed` is the row's decomposition after the feed-forward, to be
+    compared with the model's tensor.
+    """
 
     numbers: Int[Tensor, " neuron"]
-    """Among all neurons of the layer, experts one after the other."""
     coefficients: Float[Tensor, " neuron"]
-    """m_n, the model's own."""
     bias_shares: Float[Tensor, " neuron"]
-    """m_n(bias), with the effect of edits inside the block."""
     token_shares: Float[Tensor, "key neuron"]
-    """m_n(j) of the keys asked for."""
     shares: Float[Tensor, "key neuron"]
-    """s_n(j), residual-stream units."""
     norms: Float[Tensor, " key"]
-    """||F(x_j)||, of the vectors that the decomposition gives."""
     coefficient_error: float
-    """How well all tokens' shares and the bias' sum to m_n: norm of the gap over all neurons by the norm of m."""
     share_errors: Float[Tensor, " key"]
-    """How well the neurons' shares sum to the norm, relative to it."""
     feed: Parts
-    """The row's decomposition after the feed-forward, to be compared with the model's tensor."""
 
 
 def neuron_values(block: Block) -> Float[Tensor, "neuron d"]:
@@ -77,8 +76,7 @@ def neuron_name(block: Block, number: int) -> str:
 
 def coefficients(record: LayerRecord) -> Float[Tensor, "query neuron"]:
     """What every neuron's value is multiplied by; of experts that were not chosen, 0."""
-    experts = range(len(feed_forwards(record.block)))
-    return torch.cat([coefficients_in(record, expert) for expert in experts], dim=-1)
+    return torch.cat([coefficients_in(record, expert) for expert in range(len(feed_forwards(record.block)))], dim=-1)
 
 
 def coefficients_in(record: LayerRecord, expert: int) -> Float[Tensor, "query neuron"]:

@@ -287,8 +287,7 @@ class LayerRecord:
     @property
     def head_values(self) -> Float[Tensor, "*batch key head d_head"]:
         """The values every head reads: those of a key-value head, once for each of the heads that share it."""
-        shared = self.block.attention.w_o.shape[0] // self.value.shape[-2]
-        return self.value.repeat_interleave(shared, dim=-2)
+        return self.value.repeat_interleave(self.block.attention.w_o.shape[0] // self.value.shape[-2], dim=-2)
 
     def pre_activations(
         self, ff: FeedForward, x: Float[Tensor, "query d"]
@@ -328,8 +327,7 @@ class LayerRecord:
         """
         if len(records) == 1:
             return records[0]
-        batch = records[0]._changed(lambda _, *tensors: torch.stack(tensors), *records[1:])
-        return batch.flattened(slice(None))
+        return records[0]._changed(lambda _, *tensors: torch.stack(tensors), *records[1:]).flattened(slice(None))
 
     def flattened(self, sequences: slice) -> "LayerRecord":
         """Some sequences of a batch as `below_each_other` would lay them, all their rows and keys."""
@@ -340,8 +338,7 @@ class LayerRecord:
             return chosen.transpose(0, 1).flatten(1, 2) if axes[0] == "head" else chosen.flatten(0, 1)
 
         flat = self._changed(take)
-        n_sequences = len(flat.resid_pre) // n_keys
-        first_keys = n_keys * torch.arange(n_sequences, device=flat.queries.device)
+        first_keys = n_keys * torch.arange(len(flat.resid_pre) // n_keys, device=flat.queries.device)
         return replace(flat, queries=flat.queries + first_keys.repeat_interleave(self.queries.shape[1]))
 
     def rows(self, chosen: slice | Bool[Tensor, " query"] | Int[Tensor, " chosen"]) -> "LayerRecord":
@@ -375,28 +372,28 @@ class LayerRecord:
         return replace(self, **changed)
 
 
+# The axes of every tensor field after the batch, as its type says.
 _AXES = {
     field_.name: tuple(axes[1].replace("own_", "").split())
     for field_ in fields(LayerRecord)
     if (axes := re.search(r"\*batch ([\w ]+)", str(field_.type)))
 }
-"""The axes of every tensor field after the batch, as its type says."""
 
 
 @dataclass(eq=False)
 class BatchRecords(Mapping[int, LayerRecord]):
-    """A layer's record of every sequence of a batch, by number of the sequence; one is cut out when it is asked for."""
+    """A layer's record of every sequence of a batch, by number of the sequence; one is cut out when it is asked for.
+
+    `batch` is the layer's record with its batch axis, `numbers` are which sequences of the input these are, `real` their unpadded
+    positions, ascending (None means all), `asked` the positions that rows are wanted of, ascending, counted within each sequence.
+    `lengthened` says that what is not real follows each sequence, unseen by it, and was run like all else.
+    """
 
     batch: LayerRecord
-    """The layer's record with its batch axis."""
     numbers: Sequence[int]
-    """Which sequences of the input these are."""
     real: Sequence[Int[Tensor, " _pos"] | None]
-    """Their unpadded positions, ascending; None means all."""
     asked: Sequence[Sequence[int]]
-    """The positions that rows are wanted of, ascending, counted within each sequence."""
     lengthened: bool = False
-    """Whether what is not real follows each sequence, unseen by it, and was run like all else."""
     _cut: dict[int, LayerRecord] = field(default_factory=dict)
 
     @cached_property

@@ -224,8 +224,7 @@ def select_scopes(order: Order, scopes: str | Sequence[str] | None) -> tuple[str
     if unknown or not asked:
         wrong = f"unknown scope {', '.join(map(repr, unknown))}" if unknown else "no scope given"
         meant = nearest_scope(unknown[0], names) if unknown else ""
-        said = f"scopes={brief(scopes)}: {wrong}. A {order} model has {', '.join(names)}. {meant}"
-        raise InputError(said.rstrip())
+        raise InputError(f"scopes={brief(scopes)}: {wrong}. A {order} model has {', '.join(names)}. {meant}".rstrip())
     return tuple(name for name in names if name in asked)
 
 

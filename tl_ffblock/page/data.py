@@ -11,9 +11,9 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.page.numbers import pack, pack_reachable, rounded
 
-View: TypeAlias = Literal["maps", "heads", "all", "scores", "memories", "logit"]
-"""Ways to look at a page's data: maps, lines of heads, every layer and head, attention scores term by term, cards of memories, a
-target attributed."""
+View: TypeAlias = Literal["overview", "maps", "heads", "all", "scores", "memories", "logit"]
+"""Ways to look at a page's data: the overview of a target through all layers, maps, lines of heads, every layer and head, attention
+scores term by term, cards of memories; "logit" is the former name of "overview"."""
 _HEADS = "maps by head: make them with heads=True, or put attention_maps beside them"
 # The kind of block that each view shows, and what a page without one lacks.
 _NEEDED = {
@@ -22,7 +22,7 @@ _NEEDED = {
     "all": ("maps", _HEADS),
     "scores": ("scores", "attention scores: put attention_scores beside the maps"),
     "memories": ("memory", "a memory's card: put one beside the maps"),
-    "logit": ("logit", "an attribution: put one of the same text (ffb.attribute) beside the maps"),
+    "overview": ("logit", "an attribution: put one of the same text (ffb.attribute) beside the maps"),
 }
 # Significant digits of shares that are read.
 SHOWN_DIGITS = 4
@@ -31,7 +31,7 @@ SHOWN_DIGITS = 4
 MAP_DIGITS = 6
 # Of shares of which there are few: whatever a float32 holds, so that nothing is rounded twice.
 FULL_DIGITS = 9
-# Of overviews: all that a double holds.
+# Of rails: all that a double holds.
 EXACT_DIGITS = 17
 
 
@@ -113,7 +113,7 @@ class MapsBlock:
 
     `labels` are as `maps_labels` makes them. Each of `channels` has a name, a label in words, the channel before it, which it is
     compared with, and the component between the two. `columns` are further numbers of each row, by name and channel. Each of
-    `tracks`, the overview of layers, has a title, a note, columns (channel, ref, label, words), values by channel, and whether
+    `tracks`, the rail of layers, has a title, a note, columns (channel, ref, label, words), values by channel, and whether
     colours are stretched and columns cumulative. `coarse` says whether two digits are enough, in half the space.
     """
 
@@ -226,18 +226,17 @@ class PageData:
             for run in self.runs
         ]
         renamed = {"from_": "from", "ref_run": "refRun"}
-        runs = [
-            {
-                "name": run.name,
-                "tokens": run.tokens,
-                "blocks": {name: dict(block.json) for name, block in blocks.items()},
-            }
-            for run, blocks in zip(self.runs, sent, strict=True)
-        ]
         return {
             "model": self.model,
             "heading": self.heading,
-            "runs": runs,
+            "runs": [
+                {
+                    "name": run.name,
+                    "tokens": run.tokens,
+                    "blocks": {name: dict(block.json) for name, block in blocks.items()},
+                }
+                for run, blocks in zip(self.runs, sent, strict=True)
+            ],
             **asdict(self.text),
             "start": {renamed.get(name, name): value for name, value in asdict(self.start).items()},
             "certificate": self.certificate,

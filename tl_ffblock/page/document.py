@@ -4,6 +4,7 @@ import base64
 import hashlib
 import importlib.metadata
 import json
+import re
 import zlib
 from collections.abc import Sequence
 from importlib.resources import files
@@ -52,7 +53,7 @@ DRAWING = (
     "scores_view",
     "grid_view",
     "memory_view",
-    "logit_view",
+    "overview_view",
     "logit_card",
     "figure",
     "exports",
@@ -80,6 +81,8 @@ _PARTS: dict[type, tuple[str, str, Sequence[str], tuple[str, ...]]] = {
     SharesData: ("shares.html", "Shares of a target", SHARES_SCRIPTS, ("page.css", "shares.css")),
     GraphPage: ("graph_page.html", "Flow graph", GRAPH_SCRIPTS, ("page.css", "graph_page.css")),
 }
+# Of scripts, what only readers of the source need.
+LEFT_OUT = re.compile(r"^[ \t]*/\*[\s\S]*?\*/[ \t]*\n|^[ \t]+", re.MULTILINE)
 _COMPONENT = Template(
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="$policy">'
     '<title>CircuitsVis</title><style>$style</style></head><body><h1></h1><div id="view"></div>'
@@ -178,8 +181,8 @@ def to_json(payload: dict[str, Any]) -> str:
 
 
 def script_of(names: Sequence[str]) -> str:
-    """The script of a page: its files in order, in a scope of their own."""
-    return "(() => {\n'use strict';\n" + "\n".join(asset(f"{name}.js") for name in names) + "\n})();"
+    """The script of a page: its files in order, in a scope of their own, without comments on lines of their own and indentation."""
+    return "(() => {\n'use strict';\n" + LEFT_OUT.sub("", "\n".join(asset(f"{name}.js") for name in names)) + "\n})();"
 
 
 def policy(scripts: list[str], style: str) -> str:

@@ -30,14 +30,14 @@ LONG = 64 * 64
 
 @dataclass(frozen=True)
 class Packed:
-    """A table as the page's script `numbers.js` reads it."""
+    """A table as the page's script `numbers.js` reads it: the packed codes and what turns them into numbers again.
+
+    `precision` is the largest relative error of a number, `codes` are those before they were compressed.
+    """
 
     payload: dict[str, Any]
-    """The packed codes and what turns them into numbers again."""
     precision: float
-    """Largest relative error of a number."""
     codes: Int64[np.ndarray, "layer cell"]
-    """The codes before they were compressed."""
 
 
 def pack(
@@ -57,8 +57,7 @@ def pack(
     finest = LONG_STEP if numbers.shape[1] > LONG else STEP
     codes, low, steps = _codes(numbers, levels, last, COARSE_FLOOR if coarse else FLOOR, finest)
     sent = codes if reference is None else _folded(codes - reference[1].codes)
-    planes = [sent] if coarse else [sent >> 8, sent & 255]
-    raw = b"".join(plane.astype(np.uint8).tobytes() for plane in planes)
+    raw = b"".join(plane.astype(np.uint8).tobytes() for plane in ([sent] if coarse else [sent >> 8, sent & 255]))
     payload = {
         "packed": base64.b64encode(zlib.compress(raw, 6)).decode("ascii"),
         "bytes": 1 if coarse else 2,

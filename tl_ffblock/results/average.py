@@ -113,9 +113,8 @@ class AverageMaps(Result):
         """The means as maps whose tokens are the columns, for measures, figures and pages."""
         numbers = [len(self.keys) - 1] if self.by_position else [self.keys.index(query) for query in self.queries]
         # Cells that no prompt of a causal model has are the zeros that they are in a single prompt's maps.
-        mean = self.mean.nan_to_num() if self.causal and self.whole else self.mean
         return TokenMaps(
-            values=mean,
+            values=self.mean.nan_to_num() if self.causal and self.whole else self.mean,
             tokens=self.keys,
             layers=self.layers,
             channels=self.channels,
@@ -203,8 +202,7 @@ class AverageMaps(Result):
         Raises:
             InputError: if the folder does not exist.
         """
-        text = self.to_dataframe(by_prompt=by_prompt).to_csv(index=False)
-        write_atomically(Path(path), text.encode("utf-8"))
+        write_atomically(Path(path), self.to_dataframe(by_prompt=by_prompt).to_csv(index=False).encode("utf-8"))
         return Path(path)
 
     def page_labels(self) -> tuple[str, ...]:
@@ -247,8 +245,7 @@ def average(
     first, lengths = several[0], [len(result.tokens) for result in several]
     refuse_mixed(several, "average")
     _refuse_unlike(several, named=positions is not None)
-    named = {str(place): place for place in range(lengths[0])} if positions is None else positions
-    keys = aligned(named, lengths)
+    keys = aligned({str(place): place for place in range(lengths[0])} if positions is None else positions, lengths)
     rows = _rows(several, keys)
     cells = [_cells(result, number, rows, keys) for number, result in enumerate(several)]
     shared = first.whole and not (first.signed or first.by_position or first.kind in (ATTENTION, SHARES))

@@ -197,8 +197,7 @@ def _legend(figure: "Figure", ax: "Axes", entries: int) -> None:
         handles, labels = ax.get_legend_handles_labels()
         per_row = max(1, int(figure.get_figwidth() / (0.052 * max(map(len, labels)) + 0.42)))
         rows = -(-entries // per_row)
-        height = figure.get_figheight() + 0.15 * (rows - 1)
-        figure.set_figheight(height)
+        figure.set_figheight(figure.get_figheight() + 0.15 * (rows - 1))
         figure.legend(
             handles,
             labels,

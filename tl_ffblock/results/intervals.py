@@ -111,8 +111,7 @@ def _ratio(sums: Float[np.ndarray, "*cell"], counts: Num[np.ndarray, "*cell"]) -
 def _ends(means: Float[np.ndarray, "draw cell"]) -> Float[np.ndarray, "end cell"]:
     """Percentiles of the draws that have the cell."""
     ends = np.percentile(means, PERCENTILES, axis=0)
-    lacking = np.isnan(means).any(axis=0)
-    known = lacking & ~np.isnan(means).all(axis=0)
+    known = np.isnan(means).any(axis=0) & ~np.isnan(means).all(axis=0)
     ends[:, known] = np.nanpercentile(means[:, known], PERCENTILES, axis=0)
     return ends
 
@@ -163,8 +162,7 @@ def rank_correlation(
     for number, name in enumerate(layers):
         cells = layer == name
         x, y = (centred_ranks(values[cells]) for values in (prediction, effect))
-        columns = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
-        np.add.at(moments[:, number], prompt[cells], columns)
+        np.add.at(moments[:, number], prompt[cells], np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1))
     counts = moments[:, :, 0].sum(axis=0).astype(np.int64)
     draws = np.einsum("dp,plm->dlm", weights, moments)
     return Correlation(layers, _pearson(moments.sum(axis=0)), _pearson(draws), counts)

@@ -112,13 +112,10 @@ class ContributionMaps(Result):
 
     def worst_completeness(self) -> tuple[float, str, int, int]:
         """The largest completeness error with its scope, layer and query position."""
-        worst = (-1.0, "", 0, 0)
-        for scope in self.scopes:
-            table = self.completeness[scope]
-            row, column = divmod(int(table.argmax()), table.shape[1])
-            if float(table[row, column]) > worst[0]:
-                worst = (float(table[row, column]), scope, self.layers[row], self.queries[column])
-        return worst
+        scope = max(self.scopes, key=lambda scope: float(self.completeness[scope].max().nan_to_num(-1.0)))
+        table = self.completeness[scope]
+        row, column = divmod(int(table.argmax()), table.shape[1])
+        return float(table[row, column]), scope, self.layers[row], self.queries[column]
 
     def reachable(self) -> Bool[Tensor, "query key"]:
         """The cells that can be non-zero: all, or key <= query in a causal model."""
@@ -274,7 +271,7 @@ class ContributionMaps(Result):
             scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
             query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.
             view: "maps", or of maps made with heads "heads" (lines between tokens) or "all" (every layer and head), or
-                "memories" where a card of one stands beside, or "logit" where an attribution does.
+                "memories" where a card of one stands beside, or "overview" where an attribution does.
             segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads
                 can show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`)
                 stands between two.

@@ -61,7 +61,6 @@ class NeuronShares(Result):
     def to_dataframe(self, k: int | None = None) -> pd.DataFrame:
         """One row per cell and neuron, the k largest shares of each cell: layer, query, key, their tokens, neuron, share, token_share, coefficient."""
         top = self.top(k)
-        cells = [(row, column) for row in range(len(self.queries)) for column in range(len(self.keys))]
         rows = [
             {
                 "layer": self.layer,
@@ -74,7 +73,8 @@ class NeuronShares(Result):
                 "token_share": float(self.token_shares[row, column, neuron]),
                 "coefficient": float(self.coefficients[row, neuron]),
             }
-            for row, column in cells
+            for row in range(len(self.queries))
+            for column in range(len(self.keys))
             for neuron in top[row, column].tolist()
         ]
         return pd.DataFrame(rows)

@@ -24,9 +24,8 @@ def largest(values: Float[Tensor, "..."], k: int | None = None) -> Int[Tensor, "
         InputError: for a `k` below 1.
     """
     sizes = values.detach().cpu().abs().flatten()
-    if k is None:
-        return sizes.argsort(descending=True, stable=True)
-    return sizes.topk(min(whole_number(k, "k", at_least=1), len(sizes))).indices
+    most = None if k is None else min(whole_number(k, "k", at_least=1), len(sizes))
+    return sizes.argsort(descending=True, stable=True) if most is None else sizes.topk(most).indices
 
 
 def spearman(

@@ -81,24 +81,24 @@ class HeadTable(ScopeTable):
     """Names of the head axis: "head 0", ..., and "residual", last."""
 
     def _missing(self, scope: object) -> str:
-        if not self.channels:
-            return "no heads here: these maps were made without. contribution_maps(model, input, heads=True) has them."
-        return super()._missing(scope)
+        none = "no heads here: these maps were made without. contribution_maps(model, input, heads=True) has them."
+        return super()._missing(scope) if self.channels else none
 
 
 class Arithmetic(NamedTuple):
-    """What becomes of the fields of several results that become one; every other field is the first's."""
+    """What becomes of the fields of several results that become one; every other field is the first's.
+
+    `same` must be equal. `joined` are labels: texts, sequences of them or texts by name; where they differ, each different one is
+    named. `numbers` are computed: tensors, floats, or tables of them by name, in which what one result lacks is 0; None of None.
+    `largest` are errors, of which the worst is kept, and truth values, of which one is enough. `rows` names rows, their places
+    and their numbers, such as of biases: rows that one result lacks are 0.
+    """
 
     same: tuple[str, ...] = ()
-    """Attributes that must be equal."""
     joined: tuple[str, ...] = ()
-    """Labels: texts, sequences of them or texts by name; where they differ, each different one is named."""
     numbers: tuple[str, ...] = ()
-    """What is computed: tensors, floats, or tables of them by name, in which what one result lacks is 0; None of None."""
     largest: tuple[str, ...] = ()
-    """Errors, of which the worst is kept, and truth values, of which one is enough."""
     rows: tuple[str, str, str] | None = None
-    """Names of rows, their places and their numbers, such as of biases: rows that one result lacks are 0."""
 
 
 def combined(results: Sequence[One], operation: Operation, between: str, verb: str, fields: Arithmetic) -> One:

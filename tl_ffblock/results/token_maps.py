@@ -18,7 +18,7 @@ from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, spans
 from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.numerals import scientific
-from tl_ffblock.result import Result, long_form
+from tl_ffblock.result import Result, long_form, views
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import strict
@@ -155,6 +155,21 @@ class TokenMaps(Result):
             raise ScopeKeyError(missing_scope(channel, self.channels, "channel"))
         maps = self.values[:, self.channels.index(channel)]
         return maps if layer is None else maps[self.layers.index(layer_number(layer, self.layers))]
+
+    def to_circuitsvis(self, layer: int, channel: str | None = None, *, height: int = 640) -> Any:
+        """All channels of a layer by CircuitsVis's `AttentionHeads`, or one by `AttentionPattern`.
+
+        Args:
+            layer: Layer number, negative ones from the end.
+            channel: One channel, such as "head 3"; None means all.
+            height: Pixels of the frame in a notebook.
+
+        Raises:
+            InputError: for an unknown layer, maps with a choice of queries, and numbers by position.
+            ScopeKeyError: if there is no such channel.
+            ModuleNotFoundError: if CircuitsVis is not installed.
+        """
+        return views().circuitsvis_view(self, channel, layer, "heads", height)
 
     def reachable(self) -> Bool[Tensor, "query key"]:
         """The cells that can be non-zero: all, or key <= query in a causal model."""

@@ -3,9 +3,15 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, TypeAlias
 
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.layer.positions import one_per_prompt, several, whole_number
+from tl_ffblock.signatures import strict, whole
+
+Named: TypeAlias = str | tuple[str, int] | int
+"""A token as text, which occurs once; a token and which of its occurrences, from 0; or a position."""
 
 # Between the two labels of a difference's position: the first's, then the second's that is subtracted.
 BETWEEN_SIDES = " / "
@@ -39,10 +45,90 @@ def told_apart(tokens: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name}@{place}" if counts[name] > 1 else name for place, name in enumerate(names))
 
 
+@strict
+def find_positions(results: Any, /, **named: Named | Sequence[Named]) -> dict[str, list[int]]:
+    """Positions of named tokens in every prompt: `find_positions(results, IO=[" Mary", " Anna"], S2=(" John", 1), END=-1)`.
+
+    What it returns is the `positions` of `ffb.average` and of every other call that aligns prompts by name.
+
+    Args:
+        results: Results of several prompts or of one, or their tokens as texts: a list, or a list of lists.
+        **named: By name a token for all prompts, or a list with one per prompt. A token is the text that the result shows, of a pair
+            of prompts the clean one's; its space may be missing where no token has the text as it is. A text that occurs more than
+            once needs its number: (" John", 0) is the first, (" John", -1) the last. A whole number is a position.
+
+    Returns:
+        By name a list of positions, one per prompt.
+
+    Raises:
+        InputError: if there is no such token in a prompt, or there are several, with the tokens of the prompt.
+    """
+    one = hasattr(results, "to_dataframe") and not isinstance(results, list)
+    listed = [results] if one or all(isinstance(token, str) for token in several(results)) else several(results)
+    prompts = [texts_of(result) for result in listed]
+    if not named or not all(prompts):
+        raise InputError(
+            f"find_positions: {len(prompts)} prompts and {len(named)} names: expected results or lists of tokens, and names "
+            'such as IO=" Mary", END=-1.'
+        )
+    found = {}
+    for name, given in named.items():
+        each: list[Any] = list(given) if isinstance(given, list) else [given] * len(prompts)
+        if len(each) != len(prompts):
+            raise InputError(
+                f"{name}={brief(given)}: {len(each)} tokens of {len(prompts)} prompts: expected one per prompt."
+            )
+        numbers = [_position(name, *pair) for pair in zip(each, enumerate(prompts), strict=True)]
+        found[name] = one_per_prompt(numbers, [len(tokens) for tokens in prompts], name)
+    return found
+
+
+def texts_of(result: Any) -> tuple[str, ...]:
+    """The tokens of a result, or a list of them, as texts.
+
+    Raises:
+        InputError: if it has none.
+    """
+    held = (
+        result if isinstance(result, Sequence) else getattr(result, "labels", None) or getattr(result, "tokens", None)
+    )
+    if not isinstance(held, Sequence) or isinstance(held, str) or not all(isinstance(token, str) for token in held):
+        raise InputError(f"{brief(result)}: expected a result of one prompt, or its tokens as a list of texts.")
+    return tuple(held)
+
+
+def _position(name: str, given: Named, prompt: tuple[int, Sequence[str]]) -> int:
+    """The position of a token in a prompt, given with its number."""
+    number, tokens = prompt
+    if (position := whole(given)) is not None:
+        return position
+    text, occurrence = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    # Labels of a pair of prompts are "clean→corrupted" where the two differ.
+    read = [token.split("→")[0] or token for token in tokens]
+    places = [at for at, token in enumerate(read) if text in (token, tokens[at])]
+    if not places and isinstance(text, str):
+        places = [at for at, token in enumerate(read) if text.strip() == token.strip()]
+    which = 0 if occurrence is None and len(places) == 1 else whole(occurrence)
+    if which is None or not -len(places) <= which < len(places):
+        shown = f"at {', '.join(map(str, places))}" if places else "nowhere"
+        raise InputError(
+            f"{name}={given!r}: {text!r} is {shown} in prompt {number}, {brief(list(tokens), 400)}. Expected one of these "
+            f"tokens{f', with its number: ({text!r}, 0) is the first' if places else ''}, or a position."
+        )
+    return places[which]
+
+
 def shortened(tokens: Sequence[str], most: int = 100) -> str:
     """All tokens in one line, made visible and cut at so many characters."""
     text = " ".join(visible(token) for token in tokens)
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def alignment(clean: Sequence[str], corrupted: Sequence[str]) -> str:
+    """Where two texts of unlike lengths differ, for an error: "[' Mary']@2 against [' Jon', 'athan']@2"."""
+    spans = SequenceMatcher(None, clean, corrupted, autojunk=False).get_opcodes()
+    apart = [f"{[*clean[a:b]]}@{a} against {[*corrupted[c:d]]}@{c}" for tag, a, b, c, d in spans if tag != "equal"]
+    return brief(", ".join(apart), 400).strip('"')
 
 
 def sides_of(first: Sequence[str], second: Sequence[str], models: tuple[str, str]) -> tuple[str, str]:

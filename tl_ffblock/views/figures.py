@@ -4,14 +4,16 @@ import importlib.util
 import io
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float64, Shaped
 
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.validation import (
     ATTENTION,
     KNOCKOUT,
@@ -21,12 +23,12 @@ from tl_ffblock.interventions.validation import (
     CellChoice,
     change_of,
 )
-from tl_ffblock.page import AnyPage, GraphPage, MapsBlock, PageData, PageEdge, SharesData
-from tl_ffblock.result import Result
-from tl_ffblock.results.figures import COLOURS, COLUMN, axes
+from tl_ffblock.numerals import significant
+from tl_ffblock.page import AnyPage, DataBlock, GraphPage, MapsBlock, PageData, PageEdge, SharesData
+from tl_ffblock.results.figures import COLOURS, COLUMN, axes, layer_lines
 from tl_ffblock.results.ranks import others_of, shares_of_others
-from tl_ffblock.signatures import refuse_options, strict
-from tl_ffblock.views.registry import figure_of, page_of
+from tl_ffblock.signatures import strict
+from tl_ffblock.views.registry import figure_of
 
 INK, GAIN, LOSS = "#003f5c", "#b35806", "#6a5fc0"
 # Colours end at this percentile of the cells of other tokens, so that they do not hang on one cell.
@@ -40,6 +42,11 @@ STILL_HEIGHT = 3.6
 MOST_COLUMNS, MOST_ROWS = 60, 24
 # Letters; longer texts are cut.
 LONGEST_LABEL, LONGEST_TITLE = 16, 110
+# Points of a scatter plot that are named, the largest.
+MOST_NAMED = 8
+# Arcs of the overview: how many, the least share of the widest stream, and how many have names.
+MOST_ARCS, LEAST_ARC, NAMED_ARCS = 14, 0.05, 3
+NAME_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 # Edges of a graph that are drawn, the largest.
 MOST_LINES = 600
 # Vermilion, blue, orange and grey: kinds of predictors.
@@ -60,13 +67,6 @@ def still_of(data: AnyPage) -> bytes | None:
     drawn.seek(0)
     Image.open(drawn).convert("RGB").quantize(COLOURS_OF_PNG).save(small, format="png", optimize=True)
     return small.getvalue()
-
-
-@figure_of.register(Result)
-def result_figure(result: Result, **options: Any) -> Any:
-    """What the result's page opens with; options are those of the page."""
-    refuse_options(f"{type(result).__name__}.figure", page_of.dispatch(type(result)), options)
-    return page_figure(page_of(result, **options))
 
 
 @figure_of.register(CausalValidation)
@@ -114,6 +114,8 @@ def validation_figure(result: CausalValidation, *, cells: CellChoice = "off-diag
 def page_figure(data: AnyPage) -> Any:
     """What a page opens with."""
     if isinstance(data, PageData):
+        if data.start.view == "overview":
+            return _overview_figure(data)
         block = next(block for block in data.runs[0].blocks.values() if isinstance(block, MapsBlock))
         return maps_figure(data, next(c["before"] for c in block.channels if c["name"] == data.start.scope))
     return _graph_figure(data) if isinstance(data, GraphPage) else _shares_figure(data)
@@ -164,12 +166,199 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
     return figure
 
 
+@strict
+def heat_map(
+    values: Any,
+    rows: Sequence[object] | None = None,
+    columns: Sequence[object] | None = None,
+    *,
+    title: str = "",
+    row: str = "layer",
+    column: str = "head",
+    unit: str = "",
+    signed: bool | None = None,
+) -> Any:
+    """A table of numbers as a Matplotlib figure: colours that end at the 99th percentile of sizes, grey where there is no number.
+
+    Args:
+        values: [row column], such as [layer head], [layer position], [layer neuron]: a tensor, an array, or a pandas table of
+            one number per cell, such as `table.pivot(index="layer", columns="channel", values="previous")`, with its labels.
+        rows: A label per row; None means those of the table, else numbers.
+        columns: A label per column, likewise.
+        title: Above the figure.
+        row: What a row is.
+        column: What a column is.
+        unit: What the numbers are.
+        signed: Whether colours have two ends, with white at 0; None means if a number is negative.
+
+    Raises:
+        InputError: if the values have not two axes, or there is not one label per row and column.
+    """
+    table = values if isinstance(values, pd.DataFrame) else pd.DataFrame(_numbers(values, 2))
+    labels = [table.index if rows is None else rows, table.columns if columns is None else columns]
+    if tuple(map(len, labels)) != table.shape:
+        raise InputError(
+            f"heat_map: {len(labels[0])} rows and {len(labels[1])} columns are named, the values have {table.shape[0]} and "
+            f"{table.shape[1]}: expected one label for each."
+        )
+    cells = table.to_numpy(dtype=float)
+    figure, place = axes(width=1.5 * COLUMN, height=3.6)
+    _heat(figure, place, cells, bool((cells < 0).any()) if signed is None else signed, _limit(cells), unit)
+    place.set_ylabel(row)
+    place.set_xlabel(column)
+    _label(place.set_xticks, [*map(str, labels[1])], MOST_COLUMNS, rotation=90)
+    _label(place.set_yticks, [*map(str, labels[0])], MOST_ROWS)
+    figure.suptitle("\n".join(fill(_title(line), 80) for line in title.splitlines()), fontsize=8)
+    return figure
+
+
+@strict
+def scatter(
+    first: Any,
+    second: Any,
+    *,
+    names: tuple[str, str] = ("first", "second"),
+    labels: Sequence[str] = (),
+    title: str = "",
+) -> Any:
+    """Two numbers per thing as a Matplotlib figure, with the line of equal numbers and Pearson's r.
+
+    Args:
+        first: Of each thing, along the horizontal axis: a tensor or an array of any shape.
+        second: Of the same things, along the vertical axis.
+        names: What the two are.
+        labels: A name per thing; the `MOST_NAMED` that are largest in either are written.
+        title: Above the figure; r and the number of things follow.
+
+    Raises:
+        InputError: if the two differ in shape, or have no number in common.
+    """
+    one, two = _numbers(first), _numbers(second)
+    if one.shape != two.shape or not (known := np.isfinite(one) & np.isfinite(two)).any():
+        raise InputError(
+            f"scatter of {one.shape} and {two.shape} numbers: expected two of one shape, with finite numbers."
+        )
+    x, y = one[known], two[known]
+    figure, place = axes(width=COLUMN, height=COLUMN)
+    place.axline((0, 0), slope=1, color="0.7", linewidth=0.8, zorder=0)
+    place.scatter(x, y, s=8, color=COLOURS[0], alpha=0.6, linewidths=0)
+    named = np.array(labels, dtype=object)[known.flatten()] if len(labels) else []
+    for at in np.argsort(-np.maximum(abs(x), abs(y)))[:MOST_NAMED] if len(named) else []:
+        place.annotate(_title(named[at]), (x[at], y[at]), fontsize=6)
+    varies = len(x) > 1 and x.std() > 0 and y.std() > 0
+    r = f"r = {np.corrcoef(x, y)[0, 1]:.3f}, " if varies else ""
+    place.set_xlabel(names[0])
+    place.set_ylabel(names[1])
+    figure.suptitle(f"{fill(_title(title), 48)}\n{r}{len(x)} numbers".strip(), fontsize=8)
+    return figure
+
+
+@strict
+def lines(values: Mapping[str, Any], *, title: str = "", xlabel: str = "layer", ylabel: str = "", x: Any = None) -> Any:
+    """Lines by layer as a Matplotlib figure.
+
+    Args:
+        values: By name a number per layer.
+        title: Above the figure.
+        xlabel: What lies along the lines.
+        ylabel: What the numbers are.
+        x: Labels along the lines; None means numbers from 0.
+
+    Raises:
+        InputError: if there is no line, or lines have more than one axis or no number.
+    """
+    drawn = {name: _numbers(line, 1) for name, line in values.items()}
+    if not drawn:
+        raise InputError("lines: expected one line or more by name, each a number per layer.")
+    figure = layer_lines(drawn, ylabel=ylabel, xlabel=xlabel)
+    if x is not None:
+        _label(figure.axes[0].set_xticks, [*map(str, x)], MOST_COLUMNS)
+    figure.axes[0].set_title("\n".join(fill(_title(line), 48) for line in title.splitlines()), fontsize=8)
+    return figure
+
+
+def _numbers(values: Any, n_axes: int | None = None) -> Shaped[np.ndarray, "..."]:
+    """Numbers of a tensor, an array or a list in float64.
+
+    Raises:
+        InputError: for another number of axes, and where there is no number.
+    """
+    plain = values.detach().cpu() if isinstance(values, torch.Tensor) else values
+    try:
+        found = np.asarray(plain, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError(f"{brief(values)}: expected numbers, such as a tensor.") from None
+    if found.size == 0 or (n_axes is not None and found.ndim != n_axes):
+        raise InputError(f"values of shape {found.shape}: expected numbers on {n_axes or 'the same'} axes.")
+    return found
+
+
+def _overview_figure(data: PageData) -> Any:
+    """A target through all layers: tokens' streams as bands as wide as their shares, heads that carry across as arcs, heads by layer."""
+    from matplotlib.patches import Rectangle
+
+    run = data.runs[0]
+    block = next(b.json for b in run.blocks.values() if isinstance(b, DataBlock) and b.json["kind"] == "logit")
+    streams = np.array(block["residual"])
+    limit = float(np.abs(streams).max()) or 1.0
+    heads = None if block["heads"] is None else np.array(block["heads"])
+    panels: dict[str, Any] = {"columns": 2, "width_ratios": (3, 1)} if heads is not None else {}
+    figure, grid = axes(width=2 * COLUMN, height=4.2, squeeze=False, **panels)
+    place = grid[0][0]
+    for row, column in np.argwhere(streams != 0):
+        share, wide = streams[row, column], 0.9 * abs(streams[row, column]) / limit
+        look: dict[str, Any] = {
+            "color": LOSS if share < 0 else GAIN,
+            "alpha": min(1.0, 0.25 + 0.75 * abs(share) / limit),
+        }
+        place.add_patch(Rectangle((column - wide / 2, row - 0.5), wide, 1, linewidth=0, **look))
+    _draw_arcs(place, block["edges"], limit)
+    place.set(xlim=(-0.6, streams.shape[1] - 0.4), ylim=(len(streams) - 0.5, -0.5), ylabel="layer")
+    _label(place.set_xticks, run.tokens, MOST_COLUMNS, rotation=90)
+    _label(place.set_yticks, [*map(str, range(len(streams) - 1)), "end"], MOST_ROWS)
+    place.set_title("what flows through each token", fontsize=8)
+    if heads is not None:
+        _heat(figure, grid[0][1], heads, True, _limit(heads))
+        grid[0][1].set(xlabel="head")
+        grid[0][1].set_title("heads", fontsize=8)
+    unit = f" {block['unit']}" if block["unit"] else ""
+    figure.suptitle(_title(f"{block['question']} {significant(block['value'])}{unit}, {data.model}"), fontsize=9)
+    return figure
+
+
+def _draw_arcs(place: Any, edges: Mapping[str, Sequence[tuple[int, int, float]]], limit: float) -> None:
+    """The largest of what heads carry to another token, from the key's stream to the query's; the first have names."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    parts = ((*map(int, at.split(",")), *edge) for at, held in edges.items() for edge in held)
+    carried = sorted((e for e in parts if e[2] != e[3] and abs(e[4]) >= LEAST_ARC * limit), key=lambda e: -abs(e[4]))
+    for number, (layer, head, query, key, share) in enumerate(carried[:MOST_ARCS]):
+        ink, low = LOSS if share < 0 else GAIN, layer + 1 + min(6.0, 0.5 * abs(query - key))
+        path = Path(
+            [(key, layer), ((key + query) / 2, low), (query, layer + 1)], [Path.MOVETO, Path.CURVE3, Path.CURVE3]
+        )
+        place.add_patch(PathPatch(path, fill=False, edgecolor=ink, linewidth=0.5 + 3 * abs(share) / limit, alpha=0.8))
+        if number < NAMED_ARCS:
+            name = f"L{layer}H{head} {significant(share)}"
+            place.text(
+                (key + query) / 2,
+                (layer + low) / 2 + 0.5,
+                name,
+                color=ink,
+                fontsize=6.5,
+                ha="center",
+                va="top",
+                bbox=NAME_BOX,
+            )
+
+
 def _shares_figure(data: SharesData) -> Any:
     """The first map of a page of shares; of a continuation its matrix, of a target without maps its tokens' shares, else a table's bars."""
-    figure, place = axes(width=1.5 * COLUMN, height=3.6)
     heading = fill(_title(data.heading), 80)
-    figure.suptitle(_title(f"{heading}\n{data.maps[0]['title']}" if data.maps else heading), fontsize=8)
     if not data.maps and not data.rows:
+        figure, place = axes(width=1.5 * COLUMN, height=3.6)
+        figure.suptitle(_title(heading), fontsize=8)
         entries = data.tables[0]["entries"][:MOST_ROWS] if data.tables else []
         place.barh(
             range(len(entries)), [share for _, share in entries], color=[LOSS if s < 0 else GAIN for _, s in entries]
@@ -184,13 +373,9 @@ def _shares_figure(data: SharesData) -> Any:
             "rows": [row["name"] for row in data.rows],
             "values": torch.stack([row["shares"] for row in data.rows]),
         }
-    numbers: Cells = drawn["values"].detach().cpu().double().numpy()
-    _heat(figure, place, numbers, True, _limit(numbers))
-    place.set_ylabel(drawn["row"])
-    place.set_xlabel(drawn["column"])
-    _label(place.set_xticks, drawn["columns"], MOST_COLUMNS, rotation=90)
-    _label(place.set_yticks, drawn["rows"], MOST_ROWS)
-    return figure
+    title = f"{data.heading}\n{data.maps[0]['title']}" if data.maps else data.heading
+    named = {name: drawn[name] for name in ("rows", "columns", "row", "column")}
+    return heat_map(drawn["values"], **named, title=title, signed=True)
 
 
 def _graph_figure(data: GraphPage) -> Any:
@@ -235,7 +420,7 @@ def _kind(predictor: str, effect: str) -> str:
     return "map of what is edited" if predictor in (effect, change_of(effect)) else "other maps"
 
 
-def _heat(figure: Any, place: Any, cells: Cells, signed: bool, limit: float) -> None:
+def _heat(figure: Any, place: Any, cells: Cells, signed: bool, limit: float, unit: str = "") -> None:
     """Cells in the page's colours, grey where there is no number, with their scale below."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -245,7 +430,7 @@ def _heat(figure: Any, place: Any, cells: Cells, signed: bool, limit: float) -> 
     image = place.imshow(cells, cmap=colour_map, interpolation="nearest", aspect="auto", **ends)
     beyond = bool((np.abs(np.nan_to_num(cells)) > limit).any())
     extend = "both" if beyond and signed else "max" if beyond else "neither"
-    figure.colorbar(image, ax=place, orientation="horizontal", shrink=0.8, extend=extend)
+    figure.colorbar(image, ax=place, orientation="horizontal", shrink=0.8, extend=extend, label=unit)
 
 
 def _limit(cells: Cells) -> float:

@@ -1,6 +1,7 @@
 """Pages of maps of tokens: contributions, attention and its scores, averages, patched runs; where they open, and panels beside them."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -75,6 +76,9 @@ def contribution_page(
     beside: Any = (),
 ) -> PageData:
     """The page of one run; `ContributionMaps.to_html` says what the options are."""
+    if view == "logit":
+        warnings.warn('view="logit" is view="overview" now', DeprecationWarning, stacklevel=5)
+        view = "overview"
     return page_data({"run": maps}, layer=layer, scope=scope, query=query, view=view, segments=segments, beside=beside)
 
 
@@ -219,6 +223,7 @@ def page_data(
     before = scope if compare is not None else steps[scope][1]
     reference = results[ref_run].values[before, number] if before is not None else None
     to, from_ = _start_cell(first, results[run].values[scope, number], reference, query)
+    number, to, from_ = _opening((number, to, from_), beside if layer is None and query is None else (), first, view)
     preferred = [s for s in (scope, steps[scope][1]) if s]
     text = _page_text(first, segments)
     return PageData(
@@ -269,6 +274,7 @@ def token_maps_page(
         raise InputError(f"channel={channel!r}: these maps hold {', '.join(maps.channels)}.")
     number, name = _start_map(maps, layer, channel)
     to, from_ = _largest_cell(maps[name, number], maps)
+    number, to, from_ = _opening((number, to, from_), beside if layer is None else (), maps, view)
     shown = tuple(visible(token) for token in labels or maps.tokens)
     text = replace(_page_text(maps, segments), named=named)
     blocks = {
@@ -346,7 +352,7 @@ def contribution_block(
         maps: Norms, or a difference, whose `sides` may name the two results.
         steps: Of the maps.
         columns: Further numbers of each row.
-        tracks: The overview of layers.
+        tracks: The rail of layers.
     """
     signed, sides = maps.signed, maps.sides if maps.signed else ()
     title = " minus ".join(sides) or "first result minus second"
@@ -446,16 +452,24 @@ def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries
 
 
 def circuitsvis_view(
-    maps: ContributionMaps, scope: str, layer: int, kind: Literal["pattern", "heads"], height: int
+    maps: ContributionMaps | TokenMaps, name: str | None, layer: int, kind: Literal["pattern", "heads"], height: int
 ) -> PageView:
-    """One map by CircuitsVis, or all heads of it; `ContributionMaps.to_circuitsvis` says what the arguments are."""
+    """One map by CircuitsVis, or all heads of it; `to_circuitsvis` of the two classes says what the arguments are."""
     if len(maps.queries) != len(maps.tokens):
         raise InputError(
             f"CircuitsVis draws square maps; these hold {len(maps.queries)} queries of {len(maps.tokens)} tokens. "
             "Make maps of all queries, or use to_html."
         )
     number = layer_number(layer, maps.layers)
-    cells = (maps.heads if kind == "heads" else maps.values)[scope, number].detach().cpu().float()
+    if isinstance(maps, TokenMaps):
+        of, heads = name or maps.kind, maps.channels if name is None else ()
+        cells = maps.values[maps.layers.index(number)] if name is None else maps[name, number]
+        page = token_maps_page({"run": maps}, layer=number, channel=name)
+    else:
+        of, heads = str(name), maps.heads.channels if kind == "heads" else ()
+        cells = (maps.heads if kind == "heads" else maps.values)[of, number]
+        page = page_data({"run": maps}, layer=number, scope=of)
+    cells = cells.detach().cpu().float()
     limit = float(cells.abs().max()) or 1.0
     properties = {
         "attention": cells.tolist(),
@@ -464,13 +478,11 @@ def circuitsvis_view(
         "minValue": -limit if maps.signed else 0.0,
         "maskUpperTri": maps.causal,
     }
-    by_head = {"attentionHeadNames": list(maps.heads.channels)} if kind == "heads" else {}
-    heading = f"{maps.model}, layer {number}, {scope}{' by head' if kind == 'heads' else ''}"
-    component: Any = "AttentionHeads" if kind == "heads" else "AttentionPattern"
+    by_head = {"attentionHeadNames": list(heads)} if heads else {}
+    heading = f"{maps.model}, layer {number}, {of}{' by head' if heads else ''}"
+    component: Any = "AttentionHeads" if heads else "AttentionPattern"
     html = component_page(component, properties | by_head, heading=heading)
-    return iframe(
-        html, height=height, title=heading, still=still_of(page_data({"run": maps}, layer=number, scope=scope))
-    )
+    return iframe(html, height=height, title=heading, still=still_of(page))
 
 
 @panel_of.register
@@ -741,6 +753,20 @@ def _largest_cell(
     row = int(sizes.max(dim=1).values.argmax()) if row is None else row
     largest = int(sizes[row].argmax())
     return queries[row], largest if float(sizes[row, largest]) > 0 else queries[row]
+
+
+def _opening(
+    usual: tuple[int, int, int], beside: Any, maps: ContributionMaps | TokenMaps, view: View
+) -> tuple[int, int, int]:
+    """Layer, query and key that a page opens at: of an overview the most that a head carries to another token, where the maps have it."""
+    panels = beside if isinstance(beside, list | tuple) else (beside,)
+    for result in panels if view == "overview" else ():
+        if "edges" in getattr(result, "parts", {}):
+            sizes = result.edges.abs().amax(dim=1)
+            sizes.diagonal(dim1=-2, dim2=-1).zero_()
+            layer, query, key = map(int, np.unravel_index(int(sizes.argmax()), sizes.shape))
+            return (layer, query, key) if layer in maps.layers and query in maps.queries else usual
+    return usual
 
 
 def _row_of(maps: ContributionMaps, query: int | str) -> int:

@@ -1,5 +1,7 @@
 """Pages of signed shares and of tables: attributions, continuations, numbers by position, and any other result by its table."""
 
+import re
+from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,18 +11,23 @@ import torch
 from torch import Tensor
 
 from tl_ffblock.attribution.attribution import Attribution
+from tl_ffblock.attribution.average_shares import AverageShares
 from tl_ffblock.attribution.certificate import VANISHED
 from tl_ffblock.attribution.continuation import ContinuationAttribution
+from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
+from tl_ffblock.attribution.patching import PatchingEstimates
 from tl_ffblock.errors import InputError
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.page import DataBlock, MapsBlock, PageBlock, PageText, SharesData, maps_labels, shares_map
+from tl_ffblock.page import DataBlock, MapsBlock, PageBlock, PageData, PageText, SharesData, maps_labels, shares_map
 from tl_ffblock.page.data import MAP_DIGITS
 from tl_ffblock.page.numbers import rounded
-from tl_ffblock.result import Result
+from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tokens import told_apart, visible
-from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, size_track
-from tl_ffblock.views.registry import page_of, panel_of
+from tl_ffblock.signatures import refuse_options
+from tl_ffblock.views.figures import heat_map, lines, page_figure, scatter
+from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, size_track, token_maps_page
+from tl_ffblock.views.registry import figure_of, page_of, panel_of
 
 # Of a table.
 OVERLAP = (
@@ -29,11 +36,20 @@ OVERLAP = (
     "neurons read heads, so shares of different layers, and of heads and neurons, overlap."
 )
 """What sums to what."""
+DIRECT = (
+    "Heads, feed-forwards, embeddings and biases are terms of one sum, the target: these are direct contributions, without "
+    "paths through later heads and feed-forwards. Neurons are the terms of their feed-forward."
+)
+"""The same of direct contributions."""
 MOST_ENTRIES = 20
 # Of a result's table.
 MOST_ROWS = 100
 # What a table says where there is none, such as the head of a feed-forward.
 NONE = -1
+# Columns that say where a component is.
+PLACES = ("kind", "layer", "head", "neuron", "bias", "position", "query", "key", "channel", "scope")
+# Results whose numbers are summed over heads and positions; effects of patching are not.
+SUMMED = (Attribution, AverageShares, PatchingEstimates)
 # Of a head, named where it is pointed at.
 MOST_EDGES = 6
 # Room for signed maps on a page, before they are deflated; scopes beyond it are left out, but for the first.
@@ -43,13 +59,21 @@ METHODS = {
     "path": "attribution by one backward pass: attention patterns and norm scales as in the run, activations by Integrated Gradients",
     "patching": "attribution by one backward pass: queries and keys with their gradient, norm scales as in the run, activations by Integrated Gradients",
     "gradient": "attribution by gradient × input",
+    "direct": "direct logit attribution: what components write to the residual stream, norm scales as in the run",
 }
+# A token as targets have it.
+QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 OF_NEURONS = "Like heads they are no further summands: they read heads, and later layers read them."
 
 
 @page_of.register
-def attribution_page(result: Attribution) -> SharesData:
-    """The page of one target: its tokens, the residual stream by layer and position, heads, biases, neurons."""
+def attribution_page(result: Attribution) -> PageData | SharesData:
+    """The page of one target: the overview where edges were asked for, with maps of what heads carry between tokens; else a table."""
+    if "edges" in result.parts:
+        edges = result.token_maps("edges")
+        if edges.values.numel() * 2 > SIGNED_BYTES:
+            edges = replace(edges, values=edges.values.sum(dim=1, keepdim=True), channels=("all heads",))
+        return token_maps_page({"run": edges}, view="overview", beside=result)
     tokens = told_apart(result.labels)
     facts = f"{result.model} · rules “{result.rules}” · {len(result.labels)} tokens · {result.n_layers} layers"
     row = _row(result.target, result.value, result.entering, result.sums())
@@ -82,22 +106,120 @@ def continuation_page(result: ContinuationAttribution) -> SharesData:
 
 
 @page_of.register
+def lens_page(result: LogitLens) -> SharesData:
+    """The target by row as a map of one column, and of every position that is read the most probable tokens of each row."""
+    headline, _ = result.summary()
+    tokens = told_apart(result.labels)
+    tables = []
+    for number, position in enumerate(result.positions[-MOST_ENTRIES:], max(0, len(result.positions) - MOST_ENTRIES)):
+        said = (" · ".join(map(repr, row[number])) for row in result.top_tokens)
+        entries = zip(result.names, said, result.top_probabilities[:, number, 0].tolist(), strict=True)
+        named = [(f"{name}: {most}", probability) for name, most, probability in entries]
+        note = "The most probable tokens of each row, and the probability of the first."
+        tables.append({"title": f"Predicted at {tokens[position]}", "note": note, "entries": named})
+    rows, note = ("row", result.names), "What each row of the residual stream gives, normalised with its own scale."
+    shown = (
+        [] if result.values is None else [shares_map("Target", note, rows, ("", ("target",)), result.values[:, None])]
+    )
+    entropies = ("position", [tokens[position] for position in result.positions])
+    shown.append(shares_map("Entropy", "Of the predicted distribution, in nats.", rows, entropies, result.entropy))
+    last = f"The last row is the model's own logits, to {scientific(result.error)} of the largest."
+    return SharesData(f"LogitLens: {headline}", result.model, maps=tuple(shown), tables=tuple(tables), certificate=last)
+
+
+@figure_of.register(LogitLens)
+def lens_figure(result: LogitLens, **options: Any) -> Any:
+    """The target by layer, or without one the entropy, at the last position that is read, with the most probable tokens.
+
+    Args:
+        result: The lens.
+        **options: Those of other results' figures: of, against, by_layer.
+    """
+    if options:
+        return result_figure(result, **options)
+    name, values = (
+        ("entropy (nats)", result.entropy[:, -1]) if result.values is None else (result.target, result.values)
+    )
+    labels = [f"{row} {top[-1][0]!r}" for row, top in zip(result.names, result.top_tokens, strict=True)]
+    figure = lines({name: values}, title=result.summary()[0], xlabel="row, and its most probable token", x=labels)
+    figure.axes[0].tick_params(axis="x", rotation=90)
+    return figure
+
+
+@page_of.register
 def table_page(result: Result) -> SharesData:
-    """The page of any other result: its numbers as a map where they are one per row and column, else the largest in a table."""
+    """The page of any other result: its numbers as maps where they are one per row and column, a map per kind, else the largest in a table."""
     headline, facts = result.summary()
-    frame = result.to_dataframe()
-    numbers = [name for name in frame if pd.api.types.is_float_dtype(frame[name])]
-    labels = [name for name in frame if name not in numbers and frame[name].nunique() > 1]
-    value = next((name for name in ("value", "share", "rho") if name in numbers), numbers[0] if numbers else None)
+    frame, labels, value = _numbers_of(result)
     page = SharesData(
         heading=f"{type(result).__name__}: {headline}",
         facts=" · ".join(f"{name} {fact}" for name, fact in facts.items()),
     )
     if value is None:
         return page
-    if len(labels) == 2 and 1 < len(frame) == frame[labels[0]].nunique() * frame[labels[1]].nunique():
-        return replace(page, maps=(_grid(frame, labels, value),))
-    return replace(page, tables=(_listed(frame, labels, value),))
+    maps = tuple(_grids(result))
+    return replace(page, maps=maps) if maps else replace(page, tables=(_listed(frame, labels, value),))
+
+
+@figure_of.register(Result)
+def result_figure(
+    result: Result, *, of: str | None = None, against: Any = None, by_layer: bool = False, **options: Any
+) -> Any:
+    """What the result's page opens with, or one of three pictures of its table.
+
+    Args:
+        result: Any result.
+        of: The kind of component to draw as a heat map, such as "head"; with the other two the kinds are all where it is None.
+        against: Another result, whose numbers are along the vertical axis of a scatter plot, matched by layer, head, position.
+        by_layer: Whether lines are drawn: of each kind the sum over heads and positions of every layer. That of the residual
+            stream is what has accumulated before the layer.
+        **options: Of the page, where none of the three is given.
+
+    Raises:
+        InputError: if there is no such kind, two results have no number in common, or numbers of the result are not to be summed.
+    """
+    if of is None and against is None and not by_layer:
+        own = ("of", "against", "by_layer")
+        refuse_options(f"{type(result).__name__}.figure", page_of.dispatch(type(result)), options, own)
+        return page_figure(page_of(result, **options))
+    refuse_options(f"{type(result).__name__}.figure", result_figure, options)
+    heading = result.summary()[0]
+    if against is not None:
+        return _scatter(result, against, of, heading)
+    grids = {grid["title"]: grid for grid in _grids(result)}
+    if of is not None and of not in grids:
+        raise InputError(
+            f"of={of!r}: the table of this {type(result).__name__} has {', '.join(grids) or 'no heat maps'}."
+        )
+    if by_layer:
+        if not isinstance(result, SUMMED) or any(grid["row"] != "layer" for grid in grids.values()) or not grids:
+            raise InputError(f"by_layer: numbers of a {type(result).__name__} are not summed over heads and positions.")
+        shown = {name: grid["values"].nansum(dim=1) for name, grid in grids.items() if of in (None, name)}
+        return lines(shown, title=f"{heading}\nsums over heads and positions")
+    grid = {name: grids[of][name] for name in ("rows", "columns", "row", "column")}
+    return heat_map(grids[of]["values"], **grid, title=f"{heading}\n{of}", signed=True)
+
+
+def _scatter(first: Result, second: Any, of: str | None, heading: str) -> Any:
+    """Numbers of two results at the same components."""
+    if not isinstance(second, Result):
+        raise InputError(f"against is a {type(second).__name__}: expected a result of the same components.")
+    (mine, one, x), (theirs, two, y) = _numbers_of(first), _numbers_of(second)
+    common = [name for name in mine if name in PLACES and name in theirs]
+    apart = [name for name in PLACES if (name in one) != (name in two)]
+    if x is None or y is None or not common or apart:
+        named = (", ".join(labels) or "nothing" for labels in (one, two))
+        raise InputError(f"against: numbers are by {' and by '.join(named)}: expected results of the same components.")
+    both = mine.rename(columns={x: "first"}).merge(theirs.rename(columns={y: "second"})[[*common, "second"]], on=common)
+    both = both[both["kind"] == of] if of is not None and "kind" in common else both
+    if both.empty:
+        raise InputError(
+            "against: the two results have no component in common: make both of the same kinds, layers and positions."
+        )
+    names = [_component({name: row[name] for name in common}) for row in both.to_dict("records")]
+    kinds = type(first).__name__, type(second).__name__
+    sides = kinds if kinds[0] != kinds[1] else (f"first {kinds[0]}", f"second {kinds[1]}")
+    return scatter(both["first"].to_numpy(), both["second"].to_numpy(), names=sides, labels=names, title=heading)
 
 
 @panel_of.register
@@ -122,16 +244,18 @@ def logit_panel(
         "biases": [*((bias, layer, share) for (bias, share), layer in biases), *edits],
         "heads": result.heads.sum(dim=-1) if "heads" in result.parts else None,
         "edges": largest_edges(result) if "edges" in result.parts else {},
+        "neurons": [*_largest_neurons(result)],
     }
     json = {
         "kind": "logit",
         "target": result.target,
+        "question": _question(result),
         "unit": "logits" if result.quantity.startswith("logit") else "",
         "rules": result.rules,
         "method": METHODS.get(
             result.rules, f"attribution by one backward pass under rules of the caller's own, {result.rules!r}"
         ),
-        "complete": result.rules == "path",
+        "complete": result.rules in ("path", "direct"),
         "certificate": _certificate(result),
         "maps": next(iter(signed), ""),
     }
@@ -156,6 +280,23 @@ def largest_edges(result: Attribution) -> dict[str, list[tuple[int, int, float]]
         for layer, of_layer in enumerate(result.edges)
         for head, edges in enumerate(of_layer)
     }
+
+
+def _largest_neurons(result: Attribution) -> Iterator[list[tuple[int, float]]]:
+    """By layer: the neurons with the largest shares over all positions; none where they were not asked for."""
+    if any(part.startswith("neurons.") for part in result.parts):
+        for layer in range(result.n_layers):
+            shares = result.neurons(layer).sum(dim=0) if f"neurons.{layer}" in result.parts else torch.zeros(0)
+            yield [(neuron, float(shares[neuron])) for neuron in largest(shares, MOST_EDGES).tolist()]
+
+
+def _question(result: Attribution) -> str:
+    """What the page answers: why a token, and not another, where the target is a logit of single tokens."""
+    words = [QUOTED.fullmatch(word) for word in result.target.removeprefix(result.quantity).strip().split(" − ")]
+    asked = [f"“{visible(literal_eval(word[0]))}”" for word in words if word]
+    if len(asked) == len(words) <= 2 and result.quantity in ("logit", "logit difference"):
+        return f"Why {' and not '.join(asked)}?"
+    return f"What makes the {result.target}?"
 
 
 def _certificate(result: Attribution) -> str:
@@ -207,9 +348,13 @@ def _maps(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, An
     if "heads" in result.parts:
         by_head = result.heads.sum(dim=-1)
         total = significant(float(by_head.sum()))
-        note = f"What each head writes, summed over positions; point at one for the largest of its parts. All heads sum to {total}. {OVERLAP}"
+        sums = DIRECT if isinstance(result, DirectLogitAttribution) else OVERLAP
+        note = f"What each head writes, summed over positions; point at one for the largest of its parts. All heads sum to {total}. {sums}"
         heads = tuple(map(str, range(by_head.shape[1])))
         yield shares_map("Heads", note, ("layer", boundaries[:-1]), ("head", heads), by_head, _details(result, tokens))
+    if "mlps" in result.parts:
+        note = f"What each feed-forward writes at each position. All sum to {significant(float(result.mlps.sum()))}."
+        yield shares_map("Feed-forwards", note, ("layer", boundaries[:-1]), ("position", tokens), result.mlps)
 
 
 def _details(result: Attribution, tokens: tuple[str, ...]) -> dict[str, Any]:
@@ -245,16 +390,68 @@ def _tables(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, 
         entries = sorted(entries, key=lambda entry: -abs(entry[1]))[:MOST_ENTRIES]
         n, total = sum(map(torch.numel, layers.values())), sum(float(shares.sum()) for shares in layers.values())
         title = f"Neurons, each at its position: the {len(entries)} largest of {n}"
-        yield {"title": title, "note": f"All of them sum to {significant(total)}. {OF_NEURONS}", "entries": entries}
+        sums = DIRECT if isinstance(result, DirectLogitAttribution) else OF_NEURONS
+        yield {"title": title, "note": f"All of them sum to {significant(total)}. {sums}", "entries": entries}
 
 
-def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, Any]:
+def _component(places: dict[str, Any]) -> str:
+    """A component's name: "L23H3@14", "L23.mlp@14", else what each column holds."""
+    layer, head, kind = places.pop("layer", ""), places.pop("head", NONE), places.pop("kind", "")
+    at = f"@{places.pop('position')}" if "position" in places else ""
+    name = (
+        f"L{layer}H{head}" if head != NONE else f"L{layer}.{kind}" if kind else f"layer {layer}" if layer != "" else ""
+    )
+    return ", ".join([name + at, *(f"{column} {place}" for column, place in places.items())]).removeprefix(", ")
+
+
+def _numbers_of(result: Result) -> tuple[pd.DataFrame, list[str], str | None]:
+    """The table of a result, its columns of labels that vary, and that of numbers or None."""
+    if isinstance(result, Attribution):
+        heads = "heads" in result.parts
+        of_kind = {"residual": result.token_maps(), **({"head": result.token_maps("heads")} if heads else {})}
+        frame = pd.concat([maps.to_dataframe().assign(kind=kind) for kind, maps in of_kind.items()], ignore_index=True)
+        frame["head"] = frame.pop("channel").str.extract(r"(\d+)", expand=False).astype(float).fillna(NONE).astype(int)
+        if "mlps" in result.parts:
+            axes = {"layer": range(result.n_layers), "position": range(len(result.labels))}
+            mlps = long_form(result.mlps, axes, result.labels).assign(kind="mlp", head=NONE)
+            frame = pd.concat([frame, mlps], ignore_index=True)
+        frame = frame[["kind", "layer", "head", "position", "token", "value"]]
+    else:
+        frame = result.to_dataframe()
+    numbers = [name for name in frame if pd.api.types.is_float_dtype(frame[name])]
+    labels = [name for name in frame if name not in numbers and frame[name].nunique() > 1]
+    return frame, labels, next((n for n in ("value", "share", "rho") if n in numbers), numbers[0] if numbers else None)
+
+
+def _grids(result: Result) -> Iterator[dict[str, Any]]:
+    """Of a table with one number per row and column a map; with a column of kinds, a map of each.
+
+    Heads by position are summed over positions where sums mean something, else every head is a row.
+    """
+    frame, labels, value = _numbers_of(result)
+    kinds = frame.groupby("kind", sort=False) if "kind" in labels else [(value, frame)]
+    for kind, group in kinds:
+        if value is None:
+            return
+        axes = [name for name in labels if group[name].nunique() > 1 and not (name == "token" and "position" in labels)]
+        if axes == ["layer", "head", "position"] and isinstance(result, SUMMED):
+            axes = axes[:2]
+            group = group.groupby(axes, as_index=False)[[value]].sum()
+        elif axes == ["layer", "head", "position"]:
+            names = [f"L{layer}H{head}" for layer, head in zip(group["layer"], group["head"], strict=True)]
+            group, axes = group.assign(head=pd.Categorical(names, categories=dict.fromkeys(names))), axes[1:]
+        if len(axes) == 2 and 1 < len(group) == group[axes[0]].nunique() * group[axes[1]].nunique():
+            yield _grid(group, axes, value, str(kind))
+
+
+def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str, title: str) -> dict[str, Any]:
     cells = frame.pivot(index=labels[0], columns=labels[1], values=value)
     values = torch.tensor(cells.to_numpy(dtype=float))
-    down, across = (
-        (name, [str(label) for label in held]) for name, held in zip(labels, (cells.index, cells.columns), strict=True)
-    )
-    return shares_map(value, "", down, across, values)
+    shown = [[str(label) for label in held] for held in (cells.index, cells.columns)]
+    if labels[1] == "position" and "token" in frame:
+        tokens = frame.drop_duplicates("position").set_index("position")["token"]
+        shown[1] = [f"{visible(tokens[at])}@{at}" for at in cells.columns]
+    return shares_map(title, "", (labels[0], shown[0]), (labels[1], shown[1]), values)
 
 
 def _listed(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, Any]:

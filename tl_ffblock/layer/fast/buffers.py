@@ -30,17 +30,19 @@ from tl_ffblock.layer.records import BatchRecords, FeedForward, InputMatrix, Lay
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is worked on at a time. It moves time and memory, and no number by more than rounding."""
+    """How much is worked on at a time. It moves time and memory, and no number by more than rounding.
+
+    The heads' pre-activations of one group of source tokens may occupy `group_bytes`, the packed rows `row_bytes` where
+    `Settings.chunk_bytes` leaves it open, the coefficients of sequences that are worked on together `sequence_bytes`: they are
+    read once a source token. `call_operations` is what a tile costs beside its pairs, in operations of the large product. A causal
+    layer's tile of several source tokens also holds pairs that cannot be reached, so its tiles grow in that direction only up to
+    there.
+    """
 
     group_bytes: int
-    """What the heads' pre-activations of one group of source tokens may occupy."""
     row_bytes: int
-    """What the packed rows may occupy, where `Settings.chunk_bytes` leaves it open."""
     sequence_bytes: int
-    """What the coefficients of sequences that are worked on together may occupy: they are read once a source token."""
     call_operations: int
-    """What a tile costs beside its pairs, in operations of the large product. A causal layer's tile of several source
-    tokens also holds pairs that cannot be reached, so its tiles grow in that direction only up to here."""
 
     def sequences(self, record: LayerRecord, settings: Settings) -> int:
         """How many sequences like this one to work on at a time."""
@@ -164,12 +166,12 @@ def _stays_alone(record: LayerRecord, settings: Settings) -> bool:
 KEPT_BYTES = 256 * 2**20
 """How much a model's products may occupy; those of further layers are made anew at every call."""
 
+# Up to this many pairs for each of d_model, making a product is felt: it takes d_model rows through W, and the
+# pairs take theirs through W_out. Beyond, it is less than a thirtieth of the work, and not worth the memory.
 _ROWS_A_MODEL_WIDTH = 32
-"""Up to this many pairs for each of d_model, making a product is felt: it takes d_model rows through W, and the
-pairs take theirs through W_out. Beyond, it is less than a thirtieth of the work, and not worth the memory."""
 
+# A product that is kept serves further calls: it pays from a fourth of the source tokens on.
 _CALLS_EXPECTED = 4
-"""A product that is kept serves further calls: it pays from a fourth of the source tokens on."""
 
 MakeProduct: TypeAlias = Callable[..., Float[Tensor, "head d_head d_mlp"]]
 """`HeadProducts.product`, or the same of some heads."""
@@ -189,10 +191,10 @@ class HeadProducts:
     """The head products of one model; whoever owns the model keeps them."""
 
     limit_bytes: int = KEPT_BYTES
+    # With fingerprints: products of the weights with fixed vectors, of which other weights give others.
     _kept: dict[ProductKey, tuple[Float[Tensor, "head d_head d_mlp"], Float[Tensor, " number"]]] = field(
         default_factory=dict
     )
-    """With fingerprints: products of the weights with fixed vectors, of which other weights give others."""
 
     def product(
         self,

@@ -69,16 +69,17 @@ class BiasFactors:
 
 @dataclass(frozen=True, eq=False)  # told apart by identity: two sums are never the same by chance
 class HeadSum:
-    """A linear scope of all pairs (the formula above)."""
+    """A linear scope of all pairs (the formula above).
+
+    `norms` are those of the block that the heads' vectors went through. `scale` is what the heads' sum is multiplied by; None
+    where no head takes part (the layer's input alone). `residual` is every query's own token beside the heads; None where
+    nothing. `bias` is the scope's bias part; None where it has none or nobody asks.
+    """
 
     norms: tuple[NormName, ...] = ()
-    """Norms of the block that the heads' vectors went through."""
     scale: Float[Tensor, "query 1"] | None = None
-    """What the heads' sum is multiplied by; None where no head takes part (the layer's input alone)."""
     residual: Float[Tensor, "query d_model"] | None = None
-    """Every query's own token beside the heads; None where nothing."""
     bias: BiasFactors | None = None
-    """The scope's bias part; None where it has none or nobody asks."""
 
     def __add__(self, other: "HeadSum") -> "HeadSum":
         """The sum of two of which at most one has heads: their norms would differ, and so their `B[h,j]`."""
@@ -203,13 +204,13 @@ class ReachablePairs:
         self.n_sequences = n_sequences
         self.n_queries = len(record.queries) // n_sequences
         self.n_keys = record.resid_pre.shape[0] // n_sequences
+        # Of every row.
         self.positions: list[int] = record.queries[: self.n_queries].tolist()
-        """Of every row."""
         first = torch.arange(n_sequences * self.n_queries, device=values.device, dtype=torch.int32) * self.n_keys
         own = torch.tensor(self.positions * n_sequences, device=values.device, dtype=torch.int32)
         keys = torch.arange(self.n_keys, device=values.device, dtype=torch.int32)
+        # The number of every pair in a table [sequence * query, key]: row * n_keys + key.
         self.cells: Int[Tensor, "key sequence query"] = first.view(n_sequences, -1) + keys[:, None, None]
-        """The number of every pair in a table [sequence * query, key]: row * n_keys + key."""
         self._own_cells: Int[Tensor, " query"] = first + own
         # How many pairs of this layer are as much work as a call's fixed cost: a pair takes 2 d_mlp d_model operations, and
         # d_mlp is about 4 d_model.

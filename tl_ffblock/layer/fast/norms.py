@@ -47,24 +47,25 @@ from tl_ffblock.layer.linear import LinearLayer, Parts, alone, attention_bias, t
 from tl_ffblock.layer.records import AttentionWeights, FeedForward, InputMatrix, LayerRecord, Norm, Settings
 from tl_ffblock.layer.scopes import INPUT, STEPS, Add, Attend, Feed, Normalise, NormName, Operation
 
+# Source tokens whose Gram matrices are made at a time: float64 doubles what their vectors occupy.
 _KEYS_IN_FLOAT64 = 32
-"""Source tokens whose Gram matrices are made at a time: float64 doubles what their vectors occupy."""
 
+# Up to so many rows for each head vectors are faster than a Gram matrix (measured for 9 and 12 heads: 3 to 5).
 _ROWS_A_HEAD = 3
-"""Up to so many rows for each head vectors are faster than a Gram matrix (measured for 9 and 12 heads: 3 to 5)."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """One input matrix of a feed-forward: W_in, or W_gate and W_in of a gated one, whose rows are summed."""
+    """One input matrix of a feed-forward: W_in, or W_gate and W_in of a gated one, whose rows are summed.
+
+    The heads' pre-activations are kept in `buffer`: branches that are in use at a time have different buffers. They are multiplied
+    by the `coefficient`: r, the head sum's scale and the router's weight. `product` is the head product with W, where it pays.
+    """
 
     buffer: tuple[InputMatrix, int]
-    """Where the heads' pre-activations are kept: branches that are in use at a time have different buffers."""
     w: Float[Tensor, "d_model d_mlp"]
     coefficient: Float[Tensor, "query d_mlp"]
-    """What the heads' pre-activations are multiplied by: r, the head sum's scale and the router's weight."""
     product: Float[Tensor, "head d_head d_mlp"] | None
-    """The head product with W, where it pays."""
 
     def heads(self, tile: Tile, norms: tuple[NormName, ...]) -> Float[Tensor, "matrix head d_mlp"]:
         """The heads' pre-activations of a tile's source tokens."""
@@ -73,20 +74,21 @@ class Branch:
 
 @dataclass(frozen=True)
 class Expert:
-    """One feed-forward at every row."""
+    """One feed-forward at every row.
+
+    `residual` is the weighed pre-activation of the residual at every query's own token; None where there is none. `rows` are those
+    that the router sent here; None means all, of a dense feed-forward.
+    """
 
     w_out: Float[Tensor, "d_mlp d_model"]
     branches: list[Branch]
     residual: Float[Tensor, "query d_mlp"] | None
-    """The weighed pre-activation of the residual at every query's own token; None where there is none."""
     rows: list[int] | None
-    """Which rows the router sent here; None means all, of a dense feed-forward."""
 
     def rows_in(self, neighbours: slice) -> Sequence[int]:
         """Which of some neighbouring rows it serves."""
-        if self.rows is None:
-            return range(neighbours.start, neighbours.stop)
-        return self.rows[bisect_left(self.rows, neighbours.start) : bisect_left(self.rows, neighbours.stop)]
+        first, end, rows = neighbours.start, neighbours.stop, self.rows
+        return range(first, end) if rows is None else rows[bisect_left(rows, first) : bisect_left(rows, end)]
 
 
 class PairRows:
@@ -115,24 +117,24 @@ class PairRows:
         self.pairs = pairs
         self.head_sum = head_sum
         self.paths = paths
+        # Filled by `flush` for every scope that `take_norms` named.
         self.norms: dict[str, Float[Tensor, "query key"]] = {}
-        """Filled by `flush` for every scope that `take_norms` named."""
+        # Sum over source tokens of the feed-forward's rows.
         self.rows_sum = torch.zeros_like(x)
-        """Sum over source tokens of the feed-forward's rows."""
+        # The last scope that `take_norms` named, and the sum over source tokens of its rows.
         self.end = "", self.rows_sum
-        """The last scope that `take_norms` named, and the sum over source tokens of its rows."""
         self._bfloat16 = settings.precision == "bfloat16"
         self._steps: list[Callable[[Tensor, Tensor], object]] = []
+        # The layer's feed-forward, or those of its experts that any query was sent to.
         self.experts: list[Expert] = []
-        """The layer's feed-forward, or those of its experts that any query was sent to."""
         for number, ff, router in pairs.record.feed_forwards():
             if number not in paths:
                 paths[number] = ff.activation.coefficients(*pairs.record.pre_activations(ff, x))
             self.experts.append(self._expert(number, ff, router, product))
         n_branches = max(len(expert.branches) for expert in self.experts)
         d_mlp, d_model = max(expert.w_out.shape[0] for expert in self.experts), x.shape[1]
+        # Pre-activations of one source token and head.
         self.width = n_branches * d_mlp * len(self.experts)
-        """Pre-activations of one source token and head."""
         # A queued pair takes d_mlp numbers a branch, and d_model before and after the experts are summed.
         bytes_a_pair = (n_branches * d_mlp + 2 * d_model) * x.element_size()
         self._capacity = max(1, (settings.chunk_bytes or pairs.budget.row_bytes) // bytes_a_pair)
@@ -211,10 +213,9 @@ class PairRows:
             for tile, rows_of_tile in self._by_tile(rows):
                 served = expert.rows_in(tile.rows)
                 size = tile.n_matrices * len(served)
-                expert_rows_of_tile = expert_rows[n_taken : n_taken + size].view(
+                rows_of_tile[:, tile.offsets(served)] += expert_rows[n_taken : n_taken + size].view(
                     tile.n_matrices, len(served), rows.shape[1]
                 )
-                rows_of_tile[:, tile.offsets(served)] += expert_rows_of_tile
                 n_taken += size
         return rows
 
@@ -320,8 +321,8 @@ class NormsOfPairs:
         self.scopes = scopes
         self.product = product
         self.paths = {} if paths is None else paths
+        # What each scope is.
         self.at: dict[str, HeadSum | PairRows] = {}
-        """What each scope is."""
         pairs = stack.record, token_values(stack.record, settings.value_bias)[0]
         if len(stack.record.queries) == stack.n_sequences:
             pairs = as_one_head(*pairs)

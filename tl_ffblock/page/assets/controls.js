@@ -109,6 +109,13 @@ function markRanges({ selection }, withoutOwn) {
   all.hidden = withoutOwn && selection.range !== "all";
 }
 
+/** Of one map nothing changed: pairs are sorted by size or distance. */
+function markSorts({ maps, selection }) {
+  const [change, size] = ["change", "share"].map((sort) => byId("sort").querySelector(`[value=${sort}]`));
+  change.hidden = maps.length === 1;
+  if (change.hidden && selection.sort === "change") byId("sort").value = size.value;
+}
+
 /** Which numbers cells may be shown as; of parts of a text, or of means of shares, the page makes no further shares. */
 function markCells({ data, selection }) {
   const made = makesShares(data, selection);
@@ -134,6 +141,7 @@ function markControls(scene, { controls, withoutOwn = false }) {
   byId("whole").hidden = selection.zoom === "";
   markToolbar(scene, controls);
   markRanges(scene, withoutOwn);
+  markSorts(scene);
   markCells(scene);
   keepMenuInside();
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;

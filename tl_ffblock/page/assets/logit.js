@@ -98,6 +98,20 @@ function logitHead(block, selection) {
   return block.heads && heads.length === 1 && Number(heads[0]) < block.heads[0].length ? Number(heads[0]) : -1;
 }
 
+/* Arcs: how many, and the share of the stream's scale that they have at least. */
+const ARC_MOST = 14;
+const ARC_LEAST = 0.05;
+
+/** The largest of what heads carry between two tokens that are shown, by size: layer, head, columns and positions from and to, share. */
+function logitArcs({ axes, hidden }, block, limit) {
+  const found = Object.entries(block.edges).flatMap(([place, edges]) => {
+    const [layer, head] = place.split(",").map(Number);
+    return edges.map(([query, key, share]) => ({ layer, head, query, key, share, from: axes.columnOf[key], to: axes.columnOf[query] }));
+  });
+  const across = found.filter(({ from, to, share }) => from !== to && !hidden.has(from) && !hidden.has(to) && Math.abs(share) >= ARC_LEAST * limit);
+  return across.sort((a, b) => Math.abs(b.share) - Math.abs(a.share)).slice(0, ARC_MOST);
+}
+
 /** The heads of a layer by size: number and share. */
 function logitHeads(block, layer) {
   if (!block.heads) return [];
@@ -139,7 +153,7 @@ function logitWords(scene) {
   const block = chosenLogit(data, selection);
   return {
     headline: `${logitTarget(block)}. ${logitSentence(scene)}`,
-    meaning: `Each cell: how much of the ${block.target} flows through a token's residual stream at a layer's input${block.complete ? `; with the biases that enter later every row sums to ${logitWhole(block)}` : ""}.`,
+    meaning: "Columns are tokens, rows are layers: width and colour say how much of the answer flows there. Arcs are heads that carry it to another token.",
     place: `layer ${selection.layer}`, shown: `shares of the ${block.target}, rules “${block.rules}”`, remark: `${logitEquation(block)}.`, note: logitNote(scene, 1), exact: false, method: block.method,
     file: [`layer${selection.layer}`, `to-${block.target}`.slice(0, 60)],
   };

@@ -54,7 +54,7 @@ function panelOf(scene, frame, go) {
   const panel = placed(element("div", { className: "panel", tabIndex: 0 }, [headsOf(frame, [...columnHeads(scene, frame), named]), ...painted, still, moving]), frame.x, frame.y, frame.width, frame.height);
   panel.setAttribute("role", "application");
   panel.dataset.role = frame.map.role;
-  if (scene.maps.length > 1) panel.append(enlargeButton(scene, frame, go));
+  if (scene.maps.length > 1 && !scene.beside) panel.append(enlargeButton(scene, frame, go));
   const fill = (now, { map, notes, pictures }) => {
     Object.assign(frame, { map, notes, pictures });
     pictures.forEach(({ picture, width }, index) => paint(picture, now.palette, width * now.ratio, frame.down * now.ratio, canvases[index]));

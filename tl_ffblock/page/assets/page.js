@@ -13,6 +13,10 @@ const headKeysShown = (data, selection) => {
  */
 const VIEWS = [
   {
+    name: "overview", label: "Overview", there: hasLogit, keys: () => [], draw: logitView, fields: logitFields, controls: ["run", "range", "root", "zoom"], withoutOwn: true,
+    words: logitWords, figure: logitFigure, table: logitTable,
+  },
+  {
     name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS,
     controls: [...MAP_FIELDS, "zoom", "root"], words: mapsWords, figure: mapsFigure, table: mapsTable,
   },
@@ -29,19 +33,18 @@ const VIEWS = [
     controls: ["run", "layer"], words: scoresWords, figure: scoresFigure, table: scoresTable,
   },
   { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView, controls: [], words: memoryWords },
-  {
-    name: "logit", label: "To a logit", there: hasLogit, keys: () => [], draw: logitView, fields: logitFields, controls: ["run", "layer", "range", "root", "zoom"], withoutOwn: true,
-    words: logitWords, figure: logitFigure, table: logitTable,
-  },
 ];
 
 function viewNow(data, selection) {
-  return VIEWS.find(({ name, there }) => name === selection.view && there(data)) || VIEWS[0];
+  return VIEWS.find(({ name, there }) => name === selection.view && there(data)) || VIEWS.find(({ name }) => name === "maps");
 }
 
 const FRAMED_PAGE = window.parent !== window;
 
-const workbench = { data: null, selection: null, scene: null, places: null, width: 0, overview: 0, lying: false, pending: false, figureOfMap: null, paper: false };
+const workbench = { data: null, selection: null, scene: null, places: null, width: 0, rail: 0, lying: false, pending: false, figureOfMap: null, paper: false };
+
+/* Pixels that the map beside the overview is wide at most. */
+const CLOSE_UP = 430;
 
 /* On paper canvases have so many pixels for one of the page. */
 const PAPER_RATIO = 4;
@@ -59,10 +62,14 @@ function drawHeader(data) {
   byId("provenance").textContent = Object.entries(data.provenance).map(([name, value]) => `${name}: ${value}`).join(" · ");
 }
 
-/** The text that the run in sight has read, as heading and as the window's title. */
+/** The question that the page answers where it has a target, else the text that the run in sight has read; as heading and as the window's title. */
 function drawHeading({ data, selection }) {
-  writeText(document.querySelector("title"), `${sentenceText(data, selection.run, 60)} · ${data.model}`);
-  writeText(byId("words-read").firstChild, quotation(sentenceText(data, selection.run, 300)));
+  const block = chosenLogit(data, selection);
+  const answer = block ? ` ${formatChange(block.value, false)}${logitUnit(block)}` : "";
+  writeText(document.querySelector("title"), `${block ? block.question + answer : sentenceText(data, selection.run, 60)} · ${data.model}`);
+  writeText(byId("words-read").firstChild, block ? block.question : quotation(sentenceText(data, selection.run, 300)));
+  writeText(byId("answer"), answer);
+  byId("answer").className = block && block.value < 0 ? "loss" : "gain";
 }
 
 /** What is needed for the selection, unpacked. */
@@ -106,7 +113,7 @@ function sceneNow() {
 /** Widths that drawings are made for; asked for once, before anything is written. */
 function measure() {
   workbench.width = byId("figure").clientWidth;
-  workbench.overview = byId("overview").clientWidth;
+  workbench.rail = byId("rail").clientWidth;
   workbench.lying = window.innerWidth < 1100;
 }
 
@@ -131,6 +138,7 @@ function afterFrame() {
 /** Draws the sentence and the view; what stands beside them comes later. */
 function drawFirst(scene) {
   workbench.scene = scene;
+  byId("bench").dataset.view = viewNow(scene.data, scene.selection).name;
   measure();
   drawHeading(scene);
   markControls(scene, viewNow(scene.data, scene.selection));
@@ -172,13 +180,25 @@ function besidesShown() {
   return !FRAMED_PAGE || document.body.classList.contains("open");
 }
 
-/** The card of the selected cell, and of what flows to a target where the page has one: first in its own view. */
+/** The card of the selected cell, and of what flows to a target where the page has one: in the overview first, below the layer's map. */
 function drawCards(scene) {
   const host = byId("card");
   drawCard(scene, workbench.go, host);
   const further = logitCard(scene, workbench.go);
-  if (viewNow(scene.data, scene.selection).name === "logit") host.prepend(...further);
+  if (viewNow(scene.data, scene.selection).name === "overview") host.prepend(closeUp(scene, byId("why").clientWidth), ...further);
   else host.append(...further);
+}
+
+/** The selected layer's map, as the last of those that the view of maps has. */
+function closeUp(scene, width) {
+  const { data, selection, maps } = scene;
+  const role = maps.length > 1 ? "after" : "only";
+  const alone = { ...scene, selection: { ...selection, panel: role }, windowRoom: 0, beside: true };
+  const { nodes, update } = mapsView(alone, workbench.go, Math.min(width, CLOSE_UP));
+  update(alone);
+  const button = element("button", { type: "button", textContent: "before, after and change" });
+  button.addEventListener("click", () => workbench.go({ view: "maps", panel: "" }));
+  return element("section", { className: "card close-up" }, [element("div", { className: "aside-head" }, [element("h3", { textContent: data.layered ? `Layer ${selection.layer}` : "The map" }), button]), ...nodes]);
 }
 
 /** What can wait for the first frame: the numbers of the sentence, the places beside the maps. */
@@ -189,12 +209,12 @@ function drawBesides(scene) {
   if (!byId("figure-tools").hidden) markExports(workbench);
   if (!besidesShown()) return;
   const { data, selection } = scene;
-  const { places, go, width, overview, lying } = workbench;
+  const { places, go, width, rail, lying } = workbench;
   const told = viewNow(data, selection).name === "maps" && data.layers.length > 1;
   byId("biography").hidden = !told;
   if (told) places.biography(scene, madeFrom(scene, biographyFields(scene), width), () => biographyView(scene, go, width));
   const { blockName } = data.channels.get(selection.scope);
-  places.overview(scene, blockName + lying + madeFrom(scene, whereFields(scene), overview), () => whereView(scene, go, overview, lying));
+  places.rail(scene, blockName + lying + madeFrom(scene, whereFields(scene), rail), () => whereView(scene, go, rail, lying));
   writeText(byId("where-title"), data.block(selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps");
   writeText(byId("where-way"), wayOfChanges(scene));
   writeText(byId("where-note"), whereNote(scene));
@@ -288,7 +308,7 @@ function connectPage() {
 function startPage() {
   workbench.data = openData(JSON.parse(byId("data").textContent));
   workbench.selection = selectionOf(workbench.data, FRAMED_PAGE ? "" : location.hash);
-  workbench.places = { figure: placeAt(byId("figure")), biography: placeAt(byId("biography")), overview: placeAt(byId("overview")), pairs: placeAt(byId("pair-list")) };
+  workbench.places = { figure: placeAt(byId("figure")), biography: placeAt(byId("biography")), rail: placeAt(byId("rail")), pairs: placeAt(byId("pair-list")) };
   document.body.classList.toggle("framed", FRAMED_PAGE);
   document.body.classList.toggle("unlayered", !workbench.data.layered);
   drawHeader(workbench.data);

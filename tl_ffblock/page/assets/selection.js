@@ -13,7 +13,7 @@ const SORTS = ["change", "share", "distance"];
 const HEADS_FORM = /^[\d.]{0,400}$/;
 const BETWEEN_FORM = /^\d-\d$/;
 const ZOOM_FORM = /^\d{1,5}-\d{1,5},\d{1,5}-\d{1,5}$/;
-const VIEW_NAMES = ["maps", "heads", "all", "scores", "memories", "logit"];
+const VIEW_NAMES = ["overview", "maps", "heads", "all", "scores", "memories"];
 
 function isPosition(data, value) {
   return Number.isInteger(value) && value >= 0 && value < data.words.length;

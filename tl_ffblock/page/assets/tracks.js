@@ -1,4 +1,4 @@
-/* The overview's numbers: how much each step changed a layer's map. No DOM. */
+/* The rail's numbers: how much each step changed a layer's map. No DOM. */
 
 /** The tracks of the block that is shown: one group of columns each. */
 function tracksOf(scene) {

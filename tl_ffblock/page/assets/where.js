@@ -1,6 +1,6 @@
 /* Where: layers x steps, coloured by how much each step changed the map; a click goes there. */
 
-/** Columns of the overview: track, channel, what a click chooses. */
+/** Columns of the rail: track, channel, what a click chooses. */
 function whereColumns(scene) {
   const { data, selection } = scene;
   const blockName = data.channels.get(selection.scope).blockName;
@@ -17,7 +17,7 @@ function isChosenColumn(scene, column) {
   return selection.run !== selection.refRun || column.refKey === null || selection.ref === column.refKey;
 }
 
-/** Sizes of the overview: upright beside the maps, or lying above them where the page is narrow. */
+/** Sizes of the rail: upright beside the maps, or lying above them where the page is narrow. */
 function whereGrid(scene, columns, width, lying) {
   const n = scene.data.layers.length;
   const groups = columns.length ? columns[columns.length - 1].group : 0;
@@ -31,7 +31,7 @@ function whereGrid(scene, columns, width, lying) {
   return { place, cell: lying ? [along, wide] : [wide, along], size, label, head, lying };
 }
 
-/** Layers and steps along the overview, the selected ones in bold, and which of both the numbers are. */
+/** Layers and steps along the rail, the selected ones in bold, and which of both the numbers are. */
 function whereLabels(scene, columns, grid) {
   const { palette, data, selection } = scene;
   const [wide, high] = grid.cell;
@@ -104,7 +104,7 @@ function whereRef(scene, column) {
   return scene.selection.run === scene.selection.refRun ? { ref: column.refKey ?? "" } : {};
 }
 
-/** What the overview is made from; the selected layer and step are marks. */
+/** What the rail is made from; the selected layer and step are marks. */
 function whereFields({ selection }) {
   const shown = selection.thumbs ? ["cells", "range", "root", "words", "hide"] : [];
   return ["run", "thumbs", ...shown];
@@ -128,7 +128,7 @@ function connectWhere(host, columns, go, current) {
   host.addEventListener("keydown", (event) => chooseByKey(current(), columns, go, event));
 }
 
-/** The selected step, with its numbers where the overview has them. */
+/** The selected step, with its numbers where the rail has them. */
 function chosenWords(scene, columns) {
   const { data, selection } = scene;
   const index = data.layers.indexOf(selection.layer);
@@ -143,7 +143,7 @@ function whereView(scene, go, width, lying) {
   const shapes = scene.data.layers.flatMap((_, layer) => columns.map((column, index) => whereCell(scene, column, layer, grid.place(layer, index), grid.cell, ranges[column.group])));
   const [labels, marks] = [svg("g"), svg("g")];
   const drawing = svg("svg", { width: grid.size[0], height: grid.size[1], "aria-hidden": "true" }, [labels, ...shapes, marks]);
-  const host = element("div", { className: "overview", tabIndex: 0 }, [drawing]);
+  const host = element("div", { className: "rail", tabIndex: 0 }, [drawing]);
   host.setAttribute("role", "application");
   let shown = scene;
   connectWhere(host, columns, go, () => shown);

@@ -9,7 +9,7 @@ import pytest
 
 from tl_ffblock import __version__
 from tl_ffblock.page import PageView, iframe
-from tl_ffblock.page.document import GRAPH_SCRIPTS, SCRIPTS, SHARES_SCRIPTS, script_of
+from tl_ffblock.page.document import GRAPH_SCRIPTS, SCRIPTS, script_of
 
 nbformat = pytest.importorskip("nbformat")
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
@@ -39,14 +39,14 @@ def test_some_notebooks_hold_pages_with_their_version() -> None:
 def outdated(output: str) -> str:
     """What of a stored output, which holds a page, this version would write otherwise; nothing where it is of this version."""
     page = html.unescape(output)
-    if not any(script_of(scripts) in page for scripts in (SCRIPTS, SHARES_SCRIPTS, GRAPH_SCRIPTS)):
+    if not any(script_of(scripts) in page for scripts in (SCRIPTS, GRAPH_SCRIPTS)):
         return "the page's script"
     if 'src="data:image/png;base64,' not in output or "trust the notebook" not in output:
         return "the picture for notebooks that are not trusted"
     return ""
 
 
-@pytest.mark.parametrize("scripts", [SCRIPTS, SHARES_SCRIPTS, GRAPH_SCRIPTS])
+@pytest.mark.parametrize("scripts", [SCRIPTS, GRAPH_SCRIPTS])
 def test_an_older_page_is_found(scripts: tuple[str, ...]) -> None:
     """By one letter of its script, or by the picture that it lacks."""
     html_of = "<script>{}</script>".format

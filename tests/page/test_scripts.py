@@ -10,7 +10,7 @@ import pytest
 from tests.page.node import NODE, needs_node
 from tl_ffblock.page import document
 
-PAGES = {"maps": document.SCRIPTS, "shares": document.SHARES_SCRIPTS, "graph": document.GRAPH_SCRIPTS}
+PAGES = {"maps": document.SCRIPTS, "graph": document.GRAPH_SCRIPTS}
 DEFINED = re.compile(r"^(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
 
 

@@ -1,4 +1,6 @@
-"""Pages of signed shares in a browser: the numbers of the result, hostile tokens, a chosen row, no request and no overflow."""
+"""Targets and numbers that are no maps of tokens in a browser: hostile tokens, a chosen row, files, no request and no overflow."""
+
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ N, LAYERS, HEADS = len(HOSTILE), 3, 2
 
 
 def attribution(**changes: object) -> Attribution:
-    """Random shares of hostile tokens; without edges, with which its page is the overview."""
+    """Random shares of hostile tokens; without edges, so that no maps of tokens are on its page."""
     draw = torch.Generator().manual_seed(0)
     fields = {
         "labels": HOSTILE,
@@ -52,10 +54,13 @@ PIXEL = """async ([row, column]) => {
 """The colour of a cell of the first map."""
 
 
-def opened(show: Shower, html: str, width: int = 1400) -> Screen:
-    """The page, drawn."""
+def opened(show: Shower, html: str, width: int = 1400, view: str = "") -> Screen:
+    """The page, drawn, in one of its views."""
     screen = show(html=html, width=width)
     screen.settle()
+    if view:
+        screen.page.locator(f"#views [data-view={view}]").click()
+        screen.settle()
     return screen
 
 
@@ -73,31 +78,34 @@ def test_the_page_shows_the_shares_and_runs_nothing_of_the_tokens(show: Shower, 
     assert chips.locator("bdi").all_inner_texts() == [visible(token) for token in HOSTILE]
     shown = [number(text) for text in chips.locator("span").all_inner_texts()]
     assert shown == pytest.approx(result.tokens.tolist(), rel=6e-3)
-    screen.page.locator(".share-map svg").nth(1).focus()
+    assert screen.page.locator("h1").inner_text() == "What makes the <b onclick=x>? +2.5"
+    assert screen.overflow() <= 0
+    screen.page.locator("#views [data-view=numbers]").click()
+    screen.settle()
+    screen.page.locator(".share-map svg").first.focus()
     screen.page.keyboard.press("ArrowDown")
     screen.page.keyboard.press("ArrowRight")
-    said = screen.page.locator(".share-said").nth(1).inner_text()
+    said = screen.page.locator(".share-said").first.inner_text()
     layer, head = LAYERS - 1, 1
     strongest = HOSTILE[int(result.heads[layer, head].abs().argmax())]
     assert said.startswith(f"layer {layer} · head {head}: ")
     assert number(said.split(": ")[1].split(" ")[0]) == pytest.approx(float(result.heads[layer, head].sum()), rel=6e-3)
     assert f"at {visible(strongest)}" in said
     assert screen.page.evaluate("window.x") is None
-    assert screen.page.locator("img, b, u, i, main script").count() == 0
-    assert screen.page.locator("#heading").inner_text() == "<b onclick=x> = 2.5"
+    assert screen.page.locator("img, b, u, i:has(i), i:not(:empty), main script").count() == 0
     assert screen.overflow() <= 0
     assert screen.problems == []
     assert len(screen.requests) == 1
 
 
 def test_equal_tokens_are_told_apart(show: Shower) -> None:
-    """By position, in the text, on axes and in tables; both axes of a map say what they count."""
+    """By position, on axes and in tables; both axes of a map say what they count."""
     result = attribution(labels=(" John", "b", " John", "c", "d", "e"))
-    screen = opened(show, result.to_html())
-    names = screen.page.locator(".shared .chip bdi").all_inner_texts()
-    assert names == ["·John@0", "b", "·John@2", "c", "d", "e"]
-    drawn = screen.page.locator(".share-map svg").first.locator("text").all_text_contents()
-    assert {"·John@2", "layer ↓", "position →"} <= set(drawn)
+    result = replace(result, parts={**result.parts, "mlps": torch.randn(LAYERS, N)})
+    screen = opened(show, result.to_html(), view="numbers")
+    names = ["·John@0", "b", "·John@2", "c", "d", "e"]
+    drawn = screen.page.locator(".share-map svg").nth(1).locator("text").all_text_contents()
+    assert {*names, "layer ↓", "position →"} <= set(drawn)
     shares = result.neurons(1).abs()
     position, neuron = divmod(int(shares.argmax()), shares.shape[1])
     first = screen.page.locator(".share-table", has_text="Neurons").locator("bdi").first.inner_text()
@@ -107,9 +115,11 @@ def test_equal_tokens_are_told_apart(show: Shower) -> None:
 def test_a_share_is_rounded_once(show: Shower) -> None:
     """3.554711 is +3.55 on every page as in what is printed: rounded to four digits first it would be +3.56."""
     tokens = torch.full((N,), 3.554711)
-    result = attribution(tokens=tokens, residual=tokens.expand(LAYERS + 1, N), parts={})
+    parts = {"mlps": tokens.expand(LAYERS, N)}
+    result = attribution(tokens=tokens, residual=tokens.expand(LAYERS + 1, N), parts=parts)
     screen = opened(show, result.to_html())
     assert set(screen.page.locator(".shared .chip span").all_inner_texts()) == {"+3.55"}
+    screen.page.locator("#views [data-view=numbers]").click()
     screen.page.locator(".share-map svg").first.focus()
     screen.page.keyboard.press("ArrowDown")
     assert screen.page.locator(".share-said").first.inner_text().endswith(": +3.55")
@@ -119,8 +129,8 @@ def test_a_share_is_rounded_once(show: Shower) -> None:
 def test_what_sums_to_what_stands_where_heads_and_neurons_are(show: Shower) -> None:
     """Heads and neurons say what all of them sum to and that this is no share; of how many neurons the largest are named."""
     result = attribution()
-    screen = opened(show, result.to_html())
-    heads = screen.page.locator("section", has_text="What each head writes").locator(".note").inner_text()
+    screen = opened(show, result.to_html(), view="numbers")
+    heads = screen.page.locator(".numbers > section", has_text="What each head writes").locator(".note").inner_text()
     neurons = screen.page.locator(".share-table", has_text="Neurons")
     assert f"All heads sum to {significant(float(result.heads.sum()))}." in heads
     assert f"All of them sum to {significant(float(result.neurons(1).sum()))}." in neurons.inner_text()
@@ -151,4 +161,20 @@ def test_a_row_of_a_continuation_colours_the_text(show: Shower) -> None:
     assert screen.page.locator(".share-said").first.inner_text().endswith(": –")
     corner = screen.page.locator(".share-names text", has_text="target ↓").bounding_box()
     assert corner["x"] >= screen.page.locator(".share-map svg").bounding_box()["x"]
+    assert screen.problems == []
+    screen.page.go_back()
+    screen.settle()
+    assert marked.inner_text() == visible(HOSTILE[2]), "Back undoes the choice"
+
+
+def test_numbers_are_saved_as_files(show: Shower) -> None:
+    """CSV has every cell and line; SVG and PNG have the maps."""
+    result = attribution()
+    screen = opened(show, result.to_html(), view="numbers")
+    screen.page.locator("#figure-mode").click()
+    lines = screen.save("csv")[1].decode().splitlines()
+    assert lines[0] == '"part","row","column","value"'
+    assert sum(line.startswith('"Heads"') for line in lines) == LAYERS * HEADS
+    assert b"Heads" in screen.save("svg")[1]
+    assert screen.save("png")[1].startswith(b"\x89PNG")
     assert screen.problems == []

@@ -115,7 +115,7 @@ def test_an_average_of_what_heads_write_says_so(show: Shower) -> None:
     ]
     screen = show(html=average(maps, {"IO": 1, "END": -1}).to_html())
     body = screen.page.locator("body")
-    assert screen.page.locator("#heading").inner_text() == "Layer 9, head 1: +4.5 written at “IO:b”"
+    assert screen.page.locator("h1").inner_text() == "Layer 9, head 1: +4.5 written at “IO:b”"
     assert screen.page.locator("section h2").all_inner_texts() == ["Written at IO:b", "Written at END:c"]
     drawing = screen.page.locator(".share-map svg").first
     for _ in range(2):

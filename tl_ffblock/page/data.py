@@ -1,4 +1,4 @@
-"""What pages are made of: a text with runs and named blocks, signed shares of a target, a layered graph; nothing of how they were made."""
+"""What pages are made of: a text with runs and named blocks, a layered graph; nothing of how they were made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,9 +11,9 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.page.numbers import pack, pack_reachable, rounded
 
-View: TypeAlias = Literal["overview", "maps", "heads", "all", "scores", "memories", "logit"]
+View: TypeAlias = Literal["overview", "maps", "heads", "all", "scores", "memories", "numbers", "logit"]
 """Ways to look at a page's data: the overview of a target through all layers, maps, lines of heads, every layer and head, attention
-scores term by term, cards of memories; "logit" is the former name of "overview"."""
+scores term by term, cards of memories, numbers that are no maps of tokens; "logit" is the former name of "overview"."""
 _HEADS = "maps by head: make them with heads=True, or put attention_maps beside them"
 # The kind of block that each view shows, and what a page without one lacks.
 _NEEDED = {
@@ -22,6 +22,7 @@ _NEEDED = {
     "all": ("maps", _HEADS),
     "scores": ("scores", "attention scores: put attention_scores beside the maps"),
     "memories": ("memory", "a memory's card: put one beside the maps"),
+    "numbers": ("numbers", "numbers that are no maps of tokens"),
     "overview": ("logit", "an attribution: put one of the same text (ffb.attribute) beside the maps"),
 }
 # Significant digits of shares that are read.
@@ -150,8 +151,38 @@ class MapsBlock:
         return DataBlock(json, max(t.precision for held in (values, *columns.values()) for t in held.values()))
 
 
-PageBlock: TypeAlias = MapsBlock | DataBlock
+@dataclass(frozen=True)
+class NumbersBlock:
+    """Numbers that are no maps of tokens: shares of targets by position, maps whose rows may be layers, tables.
+
+    One of `rows` (name, value, shares by position, sums as pairs of words and share) is an attribution, several are a
+    continuation's tokens, whose matrix [target, source] is drawn, too. Each of `maps` is as `shares_map` makes it. Each of `tables`
+    has title, note and entries. `heading` and `facts` head a page that has nothing else.
+    """
+
+    heading: str = ""
+    facts: str = ""
+    rows: tuple[Mapping[str, Any], ...] = ()
+    maps: tuple[dict[str, Any], ...] = ()
+    tables: tuple[Mapping[str, Any], ...] = ()
+
+    def payload(self, _: PageText) -> DataBlock:
+        """As JSON can hold it."""
+        maps = [rounded(each, FULL_DIGITS) | {"values": rounded(each["values"], MAP_DIGITS)} for each in self.maps]
+        shown = {"rows": rounded(self.rows, FULL_DIGITS), "maps": maps, "tables": rounded(self.tables, FULL_DIGITS)}
+        json = {"kind": "numbers", "heading": self.heading, "facts": self.facts, **shown}
+        return DataBlock(json, 0.5 * 10.0 ** (1 - MAP_DIGITS))
+
+
+PageBlock: TypeAlias = MapsBlock | NumbersBlock | DataBlock
 """What a page can show of its text."""
+
+
+def _kind_of(block: PageBlock, view: View) -> str:
+    """The kind of a block, where the view can show it."""
+    if isinstance(block, MapsBlock):
+        return "maps" if view == "maps" or block.labels["axis"] == "head" else ""
+    return "numbers" if isinstance(block, NumbersBlock) else str(block.json["kind"])
 
 
 @dataclass(frozen=True)
@@ -178,7 +209,7 @@ class PageRun:
 
 @dataclass(frozen=True)
 class PageData:
-    """A page of maps: several runs have the same blocks and channels.
+    """A page: several runs have the same blocks and channels. One without maps shows a target's overview, or numbers alone.
 
     `certificate` is the largest completeness error with its place, None where it is unknown; `statement` is said in its place.
     `layered` is False where the one layer is that of the whole model; then the page speaks of none. `circuitsvis` says whether
@@ -210,12 +241,7 @@ class PageData:
                     f"expected {n} tokens and {', '.join(first)}, as the first run."
                 )
         (kind, lacking), view = _NEEDED[self.start.view], self.start.view
-        kinds = [
-            ("maps" if view == "maps" or block.labels["axis"] == "head" else "")
-            if isinstance(block, MapsBlock)
-            else block.json["kind"]
-            for block in first.values()
-        ]
+        kinds = [_kind_of(block, view) for block in first.values()]
         if kind not in kinds:
             raise InputError(f'view="{view}": this page lacks {lacking}.')
 
@@ -247,29 +273,27 @@ class PageData:
         }
 
 
-@dataclass(frozen=True)
-class SharesData:
-    """A page of signed shares: tokens tinted by their share, maps whose rows may be layers, tables, the certificate at the foot.
+def numbers_page(
+    model: str,
+    block: NumbersBlock,
+    tokens: tuple[str, ...] = (),
+    *,
+    targets: tuple[int, ...] = (),
+    statement: str = "",
+) -> PageData:
+    """The page of numbers alone.
 
-    One of `rows` (name, value, shares by position, sums as pairs of words and share) is an attribution, several are a
-    continuation's tokens, whose matrix [target, source] is drawn, too. Each of `maps` has title, note, names of a row and a column,
-    rows, columns, values and, by "row,column", details: what a cell is made of. Each of `tables` has title, note and entries.
+    Args:
+        model: The model's name.
+        block: The numbers.
+        tokens: Of the text, made visible; none where numbers are of no text, or of several.
+        targets: Positions of the tokens that are explained: one per row of several, of which one is chosen at a time.
+        statement: What is known of the numbers, in a sentence.
     """
-
-    heading: str
-    facts: str
-    tokens: tuple[str, ...] = ()
-    rows: tuple[Mapping[str, Any], ...] = ()
-    maps: tuple[dict[str, Any], ...] = ()
-    tables: tuple[Mapping[str, Any], ...] = ()
-    certificate: str = ""
-
-    def payload(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        maps = [rounded(each, FULL_DIGITS) | {"values": rounded(each["values"], MAP_DIGITS)} for each in self.maps]
-        held = {"heading": self.heading, "facts": self.facts, "tokens": self.tokens}
-        shown = {"rows": rounded(self.rows, FULL_DIGITS), "maps": maps, "tables": rounded(self.tables, FULL_DIGITS)}
-        return held | shown | {"certificate": self.certificate, "digits": SHOWN_DIGITS}
+    text = PageText(queries=targets, layers=(0,), causal=False, words=tuple(range(len(tokens))))
+    start = PageStart(0, "", *(targets[:1] or (0,)) * 2, view="numbers")
+    runs = (PageRun("run", tokens, {"numbers": block}),)
+    return PageData(model, block.heading, text, runs, start, statement=statement, layered=False)
 
 
 def shares_map(
@@ -280,7 +304,7 @@ def shares_map(
     values: Tensor,
     details: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A signed map of a page.
+    """A signed map of a `NumbersBlock`.
 
     Args:
         title: Of the map.
@@ -371,5 +395,5 @@ class GraphPage:
         return payload
 
 
-AnyPage: TypeAlias = PageData | SharesData | GraphPage
+AnyPage: TypeAlias = PageData | GraphPage
 """What a page is made of."""

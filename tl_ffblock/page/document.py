@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal
 
-from tl_ffblock.page.data import AnyPage, GraphPage, PageData, SharesData
+from tl_ffblock.page.data import AnyPage, GraphPage, PageData
 
 # Tokens up to which a page offers CircuitsVis: three maps of 64 x 64 take it a second or two (benchmarks/page.py).
 LARGEST = 64
@@ -54,6 +54,7 @@ DRAWING = (
     "grid_view",
     "memory_view",
     "overview_view",
+    "numbers_view",
     "logit_card",
     "figure",
     "exports",
@@ -63,7 +64,6 @@ DRAWING = (
 SCRIPTS = PURE + DRAWING
 
 
-SHARES_SCRIPTS = ("numbers", "shares", "colours", "svg", "cells", "shares_view")
 GRAPH_SCRIPTS = (
     "shares",
     "colours",
@@ -78,7 +78,6 @@ GRAPH_SCRIPTS = (
 # Body, title, scripts and styles of each page.
 _PARTS: dict[type, tuple[str, str, Sequence[str], tuple[str, ...]]] = {
     PageData: ("page.html", "Contribution maps", SCRIPTS, ("page.css",)),
-    SharesData: ("shares.html", "Shares of a target", SHARES_SCRIPTS, ("page.css", "shares.css")),
     GraphPage: ("graph_page.html", "Flow graph", GRAPH_SCRIPTS, ("page.css", "graph_page.css")),
 }
 # Of scripts, what only readers of the source need.

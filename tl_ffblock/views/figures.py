@@ -24,7 +24,7 @@ from tl_ffblock.interventions.validation import (
     change_of,
 )
 from tl_ffblock.numerals import significant
-from tl_ffblock.page import AnyPage, DataBlock, GraphPage, MapsBlock, PageData, PageEdge, SharesData
+from tl_ffblock.page import AnyPage, DataBlock, GraphPage, MapsBlock, NumbersBlock, PageData, PageEdge
 from tl_ffblock.results.figures import COLOURS, COLUMN, axes, layer_lines
 from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.signatures import strict
@@ -116,9 +116,12 @@ def page_figure(data: AnyPage) -> Any:
     if isinstance(data, PageData):
         if data.start.view == "overview":
             return _overview_figure(data)
+        numbers = data.runs[0].blocks.get("numbers")
+        if isinstance(numbers, NumbersBlock) and data.start.view == "numbers":
+            return _numbers_figure(numbers, data.runs[0].tokens)
         block = next(block for block in data.runs[0].blocks.values() if isinstance(block, MapsBlock))
         return maps_figure(data, next(c["before"] for c in block.channels if c["name"] == data.start.scope))
-    return _graph_figure(data) if isinstance(data, GraphPage) else _shares_figure(data)
+    return _graph_figure(data)
 
 
 def maps_figure(data: PageData, against: str | None = None, width: float | None = None) -> Any:
@@ -353,8 +356,8 @@ def _draw_arcs(place: Any, edges: Mapping[str, Sequence[tuple[int, int, float]]]
             )
 
 
-def _shares_figure(data: SharesData) -> Any:
-    """The first map of a page of shares; of a continuation its matrix, of a target without maps its tokens' shares, else a table's bars."""
+def _numbers_figure(data: NumbersBlock, tokens: Sequence[str]) -> Any:
+    """The first map of numbers; of a continuation its matrix, of a target without maps its tokens' shares, else a table's bars."""
     heading = fill(_title(data.heading), 80)
     if not data.maps and not data.rows:
         figure, place = axes(width=1.5 * COLUMN, height=3.6)
@@ -367,7 +370,7 @@ def _shares_figure(data: SharesData) -> Any:
         place.invert_yaxis()
         place.set_xlabel(data.tables[0]["title"] if data.tables else "")
         return figure
-    drawn: dict[str, Any] = data.maps[0] if data.maps else {"row": "target", "column": "source", "columns": data.tokens}
+    drawn: dict[str, Any] = data.maps[0] if data.maps else {"row": "target", "column": "source", "columns": tokens}
     if not data.maps:
         drawn |= {
             "rows": [row["name"] for row in data.rows],

@@ -22,17 +22,18 @@ from tl_ffblock.numerals import significant
 from tl_ffblock.page import (
     DataBlock,
     MapsBlock,
+    NumbersBlock,
     PageBlock,
     PageData,
     PageRun,
     PageStart,
     PageText,
     PageView,
-    SharesData,
     View,
     component_page,
     iframe,
     maps_labels,
+    numbers_page,
     shares_map,
 )
 from tl_ffblock.page.numbers import pack, rounded
@@ -120,7 +121,7 @@ def token_page(
     channel: str | None = None,
     view: View = "maps",
     segments: Mapping[str, int] | None = None,
-) -> PageData | SharesData:
+) -> PageData:
     """The page of maps of any channels; that of numbers by position shows all at once.
 
     Args:
@@ -143,9 +144,7 @@ def token_page(
 
 @page_of.register
 @strict
-def average_page(
-    average: AverageMaps, *, layer: int | None = None, channel: str | None = None
-) -> PageData | SharesData:
+def average_page(average: AverageMaps, *, layer: int | None = None, channel: str | None = None) -> PageData:
     """The page of the mean and of both ends of its interval, any two beside each other.
 
     That of numbers by position is a map of all layers and channels by position, each cell with its interval.
@@ -290,7 +289,7 @@ def token_maps_page(
     )
 
 
-def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statement: str = "") -> SharesData:
+def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statement: str = "") -> PageData:
     """The page of numbers by position; it is headed by the largest, as a sentence.
 
     Args:
@@ -315,16 +314,15 @@ def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statemen
     layer, channel, at = np.unravel_index(int(numbers[0].abs().nan_to_num(0.0).argmax()), numbers.shape[1:])
     where = f"Layer {layers[layer]}, {first.channels[channel]}"
     note = f"Each cell is the share {first.column} the position."
-    return SharesData(
+    block = NumbersBlock(
         heading=f"{where}: {significant(float(numbers[0, layer, channel, at]))} {first.column} “{places[at]}”",
         facts=f"{first.model} · {first.kind} · {n_layers} layers · {n_places} positions",
-        tokens=places,
         maps=tuple(
             shares_map(title[:1].upper() + title[1:], note, down, across, cells[0], dict(_others(cells[1:], names)))
             for title, down, across, cells in drawn
         ),
-        certificate=statement,
     )
+    return numbers_page(first.model, block, statement=statement)
 
 
 def steps_of(maps: ContributionMaps) -> Steps:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -18,12 +19,24 @@ from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
 from tl_ffblock.attribution.patching import PatchingEstimates
 from tl_ffblock.errors import InputError
 from tl_ffblock.numerals import scientific, significant
-from tl_ffblock.page import DataBlock, MapsBlock, PageBlock, PageData, PageText, SharesData, maps_labels, shares_map
+from tl_ffblock.page import (
+    DataBlock,
+    MapsBlock,
+    NumbersBlock,
+    PageBlock,
+    PageData,
+    PageRun,
+    PageStart,
+    PageText,
+    maps_labels,
+    numbers_page,
+    shares_map,
+)
 from tl_ffblock.page.data import MAP_DIGITS
 from tl_ffblock.page.numbers import rounded
 from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.ranks import largest
-from tl_ffblock.results.tokens import told_apart, visible
+from tl_ffblock.results.tokens import special_positions, told_apart, visible, word_numbers
 from tl_ffblock.signatures import refuse_options
 from tl_ffblock.views.figures import heat_map, lines, page_figure, scatter
 from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, size_track, token_maps_page
@@ -67,46 +80,69 @@ OF_NEURONS = "Like heads they are no further summands: they read heads, and late
 
 
 @page_of.register
-def attribution_page(result: Attribution) -> PageData | SharesData:
-    """The page of one target: the overview where edges were asked for, with maps of what heads carry between tokens; else a table."""
+def attribution_page(result: Attribution) -> PageData:
+    """The page of one target: the overview, with maps of what heads carry between tokens where edges were asked for, and tables."""
+    tokens = told_apart(result.labels)
+    parts = ("mlps",) if "edges" in result.parts else ("heads", "mlps")
+    numbers = NumbersBlock(maps=tuple(_maps(result, tokens, parts)), tables=tuple(_tables(result, tokens)))
+    blocks: dict[str, PageBlock] = {"numbers": numbers} if numbers.maps or numbers.tables else {}
+    statement = f"{VANISHED}. " * result.vanishes + _statement(result)
     if "edges" in result.parts:
         edges = result.token_maps("edges")
         if edges.values.numel() * 2 > SIGNED_BYTES:
             edges = replace(edges, values=edges.values.sum(dim=1, keepdim=True), channels=("all heads",))
-        return token_maps_page({"run": edges}, view="overview", beside=result)
-    tokens = told_apart(result.labels)
-    facts = f"{result.model} · rules “{result.rules}” · {len(result.labels)} tokens · {result.n_layers} layers"
-    row = _row(result.target, result.value, result.entering, result.sums())
-    return SharesData(
-        heading=f"{result.target} = {significant(result.value, 4, '-')}",
-        facts=f"{facts} · {VANISHED}" if result.vanishes else facts,
-        tokens=tokens,
-        rows=(row,),
-        maps=tuple(_maps(result, tokens)),
-        tables=tuple(_tables(result, tokens)),
-        certificate=str(result.certificate or "No certificate: a difference or a mean of results."),
+        page = token_maps_page({"run": edges}, view="overview", beside=result)
+        (run,) = page.runs
+        return replace(page, runs=(replace(run, blocks={**run.blocks, **blocks}),), statement=statement)
+    n = len(tokens)
+    text = PageText(
+        tuple(range(n)),
+        tuple(range(result.n_layers)),
+        False,
+        word_numbers(result.labels),
+        special_positions(result.labels),
     )
+    layer, position = np.unravel_index(int(result.residual.abs().argmax()), tuple(result.residual.shape))
+    start = PageStart(min(int(layer), result.n_layers - 1), "", int(position), int(position), view="overview")
+    run = PageRun("run", tuple(map(visible, result.labels)), {"logit": _logit_block(result, ""), **blocks})
+    heading = f"shares of the {result.quantity}, rules “{result.rules}”"
+    return PageData(result.model, heading, text, (run,), start, statement=statement)
 
 
 @page_of.register
-def continuation_page(result: ContinuationAttribution) -> SharesData:
+def direct_page(result: DirectLogitAttribution) -> PageData:
+    """Direct contributions to one target: by token, maps of heads and feed-forwards, tables."""
+    tokens = told_apart(result.labels)
+    block = NumbersBlock(
+        heading=f"{result.target} = {significant(result.value, 4, '-')}",
+        facts=f"{result.model} · direct contributions · {len(tokens)} tokens · {result.n_layers} layers",
+        rows=(_row(result.target, result.value, result.entering, result.sums()),),
+        maps=tuple(_maps(result, tokens, ("residual", "heads", "mlps"))),
+        tables=tuple(_tables(result, tokens)),
+    )
+    return numbers_page(result.model, block, tokens, statement=_statement(result))
+
+
+@page_of.register
+def continuation_page(result: ContinuationAttribution) -> PageData:
     """The page of every token of a continuation: a matrix [target, source]."""
     tokens = told_apart(result.labels)
     rows = tuple(
         _row(name, float(result.values[number]), result.shares[number], result.sums(number))
         for number, name in enumerate(tokens[result.n_prompt :])
     )
-    return SharesData(
+    block = NumbersBlock(
         heading=f"{result.reading} of every token of a continuation",
         facts=f"{result.model} · rules “{result.rules}” · {result.n_prompt} tokens of a prompt, {len(rows)} behind it",
-        tokens=tokens,
         rows=rows,
-        certificate=f"Largest error of a row, over the sum of sizes: {scientific(float(result.errors.max()))}.",
     )
+    statement = f"Largest error of a row, over the sum of sizes: {scientific(float(result.errors.max()))}."
+    targets = tuple(range(result.n_prompt, len(tokens)))
+    return numbers_page(result.model, block, tokens, targets=targets, statement=statement)
 
 
 @page_of.register
-def lens_page(result: LogitLens) -> SharesData:
+def lens_page(result: LogitLens) -> PageData:
     """The target by row as a map of one column, and of every position that is read the most probable tokens of each row."""
     headline, _ = result.summary()
     tokens = told_apart(result.labels)
@@ -124,7 +160,8 @@ def lens_page(result: LogitLens) -> SharesData:
     entropies = ("position", [tokens[position] for position in result.positions])
     shown.append(shares_map("Entropy", "Of the predicted distribution, in nats.", rows, entropies, result.entropy))
     last = f"The last row is the model's own logits, to {scientific(result.error)} of the largest."
-    return SharesData(f"LogitLens: {headline}", result.model, maps=tuple(shown), tables=tuple(tables), certificate=last)
+    block = NumbersBlock(f"LogitLens: {headline}", result.model, maps=tuple(shown), tables=tuple(tables))
+    return numbers_page(result.model, block, statement=last)
 
 
 @figure_of.register(LogitLens)
@@ -147,18 +184,18 @@ def lens_figure(result: LogitLens, **options: Any) -> Any:
 
 
 @page_of.register
-def table_page(result: Result) -> SharesData:
+def table_page(result: Result) -> PageData:
     """The page of any other result: its numbers as maps where they are one per row and column, a map per kind, else the largest in a table."""
     headline, facts = result.summary()
     frame, labels, value = _numbers_of(result)
-    page = SharesData(
+    maps = tuple(_grids(result)) if value is not None else ()
+    block = NumbersBlock(
         heading=f"{type(result).__name__}: {headline}",
         facts=" · ".join(f"{name} {fact}" for name, fact in facts.items()),
+        maps=maps,
+        tables=() if value is None or maps else (_listed(frame, labels, value),),
     )
-    if value is None:
-        return page
-    maps = tuple(_grids(result))
-    return replace(page, maps=maps) if maps else replace(page, tables=(_listed(frame, labels, value),))
+    return numbers_page(str(getattr(result, "model", "")), block)
 
 
 @figure_of.register(Result)
@@ -234,6 +271,11 @@ def logit_panel(
     signed = (
         {f"{own} maps": _signed(result, text, first)} if any(part.startswith("maps.") for part in result.parts) else {}
     )
+    return {own: _logit_block(result, next(iter(signed), "")), **signed}
+
+
+def _logit_block(result: Attribution, maps: str) -> DataBlock:
+    """A target's shares for the overview; `maps` names the block of its signed layer maps."""
     biases = zip(result.biases.items(), result.bias_layers, strict=True)
     edits = ((f"edit at {name}", result.edit_layers[name], share) for name, share in result.edits.items())
     numbers = {
@@ -257,9 +299,9 @@ def logit_panel(
         ),
         "complete": result.rules in ("path", "direct"),
         "certificate": _certificate(result),
-        "maps": next(iter(signed), ""),
+        "maps": maps,
     }
-    return {own: DataBlock(json | rounded(numbers, MAP_DIGITS), 0.5 * 10.0 ** (1 - MAP_DIGITS)), **signed}
+    return DataBlock(json | rounded(numbers, MAP_DIGITS), 0.5 * 10.0 ** (1 - MAP_DIGITS))
 
 
 def largest_first(entries: Iterable[tuple[str, float]], most: int) -> Iterator[tuple[str, float]]:
@@ -297,6 +339,10 @@ def _question(result: Attribution) -> str:
     if len(asked) == len(words) <= 2 and result.quantity in ("logit", "logit difference"):
         return f"Why {' and not '.join(asked)}?"
     return f"What makes the {result.target}?"
+
+
+def _statement(result: Attribution) -> str:
+    return str(result.certificate or "No certificate: a difference or a mean of results.")
 
 
 def _certificate(result: Attribution) -> str:
@@ -341,11 +387,12 @@ def _row(name: str, value: float, shares: Tensor, sums: Mapping[str, float]) -> 
     return {"name": name, "value": value, "shares": shares, "sums": [*sums.items()]}
 
 
-def _maps(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _maps(result: Attribution, tokens: tuple[str, ...], parts: Sequence[str]) -> Iterator[dict[str, Any]]:
     boundaries = (*map(str, range(result.n_layers)), "end")
-    note = "What reaches the target through the residual stream of each position, at each layer's input and at the end."
-    yield shares_map("Through the layers", note, ("layer", boundaries), ("position", tokens), result.residual)
-    if "heads" in result.parts:
+    if "residual" in parts:
+        note = "What reaches the target through the residual stream of each position, at each layer's input and at the end."
+        yield shares_map("Through the layers", note, ("layer", boundaries), ("position", tokens), result.residual)
+    if "heads" in parts and "heads" in result.parts:
         by_head = result.heads.sum(dim=-1)
         total = significant(float(by_head.sum()))
         sums = DIRECT if isinstance(result, DirectLogitAttribution) else OVERLAP

@@ -141,8 +141,7 @@ function markControls(scene, { controls, withoutOwn = false }) {
   byId("whole").hidden = selection.zoom === "";
   markToolbar(scene, controls);
   markRanges(scene, withoutOwn);
-  markSorts(scene);
-  markCells(scene);
+  if (hasMaps(data)) { markSorts(scene); markCells(scene); }
   keepMenuInside();
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;
 }
@@ -152,7 +151,7 @@ function connectKeys(bench) {
   document.addEventListener("keydown", (event) => {
     if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey) return;
     const { data, selection, scene } = bench;
-    const keys = [...data.channels.values()].filter(({ blockName }) => blockName === data.channels.get(selection.scope).blockName).map(({ key }) => key);
+    const keys = hasMaps(data) ? [...data.channels.values()].filter(({ blockName }) => blockName === data.channels.get(selection.scope).blockName).map(({ key }) => key) : [];
     const at = keys.indexOf(selection.scope);
     const layer = data.layers.indexOf(selection.layer);
     const actions = {

@@ -8,7 +8,7 @@ const SHEET = 9 * 96;
 /** What a figure of this size can be of: all maps where there is room for them, or one. */
 function figureMaps({ maps }, size) {
   const roles = maps.map(({ role }) => role);
-  return maps.length === 1 ? [""] : size === "column" ? roles : ["", ...roles];
+  return maps.length < 2 ? [""] : size === "column" ? roles : ["", ...roles];
 }
 
 /** What a figure is of unless asked otherwise: what is seen; in one column, of several maps the last, which is their difference. */
@@ -57,7 +57,7 @@ function figureOf(bench) {
   const view = bench.view();
   if (!view.figure) return null;
   const words = view.words(scene);
-  const lines = [words.note, `${scene.data.model}: “${sentenceText(scene.data, scene.selection.run, 600)}”, ${words.place}. tl_ffblock ${scene.data.provenance.tl_ffblock || ""}`];
+  const lines = [words.note, `${modelReading(scene.data, scene.selection, 600)}${words.place && `, ${words.place}`}. tl_ffblock ${scene.data.provenance.tl_ffblock || ""}`];
   const [head, foot] = [wrapped(words.headline, HEAD, width - 16), wrapped(lines.filter(Boolean).join(" "), FOOT, width - 16)];
   const top = head.length * HEAD.size * LINE + 10;
   const beyond = top + foot.length * FOOT.size * LINE + 8 + 16;

@@ -153,7 +153,7 @@ function logitWords(scene) {
   const block = chosenLogit(data, selection);
   return {
     headline: `${logitTarget(block)}. ${logitSentence(scene)}`,
-    meaning: "Columns are tokens, rows are layers: width and colour say how much of the answer flows there. Arcs are heads that carry it to another token.",
+    meaning: `Columns are tokens, rows are layers: width and colour say how much of the answer flows there.${Object.keys(block.edges).length ? " Arcs are heads that carry it to another token." : ""}`,
     place: `layer ${selection.layer}`, shown: `shares of the ${block.target}, rules “${block.rules}”`, remark: `${logitEquation(block)}.`, note: logitNote(scene, 1), exact: false, method: block.method,
     file: [`layer${selection.layer}`, `to-${block.target}`.slice(0, 60)],
   };

@@ -17,7 +17,7 @@ const VIEWS = [
     words: logitWords, figure: logitFigure, table: logitTable,
   },
   {
-    name: "maps", label: "Maps", there: () => true, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS,
+    name: "maps", label: "Maps", there: hasMaps, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS,
     controls: [...MAP_FIELDS, "zoom", "root"], words: mapsWords, figure: mapsFigure, table: mapsTable,
   },
   {
@@ -32,11 +32,15 @@ const VIEWS = [
     name: "scores", label: "Scores (q·k)", there: (data) => scoresOf(data, 0) !== undefined, keys: () => [], tables: scoresTables, draw: scoresView, fields: scoresFields,
     controls: ["run", "layer"], words: scoresWords, figure: scoresFigure, table: scoresTable,
   },
+  {
+    name: "numbers", label: "Numbers", there: hasNumbers, keys: () => [], draw: numbersView, fields: () => ["run", "to"], controls: [],
+    words: numbersWords, figure: numbersFigure, table: tableOfNumbers,
+  },
   { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView, controls: [], words: memoryWords },
 ];
 
 function viewNow(data, selection) {
-  return VIEWS.find(({ name, there }) => name === selection.view && there(data)) || VIEWS.find(({ name }) => name === "maps");
+  return VIEWS.find(({ name, there }) => name === selection.view && there(data)) || VIEWS.find(({ name, there }) => (name === "maps" || !hasMaps(data)) && there(data));
 }
 
 const FRAMED_PAGE = window.parent !== window;
@@ -56,7 +60,8 @@ function darkScheme() {
 function drawHeader(data) {
   const rows = data.queries.length < data.words.length ? `, ${data.queries.length} of them as destinations` : "";
   const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-  byId("facts").textContent = `${data.model} · ${data.heading} · ${data.layered ? `${plural(data.layers.length, "layer")} · ` : ""}${plural(data.words.length, "token")}${rows}${data.causal ? " · each sees earlier tokens only" : ""}`;
+  const alone = !hasMaps(data) && !hasLogit(data);
+  byId("facts").textContent = alone ? numbersBlock(data, 0).facts : `${data.model} · ${data.heading} · ${data.layered ? `${plural(data.layers.length, "layer")} · ` : ""}${plural(data.words.length, "token")}${rows}${data.causal ? " · each sees earlier tokens only" : ""}`;
   byId("certificate").textContent = certificateText(data);
   byId("drawn").textContent = `Numbers on this page are rounded, by at most ${formatRough(data.precision, true)} of themselves.`;
   byId("provenance").textContent = Object.entries(data.provenance).map(([name, value]) => `${name}: ${value}`).join(" · ");
@@ -66,8 +71,10 @@ function drawHeader(data) {
 function drawHeading({ data, selection }) {
   const block = chosenLogit(data, selection);
   const answer = block ? ` ${formatChange(block.value, false)}${logitUnit(block)}` : "";
-  writeText(document.querySelector("title"), `${block ? block.question + answer : sentenceText(data, selection.run, 60)} · ${data.model}`);
-  writeText(byId("words-read").firstChild, block ? block.question : quotation(sentenceText(data, selection.run, 300)));
+  const heading = block ? block.question : hasMaps(data) ? quotation(sentenceText(data, selection.run, 300)) : data.heading;
+  const title = block || !hasMaps(data) ? heading + answer : sentenceText(data, selection.run, 60);
+  writeText(document.querySelector("title"), [title, data.model].filter(Boolean).join(" · "));
+  writeText(byId("words-read").firstChild, heading);
   writeText(byId("answer"), answer);
   byId("answer").className = block && block.value < 0 ? "loss" : "gain";
 }
@@ -75,7 +82,7 @@ function drawHeading({ data, selection }) {
 /** What is needed for the selection, unpacked. */
 async function ready(data, selection) {
   const view = viewNow(data, selection);
-  const keys = [selection.scope, ...view.keys(data, selection)].map((key) => [selection.run, key]);
+  const keys = (hasMaps(data) ? [selection.scope, ...view.keys(data, selection)] : []).map((key) => [selection.run, key]);
   if (selection.ref) keys.push([selection.refRun, selection.ref]);
   const tables = view.tables ? view.tables(data, selection) : [];
   await Promise.all([...keys.map(([run, key]) => data.load(run, key)), ...tables.map(data.open)]);
@@ -142,7 +149,7 @@ function drawFirst(scene) {
   measure();
   drawHeading(scene);
   markControls(scene, viewNow(scene.data, scene.selection));
-  drawSentence(scene, workbench.go, byId("sentence"));
+  if (hasMaps(scene.data)) drawSentence(scene, workbench.go, byId("sentence"));
   const words = viewNow(scene.data, scene.selection).words(scene);
   writeText(byId("meaning"), words.meaning);
   writeText(byId("headline"), words.headline);
@@ -183,8 +190,9 @@ function besidesShown() {
 /** The card of the selected cell, and of what flows to a target where the page has one: in the overview first, below the layer's map. */
 function drawCards(scene) {
   const host = byId("card");
-  drawCard(scene, workbench.go, host);
   const further = logitCard(scene, workbench.go);
+  if (!hasMaps(scene.data)) { host.replaceChildren(...further); return; }
+  drawCard(scene, workbench.go, host);
   if (viewNow(scene.data, scene.selection).name === "overview") host.prepend(closeUp(scene, byId("why").clientWidth), ...further);
   else host.append(...further);
 }
@@ -203,10 +211,11 @@ function closeUp(scene, width) {
 
 /** What can wait for the first frame: the numbers of the sentence, the places beside the maps. */
 function drawBesides(scene) {
+  if (!byId("figure-tools").hidden) markExports(workbench);
+  if (!hasMaps(scene.data)) { drawCards(scene); return; }
   revealToken(scene, byId("sentence"));
   nameChips(scene, byId("sentence"));
   offerCircuitsVis(scene, byId("circuitsvis-place"));
-  if (!byId("figure-tools").hidden) markExports(workbench);
   if (!besidesShown()) return;
   const { data, selection } = scene;
   const { places, go, width, rail, lying } = workbench;
@@ -267,18 +276,11 @@ function tellSelection() {
   window.parent.postMessage({ tlFfblock: "selection", selection: { run: workbench.data.runs[run].name, scope, layer, against_run: workbench.data.runs[refRun].name, against: ref || null, query: to, key: from } }, "*");
 }
 
-/** Whether heads of these maps could be seen and are not here: of contributions by scope alone. */
-function lacksHeads(data) {
-  const blocks = Object.values(data.runs[0].blocks).filter(({ kind }) => kind === "maps");
-  return data.runs.length === 1 && !hasHeads(data) && blocks.some(({ exact, signed }) => exact && !signed);
-}
-
 function recolour() {
   workbench.palette = paletteOf(darkScheme() ? "dark" : "light");
 }
 
 function connectPage() {
-  byId("views-hint").hidden = !lacksHeads(workbench.data);
   byId("views").replaceChildren(...VIEWS.filter(({ there }) => there(workbench.data)).map(({ name, label }) => {
     const tab = element("button", { type: "button", textContent: label });
     tab.setAttribute("role", "tab");
@@ -311,6 +313,8 @@ function startPage() {
   workbench.places = { figure: placeAt(byId("figure")), biography: placeAt(byId("biography")), rail: placeAt(byId("rail")), pairs: placeAt(byId("pair-list")) };
   document.body.classList.toggle("framed", FRAMED_PAGE);
   document.body.classList.toggle("unlayered", !workbench.data.layered);
+  document.body.classList.toggle("mapless", !hasMaps(workbench.data));
+  byId("search").parentElement.hidden = workbench.data.queries.length === 0;
   drawHeader(workbench.data);
   fillControls(workbench.data);
   connectPage();

@@ -250,6 +250,11 @@ function mapsWords(scene) {
   };
 }
 
+/** The model, and the text that it read where there is one. */
+function modelReading(data, { run }, most) {
+  return data.words.length ? `${data.model} reading “${sentenceText(data, run, most)}”` : data.model;
+}
+
 /**
  * Model, sentence, what is shown of which layer, how numbers were made: what a reader of the figure alone has to know. The page's
  * certificate, and the paper's method, are those of `exact` maps; other numbers come with the name of their `method`.
@@ -261,7 +266,7 @@ function captionOf({ data, selection }, words) {
   const made = [versions, method].filter(Boolean).join("; ");
   return [
     words.headline,
-    `${data.model} reading “${sentenceText(data, selection.run, 300)}”${words.place && `, ${words.place}`}: ${words.shown}. ${words.meaning}`,
+    `${modelReading(data, selection, 300)}${words.place && `, ${words.place}`}: ${words.shown}. ${words.meaning}`.trim(),
     words.remark, words.note,
     exact ? `Sums of parts equal the model's own tensors to ${formatError(data.certificate.error)}.` : "",
     made && `${made}.`,

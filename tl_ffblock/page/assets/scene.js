@@ -64,8 +64,8 @@ function sceneOf(data, selection) {
   const hidden = hiddenColumns(data, axes, selection.hide);
   const scene = { data, selection, axes, hidden, window: windowOf(axes, selection.zoom) };
   const key = JSON.stringify(MAP_FIELDS.map((field) => selection[field]));
-  scene.maps = data.latestMaps(key, () => mapsOf(scene));
-  scene.strips = stripsOf(scene.maps);
+  scene.maps = hasMaps(data) ? data.latestMaps(key, () => mapsOf(scene)) : [];
+  scene.strips = hasMaps(data) ? stripsOf(scene.maps) : [];
   scene.row = Math.max(0, axes.rowOf(selection.to));
   scene.column = axes.columnOf[selection.from];
   return scene;
@@ -90,8 +90,8 @@ function shownMap({ maps }) {
 }
 
 /** What stands along the axes: tokens, and of two runs both where they differ. */
-function labelsOf({ maps }) {
-  return maps[maps.length - 1].labels;
+function labelsOf({ maps, axes, data, selection }) {
+  return maps.length ? maps[maps.length - 1].labels : axes.labels(data.runs[selection.run].tokens);
 }
 
 /** What tells a token from others that are written alike: its position, "@3", where the text has several. */
@@ -180,7 +180,7 @@ function largestOfRow({ axes, maps, row }) {
 function selectionAfter(data, selection, change) {
   const next = changed(data, selection, change);
   const anotherRow = "to" in change && next.read === "row";
-  if ("from" in change || !(anotherRow || "hide" in change)) return next;
+  if ("from" in change || !(anotherRow || "hide" in change) || !hasMaps(data)) return next;
   const sides = [[next.run, next.scope], ...(next.ref ? [[next.refRun, next.ref]] : [])];
   if (!sides.every(([run, key]) => data.loaded(run, key))) return next;
   const scene = sceneOf(data, next);

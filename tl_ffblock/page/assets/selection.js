@@ -13,7 +13,7 @@ const SORTS = ["change", "share", "distance"];
 const HEADS_FORM = /^[\d.]{0,400}$/;
 const BETWEEN_FORM = /^\d-\d$/;
 const ZOOM_FORM = /^\d{1,5}-\d{1,5},\d{1,5}-\d{1,5}$/;
-const VIEW_NAMES = ["overview", "maps", "heads", "all", "scores", "memories"];
+const VIEW_NAMES = ["overview", "maps", "heads", "all", "scores", "memories", "numbers"];
 
 function isPosition(data, value) {
   return Number.isInteger(value) && value >= 0 && value < data.words.length;
@@ -56,7 +56,7 @@ const FIELDS = {
 
 /** What a map is compared with unless asked otherwise: another run's same scope, else the scope before it. */
 function usualRef(data, scope, run, refRun) {
-  return run !== refRun ? scope : data.channels.get(scope).before || "";
+  return run !== refRun || !hasMaps(data) ? scope : data.channels.get(scope).before || "";
 }
 
 /** From how many others a row takes at most. */
@@ -66,7 +66,7 @@ function mostOthers(data) {
 
 /** What cells are shown as when the page opens: as the block says, but for shares of others where no row has two. */
 function openingCells(data, block) {
-  if (!allowsShares(block)) return "none";
+  if (!block || !allowsShares(block)) return "none";
   return block.cells === "others" && mostOthers(data) < 2 ? "row" : block.cells;
 }
 
@@ -75,7 +75,7 @@ function openingSelection(data) {
   const { scope, layer, to, from, run, refRun, view } = data.start;
   return {
     run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads: "", between: "", block: "",
-    cells: openingCells(data, data.block(scope)),
+    cells: openingCells(data, hasMaps(data) && data.block(scope)),
     range: data.words.length >= MANY_TOKENS ? "percentile" : "off-diagonal",
     root: 0, each: 0, words: 0, hide: "", panel: "", zoom: "", sort: "change", pairs: "all", mass: 100, find: "", thumbs: 0,
   };
@@ -88,7 +88,7 @@ function allowsShares(block) {
 
 /** Whether shares can be made of the maps that are selected. */
 function makesShares(data, { scope, ref }) {
-  return allowsShares(data.block(scope)) && (ref === "" || allowsShares(data.block(ref)));
+  return hasMaps(data) && allowsShares(data.block(scope)) && (ref === "" || allowsShares(data.block(ref)));
 }
 
 /** A selection with some fields changed; what hangs on them follows. */

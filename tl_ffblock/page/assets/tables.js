@@ -23,6 +23,11 @@ function blocksOf(data, axis) {
   return Object.entries(data.runs[0].blocks).filter(([, block]) => block.kind === "maps" && (!axis || block.axis === axis));
 }
 
+/** Whether the page has maps of tokens; one without has an overview, or numbers alone. */
+function hasMaps(data) {
+  return data.channels.size > 0;
+}
+
 /** Cells in their places; NaN where a causal model cannot reach. */
 function spread(data, numbers) {
   const across = data.words.length;

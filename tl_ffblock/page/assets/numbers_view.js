@@ -1,0 +1,244 @@
+/* Numbers that are no maps of tokens: tokens in the colour of what they bring, maps of layers, tables. Of a continuation the chosen target is the selection's `to`. */
+
+const PIECE = { left: 46, top: 18, label: 11 };
+
+/** A value's colour on a scale that ends at `limit` on both sides. */
+function inkOf(palette, value, limit) {
+  return shadeOf(palette, value, limit, "signed");
+}
+
+/** Numbers as they were sent, with NaN for what is not there. */
+function withGaps(numbers) {
+  return numbers.map((number) => number ?? NaN);
+}
+
+/** Where the colours of rows of cells end: of many columns at the 99th percentile, since few cells hold nearly all of a long text's share. */
+function endOf(values) {
+  const [nRows, nColumns] = [values.length, values[0].length];
+  const axes = { nRows, nColumns, own: Array(nRows).fill(-1) };
+  return limitOf(axes, Float32Array.from(values.flat()), nColumns >= MANY_TOKENS ? "percentile" : "all");
+}
+
+/** By what a cell is: one end of colours for all maps of one quantity, so that equal numbers look alike. */
+function limitsOf(maps) {
+  return new Map(maps.map(({ note }) => [note, endOf(maps.filter((map) => map.note === note).flatMap(({ values }) => values))]));
+}
+
+/** The scale of a map or a text, from loss to gain; `most` is the largest size, where that is beyond its end. */
+function scaleView(palette, limit, most = limit) {
+  const canvas = element("canvas", { width: 121, height: 1 });
+  const pen = canvas.getContext("2d");
+  for (let x = 0; x < 121; x++) {
+    pen.fillStyle = inkOf(palette, (x - 60) / 60, 1).hex;
+    pen.fillRect(x, 0, 1, 1);
+  }
+  canvas.setAttribute("aria-hidden", "true");
+  const beyond = most > limit * 1.0001 ? [element("span", { textContent: `(99th percentile; cells reach ${formatNumber(most)})` })] : [];
+  return element("div", { className: "share-scale" }, [`−${formatNumber(limit)}`, canvas, `+${formatNumber(limit)}`, ...beyond]);
+}
+
+/** The text, each token with its share; `marked` is the position of the token that is explained, behind which nothing is. */
+function tokensView(palette, tokens, shares, marked) {
+  const limit = largest(shares);
+  const chips = tokens.map((token, position) => {
+    const number = marked < 0 || position < marked ? formatChange(shares[position]) : "\u00a0";
+    const chip = shareChip(token, number, `position ${position}`, inkOf(palette, shares[position] || 0, limit));
+    if (position === marked) chip.setAttribute("aria-current", "true");
+    return chip;
+  });
+  return element("div", {}, [element("ol", { className: "tokens shared" }, chips), scaleView(palette, limit)]);
+}
+
+/** A map's cells, as pictures are painted from. */
+function sharePicture({ values }, limit) {
+  const [rows, columns] = [values.length, values[0].length];
+  return { cells: Float32Array.from(values.flat()), nColumns: columns, window: [0, rows - 1, 0, columns - 1], scale: "signed", limit, root: 0 };
+}
+
+/** Which of many labels have room: every first, second, fifth, tenth ... */
+function everyOf(count, size) {
+  return [1, 2, 5, 10, 20, 50, 100, 200, 500].find((step) => step * size >= PIECE.label + 2) || count;
+}
+
+/** Where a map stands in `width` pixels: its cells beside the names of rows, above those of columns. */
+function shareFrame(map, width) {
+  const [rows, columns] = [map.rows.length, map.columns.length];
+  const longest = Math.min(110, Math.max(...[`${map.row} ↓`, ...map.rows].map((name) => textWidth(name, PIECE.label))) + 8);
+  const left = Math.max(PIECE.left, longest);
+  const cell = Math.max(6, Math.min(34, (width - left - 8) / columns));
+  const tall = Math.max(5, Math.min(20, 460 / rows));
+  const widest = Math.max(...map.columns.map((name) => textWidth(name, PIECE.label)));
+  const lying = widest < cell - 2;
+  const below = lying ? 20 : Math.min(90, widest) + 14;
+  return { left, cell, tall, lying, below, wide: cell * columns, high: tall * rows, height: PIECE.top + tall * rows + below };
+}
+
+/** What stands around a map's cells: `names` of rows, and `nodes` of columns and the edge. */
+function shareNames(palette, map, { left, cell, tall, lying, below, wide, high }) {
+  const label = (content, attributes) => text(content, 0, 0, { "font-size": PIECE.label, fill: palette.grey, ...attributes });
+  const nodes = [svg("rect", { x: left, y: PIECE.top, width: wide, height: high, fill: "none", stroke: palette.line })];
+  const names = [];
+  for (let r = 0; r < map.rows.length; r += everyOf(map.rows.length, tall)) {
+    names.push(label(fitText(map.rows[r], PIECE.label, left - 8), { x: left - 5, y: PIECE.top + (r + 0.5) * tall + 4, "text-anchor": "end" }));
+  }
+  for (let c = 0; c < map.columns.length; c += everyOf(map.columns.length, cell)) {
+    const [x, y] = [left + (c + 0.5) * cell + (lying ? 0 : 4), PIECE.top + high + (lying ? 14 : 6)];
+    const turned = lying ? { "text-anchor": "middle" } : { transform: `rotate(-90 ${x} ${y})`, "text-anchor": "end" };
+    nodes.push(label(lying ? map.columns[c] : fitText(map.columns[c], PIECE.label, below - 12), { x, y, ...turned }));
+  }
+  names.push(label(`${map.row} ↓`, { x: left - 5, y: 11, "text-anchor": "end" }));
+  nodes.push(label(`${map.column} →`, { x: left, y: 11 }));
+  return { names, nodes };
+}
+
+/**
+ * A map that says what is pointed at. `pick(row, column)` is called for the cell that is clicked; where there is none, cells are
+ * said on pointing alone. Arrow keys move the cell.
+ */
+function shareMap(palette, map, limit, width, pick) {
+  const [rows, columns] = [map.rows.length, map.columns.length];
+  const frame = shareFrame(map, width);
+  const { left, cell, tall, wide, high, height } = frame;
+  const around = shareNames(palette, map, frame);
+  const ring = svg("rect", { fill: "none", stroke: palette.mark, "stroke-width": 1.5, visibility: "hidden", width: cell, height: tall });
+  const names = svg("g", { class: "share-names" }, [rectangle(0, 0, left - 1, height, palette.paper), ...around.names]);
+  const image = paint(sharePicture(map, limit), palette, columns, rows).toDataURL();
+  const drawing = svg("svg", { width: left + wide + 6, height, tabindex: 0, role: "img" }, [
+    svg("image", { href: image, x: left, y: PIECE.top, width: wide, height: high, preserveAspectRatio: "none" }), ...around.nodes, ring, names,
+  ]);
+  drawing.setAttribute("aria-label", `${map.title}; arrow keys choose a cell`);
+  const said = element("p", { className: "share-said", textContent: "Point at a cell, or move to one with the arrow keys." });
+  said.setAttribute("role", "status");
+  let at = null;
+  const say = (r, c) => {
+    at = [r, c];
+    for (const [name, value] of Object.entries({ x: left + c * cell, y: PIECE.top + r * tall, visibility: "visible" })) ring.setAttribute(name, value);
+    said.replaceChildren(`${map.row} `, element("bdi", { textContent: map.rows[r] }), ` · ${map.column} `, element("bdi", { textContent: map.columns[c] }), `: ${formatChange(map.values[r][c])}`);
+    for (const [name, share] of map.details[`${r},${c}`] || []) said.append(" · ", element("bdi", { textContent: name }), ` ${formatChange(share)}`);
+  };
+  const cellOf = (event) => {
+    if (event.target.closest(".share-names")) return null;
+    const box = drawing.getBoundingClientRect();
+    const [c, r] = [Math.floor((event.clientX - box.left - left) / cell), Math.floor((event.clientY - box.top - PIECE.top) / tall)];
+    return r >= 0 && c >= 0 && r < rows && c < columns ? [r, c] : null;
+  };
+  drawing.addEventListener("pointermove", (event) => { const place = cellOf(event); if (place) say(...place); });
+  drawing.addEventListener("click", (event) => { const place = cellOf(event); if (place) { say(...place); if (pick) pick(...place); } });
+  drawing.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (event.key === "Enter" && at && pick) pick(...at);
+    if (!step) return;
+    event.preventDefault();
+    const [r, c] = at || [rows - 1, 0];
+    say(Math.min(rows - 1, Math.max(0, r + (at ? step[0] : 0))), Math.min(columns - 1, Math.max(0, c + (at ? step[1] : 0))));
+  });
+  const host = element("div", { className: "share-map" }, [drawing]);
+  host.addEventListener("scroll", () => names.setAttribute("transform", `translate(${host.scrollLeft})`)); // names of rows stay in sight
+  return element("div", {}, [host, said, scaleView(palette, limit, largest(map.values.map(largest)))]);
+}
+
+/** Names with their shares and bars of their sizes. */
+function shareTable(palette, { title, note, entries }) {
+  const limit = largest(entries.map(([, share]) => share));
+  const lines = entries.map(([name, share]) => {
+    const bar = element("span", { className: "share-bar" });
+    bar.style.width = `${limit ? Math.round(60 * Math.abs(share) / limit) : 0}px`;
+    bar.style.background = palette[share < 0 ? "loss" : "gain"];
+    return element("tr", {}, [element("td", {}, [element("bdi", { textContent: name })]), element("td", {}, [bar]), element("td", { textContent: formatChange(share) })]);
+  });
+  const remark = note ? [element("p", { className: "note", textContent: note })] : [];
+  return element("section", { className: "share-table" }, [element("h2", { textContent: title }), ...remark, element("table", {}, lines)]);
+}
+
+function section(title, note, children, wide) {
+  const parts = [element("h2", { textContent: title }), element("p", { className: "note", textContent: note }), ...children];
+  return element("section", { className: wide ? "wide" : "" }, parts);
+}
+
+function sumsText(row) {
+  const parts = row.sums.map(([name, share]) => `${name} ${formatChange(share)}`);
+  return `${formatNumber(row.value, 4)} = ${parts.join(" · ")}`;
+}
+
+function hasNumbers(data) {
+  return numbersBlock(data, 0) !== undefined;
+}
+
+/** The numbers of a run, gaps as NaN; undefined where it has none. */
+function numbersBlock(data, run) {
+  const block = Object.values(data.runs[run].blocks).find(({ kind }) => kind === "numbers");
+  if (block && !block.read) {
+    for (const row of block.rows) row.shares = withGaps(row.shares);
+    for (const map of block.maps) map.values = map.values.map(withGaps);
+    block.read = true;
+  }
+  return block;
+}
+
+/** Of several targets the matrix [target, source]. */
+function matrixOf(data, { rows }) {
+  return {
+    title: "Every token of the continuation", note: "A row: the shares of all tokens before it, which with the other summands above are the target's value.",
+    row: "target", column: "source", rows: rows.map(({ name }) => name), columns: data.runs[0].tokens, values: rows.map(({ shares }) => shares), details: {},
+  };
+}
+
+/** What each token brings to the target that is chosen. */
+function rowSection({ data, selection, palette }, { rows }) {
+  const several = rows.length > 1;
+  const row = rows[several ? Math.max(0, data.queries.indexOf(selection.to)) : 0];
+  const named = several ? `What brought ${quotation(row.name)}` : "What each token brings";
+  const note = several ? "Choose another row in the matrix below." : "Signed, in the target's units: what flows in through the embedding of a token, with those of its position and type.";
+  return section(named, note, [tokensView(palette, data.runs[0].tokens, row.shares, several ? selection.to : -1), element("p", { className: "share-sums", textContent: sumsText(row) })], true);
+}
+
+function numbersView(scene, go, width) {
+  const { data, selection, palette } = scene;
+  const block = numbersBlock(data, selection.run);
+  const parts = block.rows.length ? [rowSection(scene, block)] : [];
+  if (block.rows.length > 1) {
+    const matrix = matrixOf(data, block);
+    parts.push(section(matrix.title, matrix.note, [shareMap(palette, matrix, endOf(matrix.values), width, (row) => go({ to: data.queries[row] }))], true));
+  }
+  const half = width > 1080 ? (width - 28) / 2 : width;
+  const limits = limitsOf(block.maps);
+  for (const map of block.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, limits.get(map.note), map.columns.length > 40 ? width : half, null)], map.columns.length > 40));
+  for (const table of block.tables) parts.push(shareTable(palette, table));
+  return [element("div", { className: "numbers" }, parts)];
+}
+
+function numbersWords({ data, selection }) {
+  const { heading, facts } = numbersBlock(data, selection.run);
+  return { headline: heading, meaning: "", place: "", shown: facts || data.heading, remark: "", note: "", exact: false, method: "", file: ["numbers"] };
+}
+
+/** All maps below each other, for a file; null where there are only tables. */
+function numbersFigure({ data, selection, palette }, width) {
+  const block = numbersBlock(data, selection.run);
+  const maps = [...(block.rows.length > 1 ? [matrixOf(data, block)] : []), ...block.maps];
+  const limits = limitsOf(maps);
+  let y = 0;
+  const groups = maps.map((map) => {
+    const frame = shareFrame(map, width);
+    const { names, nodes } = shareNames(palette, map, frame);
+    const pictures = [{ picture: sharePicture(map, limits.get(map.note)), x: frame.left, y: PIECE.top, width: frame.wide, height: frame.high }];
+    const title = text(map.title, 0, -6, { "font-size": 12, "font-weight": 600, fill: palette.ink });
+    const group = { x: 0, y: y + 22, pictures, nodes: [title, ...names, ...nodes] };
+    y += frame.height + 34;
+    return group;
+  });
+  return groups.length ? { groups, height: y } : null;
+}
+
+/** Every number: what tokens bring, cells of maps, lines of tables. */
+function tableOfNumbers({ data, selection }) {
+  const block = numbersBlock(data, selection.run);
+  const tokens = data.runs[selection.run].tokens;
+  const lines = function* () {
+    for (const { name, shares } of block.rows) for (const [position, share] of shares.entries()) yield ["token", name, tokens[position], share];
+    for (const { title, rows, columns, values } of block.maps) for (const [r, row] of values.entries()) for (const [c, value] of row.entries()) yield [title, rows[r], columns[c], value];
+    for (const { title, entries } of block.tables) for (const [name, share] of entries) yield [title, name, "", share];
+  };
+  const count = block.maps.reduce((sum, { values }) => sum + values.length * values[0].length, block.rows.length * tokens.length);
+  return { head: ["part", "row", "column", "value"], lines, count };
+}

@@ -345,24 +345,16 @@ function logitTokens(scene, block, go, current) {
   return { host, chips };
 }
 
-/** The list of targets, and the way to the signed map of the selected layer. */
-function logitChoice(scene, go, current) {
+/** The list of targets, where there are several. */
+function logitChoice(scene, go) {
   const { data, selection } = scene;
   const blocks = logitBlocks(data, selection.run);
-  const nodes = [];
-  if (blocks.length > 1) {
-    const select = element("select", { autocomplete: "off" }, blocks.map(([name, block]) => option(name, `${block.target} (${block.rules})`)));
-    select.value = blocks.find(([, block]) => block === chosenLogit(data, selection))[0];
-    select.setAttribute("aria-label", "target");
-    select.addEventListener("change", () => go({ block: select.value }));
-    nodes.push(select);
-  }
-  if (logitMapKey(data, selection)) {
-    const button = element("button", { type: "button", textContent: "signed map of this layer beside its norms", title: "what each contribution of the layer carries to the target, destinations by sources" });
-    button.addEventListener("click", () => go(logitMapChange(data, current().selection)));
-    nodes.push(button);
-  }
-  return nodes.length ? [element("div", { className: "toggles" }, nodes)] : [];
+  if (blocks.length < 2) return [];
+  const select = element("select", { autocomplete: "off" }, blocks.map(([name, block]) => option(name, `${block.target} (${block.rules})`)));
+  select.value = blocks.find(([, block]) => block === chosenLogit(data, selection))[0];
+  select.setAttribute("aria-label", "target");
+  select.addEventListener("change", () => go({ block: select.value }));
+  return [element("div", { className: "toggles" }, [select])];
 }
 
 function logitView(scene, go, width) {
@@ -389,7 +381,7 @@ function logitView(scene, go, width) {
   };
   const note = logitNote(scene, 1 / (place.frame.cell.width * scene.ratio));
   const nodes = [
-    ...logitChoice(scene, go, current), tokens.host, host,
+    ...logitChoice(scene, go), tokens.host, host,
     element("details", { className: "note" }, [element("summary", { textContent: "What is drawn" }), element("p", { textContent: `${logitEquation(block)}. ${note}` })]),
   ];
   return { nodes, update };

@@ -204,9 +204,15 @@ function closeUp(scene, width) {
   const alone = { ...scene, selection: { ...selection, panel: role }, windowRoom: 0, beside: true };
   const { nodes, update } = mapsView(alone, workbench.go, Math.min(width, CLOSE_UP));
   update(alone);
-  const button = element("button", { type: "button", textContent: "before, after and change" });
-  button.addEventListener("click", () => workbench.go({ view: "maps", panel: "" }));
-  return element("section", { className: "card close-up" }, [element("div", { className: "aside-head" }, [element("h3", { textContent: data.layered ? `Layer ${selection.layer}` : "The map" }), button]), ...nodes]);
+  const block = chosenLogit(data, selection);
+  const ways = [[maps.length > 1 ? "before, after, change" : "larger", "the maps of this layer", { view: "maps", panel: "" }]];
+  if (logitMapKey(data, selection)) ways.push([`in ${block.unit || "its units"}`, "what each contribution of the layer carries to the target, destinations by sources", logitMapChange(data, selection)]);
+  const buttons = ways.map(([textContent, title, change]) => {
+    const button = element("button", { type: "button", textContent, title });
+    button.addEventListener("click", () => workbench.go(change));
+    return button;
+  });
+  return element("section", { className: "card close-up" }, [element("div", { className: "aside-head" }, [element("h3", { textContent: data.layered ? `Layer ${selection.layer}` : "The map" }), element("span", { className: "group" }, buttons)]), ...nodes]);
 }
 
 /** What can wait for the first frame: the numbers of the sentence, the places beside the maps. */

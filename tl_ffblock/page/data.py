@@ -291,7 +291,8 @@ def numbers_page(
         statement: What is known of the numbers, in a sentence.
     """
     text = PageText(queries=targets, layers=(0,), causal=False, words=tuple(range(len(tokens))))
-    start = PageStart(0, "", *(targets[:1] or (0,)) * 2, view="numbers")
+    at = targets[0] if targets else 0
+    start = PageStart(0, "", at, at, view="numbers")
     runs = (PageRun("run", tokens, {"numbers": block}),)
     return PageData(model, block.heading, text, runs, start, statement=statement, layered=False)
 

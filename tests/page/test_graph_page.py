@@ -144,6 +144,12 @@ def test_search_marks_and_counts_what_is_hidden(show: Shower) -> None:
     assert screen.page.locator(".graph-node.found").count() == 1
     screen.page.locator("#search").fill("small")
     assert screen.page.locator("#search-note").inner_text() == "0 shown, 1 hidden"
+    screen.page.locator("#search").fill("name of")
+    chosen = []
+    for _ in range(2):
+        screen.page.keyboard.press("Enter")
+        chosen.append(screen.page.locator("#node-card h2").inner_text())
+    assert len(set(chosen)) == 2, "Enter goes from one found node to the next"
 
 
 def test_pictures_and_data_are_saved(show: Shower) -> None:

@@ -1,6 +1,6 @@
 """Graphs as pages: flow graphs with columns by depth, others with a column per layer and kind and a lane per position."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from tl_ffblock.views.registry import page_of
 
 _FLOW = (
     "What flows through one position. What enters a node sums to it: along lines, its own (biases), and what is not on the page. "
-    "A node's word is the top token of its vector through the model's own read-out (a logit lens), which correlates and proves "
-    "nothing. Colours are shares of the target through all layers, with patterns and norm scales those of the forward pass; a "
+    "A node's word, where it has one, is the top token of its vector through the model's own read-out (a logit lens), which "
+    "correlates and proves nothing. Colours are shares of the target through all layers, with patterns and norm scales those of the forward pass; a "
     "node's own counts wherever it goes, other positions too."
 )
 _LAYERED = (
@@ -27,6 +27,9 @@ _LAYERED = (
 _ESTIMATES = (
     "Estimated changes of the target if a receiver alone read a sender's output of the corrupted run (edge attribution patching). "
     "Columns are layers: inputs of heads, heads, feed-forwards."
+)
+_FOLDED = (
+    " Where nothing that is shown enters or leaves the stream of a position for some layers, one line stands for them."
 )
 _TITLES = {
     "input": "layer input",
@@ -61,18 +64,26 @@ _WORDS = {
     "mlp": "layer {layer}, feed-forward{at}",
     "target": "the target",
 }
+CLEAR = 2.0
+"""Nats of the distribution over tokens below which a node shows its word, as of fewer than eight tokens; queries, keys and rows never do."""
 KEEP = 0.3
 """The part of the sizes of all edges that a page of edge estimates shows."""
 
 
 @page_of.register
-def _(graph: Graph) -> GraphPage:
-    return _layered(graph, _LAYERED)
+def _(graph: Graph, *, fold: bool = True) -> GraphPage:
+    """The page of paths to a target.
+
+    Args:
+        graph: Whose nodes lie in layers.
+        fold: Whether stretches of the residual stream that nothing shown enters or leaves are one edge.
+    """
+    return _layered(graph, _LAYERED, fold)
 
 
 @page_of.register
 def _(graph: EdgeEstimates, *, keep: float = KEEP) -> GraphPage:
-    return _layered(graph.prune(keep), _ESTIMATES)
+    return _layered(graph.prune(keep), _ESTIMATES, fold=False)
 
 
 @page_of.register
@@ -106,8 +117,9 @@ def _(graph: FlowGraph) -> GraphPage:
     )
 
 
-def _layered(graph: Graph, meaning: str) -> GraphPage:
+def _layered(graph: Graph, meaning: str, fold: bool) -> GraphPage:
     """A page with a column per layer and kind, and a lane per position."""
+    folded = _stretches(graph) if fold else {}
     last = 1 + max(node.layer or 0 for node in graph.nodes)
     keys = [
         (-1 if node.layer is None else node.layer, _PLACES[node.kind]) if node.kind in _PLACES
@@ -125,8 +137,9 @@ def _layered(graph: Graph, meaning: str) -> GraphPage:
         [lanes if node.position is None else node.position for node in graph.nodes],
         graph.weights.tolist(),
         [False] * len(graph.ends),
+        folded,
         heading=f"paths to {graph.targets[0].name}, {_percent(graph.kept)} of all edges' sizes",
-        meaning=meaning,
+        meaning=meaning + _FOLDED * bool(folded),
         columns=tuple(titles.get((layer, place), _HEADINGS[place].format(layer)) for layer, place in columns),
         lanes=lanes + 1,
         certificate=f"{graph.certificate} · kept {_percent(graph.kept)} of the sizes of all edges; the others are in the cards",
@@ -141,6 +154,7 @@ def _page(
     lane_of: Sequence[int],
     weights: Sequence[Sequence[float]],
     always: Sequence[bool],
+    folded: Mapping[int, int] | None = None,
     **texts: Any,
 ) -> GraphPage:
     """A page of the nodes and edges of a graph, in which edges through what is pruned are sums of the nodes that they touch.
@@ -151,17 +165,25 @@ def _page(
         lane_of: Every node.
         weights: Of every edge, what the slider goes by.
         always: Whether an edge is shown wherever the slider stands.
+        folded: Nodes that are not shown, each with the node that its leaving edge is drawn from.
         **texts: Further fields of the page.
     """
-    place = {number: at for at, number in enumerate(n for n, node in enumerate(graph.nodes) if node.kind != PRUNED)}
+    folded = folded or {}
+    there = (n for n, node in enumerate(graph.nodes) if node.kind != PRUNED and n not in folded)
+    place = {number: at for at, number in enumerate(there)}
     # What enters and what leaves each node along edges that are not on the page.
     hidden = np.zeros((2, len(graph.nodes), len(graph.targets)))
     edges = []
     for edge, weight, fixed in zip(graph.edges, weights, always, strict=True):
-        if edge.source in place and edge.target in place:
-            ends = place[edge.source], place[edge.target]
+        source = folded.get(edge.source, edge.source)
+        if edge.target in folded:  # into a stretch: what leaves its first node, which loses or gains on the way
+            hidden[1, edge.source] += edge.shares if edge.source in place else 0.0
+        elif source in place and edge.target in place:
+            if edge.source in folded:
+                hidden[1, source] -= edge.shares
+            ends = place[source], place[edge.target]
             edges.append(PageEdge(*ends, edge.unit, edge.size, edge.shares, tuple(weight), always=fixed))
-        else:
+        elif edge.source not in folded:
             hidden[0, edge.target] += edge.shares
             hidden[1, edge.source] += edge.shares
     return GraphPage(
@@ -178,6 +200,26 @@ def _page(
     )
 
 
+def _stretches(graph: Graph) -> dict[int, int]:
+    """Nodes of the residual stream that only lead on from one such node to another, each with the node before its stretch."""
+    sources: dict[int, list[int]] = {}
+    targets: dict[int, list[int]] = {}
+    for source, target in graph.ends.tolist():
+        if PRUNED not in (graph.nodes[source].kind, graph.nodes[target].kind):
+            sources.setdefault(target, []).append(source)
+            targets.setdefault(source, []).append(target)
+    stream = {
+        number
+        for number, node in enumerate(graph.nodes)
+        if node.kind in ("resid", "resid_mid") and len(sources.get(number, ())) == len(targets.get(number, ())) == 1
+    }
+    inner = {number for number in stream if sources[number][0] in stream and targets[number][0] in stream}
+    before: dict[int, int] = {}
+    for number in sorted(inner, key=lambda n: (graph.nodes[n].layer or 0, _PLACES[graph.nodes[n].kind])):
+        before[number] = before.get(sources[number][0], sources[number][0])
+    return before
+
+
 def _node(graph: Graph, number: int, column: int, lane: int, hidden: np.ndarray) -> PageNode:
     node = graph.nodes[number]
     rest = np.array(node.rest_shares or (0.0,) * len(graph.targets)) + hidden[0]
@@ -192,7 +234,8 @@ def _node(graph: Graph, number: int, column: int, lane: int, hidden: np.ndarray)
         facts += [("entropy of its tokens, nats", node.entropy)] if says else []
         facts += [("norm of its own biases", node.own)] if node.own else []
         facts += [(f"norm of {node.unseen} not on the page", node.rest)] if node.unseen else []
-        name, label = f"layer {node.layer}: {node.words}", says[0] if says else ""
+        clear = bool(says) and node.entropy < CLEAR and node.kind not in (*_CHAIN, "row")
+        name, label = f"layer {node.layer}: {node.words}", says[0] if clear else ""
         read: dict[str, Any] = dict(
             ranks=node.ranks, probabilities=node.probabilities, unseen=node.unseen + int(hidden[0].any())
         )

@@ -51,19 +51,30 @@ function drawLegend() {
   byId("legend").replaceChildren(...share, element("span", { textContent: `width: ${widths}` }), ...others);
 }
 
+/** Numbers of the nodes whose words hold what is searched for. */
+function foundNodes() {
+  const wanted = byId("search").value.trim().toLowerCase();
+  const holds = (node) => wanted && [node.label, node.name, node.short, ...node.says].some((words) => words.toLowerCase().includes(wanted));
+  return board.data.nodes.flatMap((node, index) => (holds(node) ? [index] : []));
+}
+
+/** Chooses the found node after the chosen one. */
+function chooseNext() {
+  const found = foundNodes();
+  if (found.length) choose(found.find((index) => index > (board.chosen ?? -1)) ?? found[0]);
+}
+
 /** Draws the card and marks the chosen and found nodes. */
 function mark() {
   const { picture, data, chosen } = board;
-  const wanted = byId("search").value.trim().toLowerCase();
-  const found = (node) => wanted && [node.label, node.name, node.short, ...node.says].some((words) => words.toLowerCase().includes(wanted));
-  let hits = 0;
-  data.nodes.forEach((node, index) => { if (found(node)) hits += board.scene.shown.nodes.has(index) ? 1 : 0; });
+  const found = new Set(foundNodes());
+  const hits = [...found].filter((index) => board.scene.shown.nodes.has(index)).length;
   for (const group of picture.querySelectorAll("[data-node]")) {
-    group.classList.toggle("found", Boolean(found(data.nodes[group.dataset.node])));
+    group.classList.toggle("found", found.has(Number(group.dataset.node)));
     group.classList.toggle("chosen", Number(group.dataset.node) === chosen);
   }
-  const hidden = wanted ? data.nodes.filter((node, index) => found(node) && !board.scene.shown.nodes.has(index)).length : 0;
-  byId("search-note").textContent = wanted ? `${hits} shown${hidden ? `, ${hidden} hidden` : ""}` : "";
+  const hidden = found.size - hits;
+  byId("search-note").textContent = byId("search").value.trim() ? `${hits} shown${hidden ? `, ${hidden} hidden` : ""}` : "";
   light(picture, data, chosen !== null && board.scene.shown.nodes.has(chosen) ? chosen : null);
   byId("node-card").replaceChildren(...nodeCard(board.scene, chosen, choose));
 }
@@ -165,6 +176,7 @@ function connect() {
   byId("inks").addEventListener("change", (event) => { board.inks = event.target.value; drawPicture(); });
   byId("amount").addEventListener("input", (event) => { board.amount = Number(event.target.value); drawPicture(); });
   byId("search").addEventListener("input", mark);
+  byId("search").addEventListener("keydown", (event) => { if (event.key === "Enter") chooseNext(); });
   byId("save-svg").addEventListener("click", () => download(new Blob([pictureText()], { type: "image/svg+xml" }), fileOf("svg")));
   byId("save-png").addEventListener("click", savePicture);
   byId("save-json").addEventListener("click", () => download(new Blob([JSON.stringify(data)], { type: "application/json" }), fileOf("json")));

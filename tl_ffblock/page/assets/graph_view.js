@@ -48,12 +48,14 @@ function nodeView(scene, index) {
   const { width, height } = layout.size;
   const fill = nodeInk(scene, node);
   const ink = readableOn(hexToRgb(fill));
+  const share = data.targets.length && node.shares[scene.target] ? signedNumber(node.shares[scene.target]) : "";
+  const second = [node.label, share].filter(Boolean).join(" ");
   const name = `${node.label} ${node.name}`;
   const group = svg("g", { class: "graph-node", transform: `translate(${x} ${y})`, role: "img", "aria-label": name }, [
     svg("rect", { width, height, rx: 4, fill, stroke: palette.line }),
-    text(fitText(node.label || node.short, 11, width - 8), width / 2, node.label ? 12 : 18, { "font-size": 11, "text-anchor": "middle", fill: ink }),
+    text(fitText(node.short, 11, width - 6), width / 2, second ? 12 : 18, { "font-size": 11, "text-anchor": "middle", fill: ink }),
   ]);
-  if (node.label) group.append(text(fitText(node.short, 8.5, width - 6), width / 2, 23, { "font-size": 8.5, "text-anchor": "middle", fill: ink, "fill-opacity": 0.85 }));
+  if (second) group.append(text(fitText(second, 9.5, width - 6), width / 2, 24, { "font-size": 9.5, "text-anchor": "middle", fill: ink }));
   group.dataset.node = index;
   return group;
 }

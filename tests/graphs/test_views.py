@@ -66,7 +66,7 @@ def test_what_flows_is_conserved_on_the_page(keep: float, family: str) -> None:
 
 def test_a_stretch_of_the_stream_is_one_line() -> None:
     """Of a token that only the last layers read, what lies between is not on the page; unfolded it is."""
-    graph = ffb.attribute(model_of("llama"), tiny.tokens("llama", N), ffb.logit(7), of="graph").graph().prune(0.3)
+    graph = ffb.attribute(model_of("llama"), tiny.tokens("llama", N), ffb.logit(7), of="graph").graph().prune(0.8)
     short, whole = page_of(graph), page_of(graph, fold=False)
     left_out = {node.name for node in whole.nodes} - {node.name for node in short.nodes}
     assert left_out and all(name.startswith("residual stream") for name in left_out)

@@ -97,7 +97,7 @@ def test_the_page_states_the_shares_that_the_prompts_have(show: Shower, prompts:
     other = 100 * mean_share(prompts, "AtbLnFf", 8, "END", "S2")
     page = screen.page
     headline = page.locator("#headline").inner_text()
-    assert "takes from the others" in headline and percents(headline) == pytest.approx([expected], rel=6e-3)
+    assert "takes from other tokens" in headline and percents(headline) == pytest.approx([expected], rel=6e-3)
     assert percents(page.locator("#card .numbers").first.inner_text()) == pytest.approx([expected], rel=6e-3)
     strongest = percents(page.locator("#sentence-words").inner_text())
     assert strongest == pytest.approx([max(expected, other)], rel=6e-2)
@@ -106,7 +106,7 @@ def test_the_page_states_the_shares_that_the_prompts_have(show: Shower, prompts:
     pairs = page.locator("#pair-list").inner_text()
     assert len(percents(pairs)) == 3 and max(percents(pairs)) < 100
     assert "own" not in page.locator(".panel").inner_text()
-    assert "what all other tokens contribute" in page.locator("#meaning").inner_text()
+    assert "a share of the parts of all other tokens" in page.locator("#meaning").inner_text()
     for choice in ("others", "row", "column"):
         option = page.locator(f"#cells [value={choice}]")
         assert option.evaluate("option => option.disabled") and "named positions" in str(option.get_attribute("title"))

@@ -95,7 +95,7 @@ def maps_labels(
         title: What the maps are: "contributions".
         short: One of their numbers, in a word: "norm".
         unit: The same with its unit.
-        meaning: What a cell says, as the end of the sentence "Each cell: ...".
+        meaning: What a cell says, as the end of the sentence "A cell: ...".
         axis: What the channels are.
         of: Of heads: the scope whose maps they add up to.
         signed: Whether values can be negative; then there are no shares.

@@ -55,7 +55,7 @@ HEADS_BYTES = 3_000_000
 MOST_MAPS = 12
 # Significant digits of a neuron's card.
 CARD_DIGITS = 5
-CONTRIBUTES = "how much the column's token contributes to the row's vector"
+CONTRIBUTES = "the length of the part of the row's vector that the column's token brought"
 NORM = "norm, in units of the residual stream"
 _NAMED = {"Attn": "value-weighted attention", "Atb": "attention block"}
 
@@ -430,7 +430,7 @@ def size_track(
     """For signed maps: how large those of their cells are in the mean that exist, reachable and not NaN."""
     sizes = {name: maps.cpu()[:, cells].double().abs().nanmean(dim=1) for name, maps in values.items()}
     columns = [_column(name, None, name, f"mean size of a cell, {name}") for name in values]
-    return _track("size", "Strong colour: large cells in the mean.", columns, sizes)
+    return _track("size", "Dark: large cells in the mean.", columns, sizes)
 
 
 def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries: Sequence[int]) -> dict[str, Any]:
@@ -445,7 +445,7 @@ def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries
         own = shares(cells, "row")[:, rows, list(queries)]
         shared[name] = 1 - own.where(cells.sum(dim=-1) != 0, torch.nan).nanmean(dim=1)
     columns = [_column(n, None, n.removeprefix("head "), f"share that comes from other tokens, {n}") for n in values]
-    note = "Strong colour: more comes from other tokens than elsewhere (mean share of a row)."
+    note = "Dark: more comes from other tokens than elsewhere (mean share of a row)."
     return _track("from others", note, columns, shared, stretched=True)
 
 
@@ -615,7 +615,7 @@ def _step_tracks(steps: Steps, by_step: Changes, since_block: Changes) -> list[d
     ]
     if not columns:
         return []
-    note = "Strong colour: the step changed the ranking of token pairs much (1 − Spearman's ρ, up to {:.2g})."
+    note = "Dark: the step changed most which tokens matter (1 − Spearman's ρ between maps, up to {:.2g}; 0 is the same order)."
     largest = max(float(change.nan_to_num(0).max()) for change in (*by_step.values(), *since_block.values()))
     tracks = [_track("by each step", note.format(largest), columns, by_step)]
     if len(since_block) > 1:
@@ -623,7 +623,7 @@ def _step_tracks(steps: Steps, by_step: Changes, since_block: Changes) -> list[d
             _column(s, "Atb", f"+{steps[s][0].component}", f"{words} since the attention block (Atb → {s})")
             for s in since_block
         ]
-        note = "“since Atb”: the change since the attention block; where it fades again, later steps take back what earlier ones did."
+        note = "Right: the change since attention. Lighter again: the next step undoes part of it."
         tracks.append(_track("since Atb", note, later, since_block, cumulative=True))
     return tracks
 

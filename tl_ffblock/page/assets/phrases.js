@@ -1,12 +1,12 @@
 /* What is said: names of maps, the sentence about the selection, what a cell is. No DOM. */
 
 const UNITS = {
-  others: "share of what the row's token takes from the others",
+  others: "share of what comes from other tokens",
   row: "share of the row's total",
   column: "share of the column's total",
   none: "norm, in units of the residual stream",
 };
-const SCALE_ENDS = { "off-diagonal": "the largest value of another token", percentile: "the 99th percentile of other tokens' values" };
+const SCALE_ENDS = { "off-diagonal": "the largest value of another token in rows of three or more", percentile: "the 99th percentile of other tokens' values" };
 const COMPONENTS = { ATTN: "attention", RES: "the residual connection", LN: "the norm", FF: "the feed-forward block" };
 
 function quotation(label) {
@@ -112,9 +112,9 @@ function remarksOf(scene, map, perPixel) {
 /** What a cell of a block's maps is, shown as `cells`. */
 function cellMeaning(block, cells) {
   const amount = {
-    others: ", as a share of what all other tokens contribute to it",
-    row: ", as a share of all tokens' contributions to it",
-    column: ", as a share of all that the column's token contributes",
+    others: ", as a share of the parts of all other tokens",
+    row: ", as a share of the parts of all tokens",
+    column: ", as a share of all that the column's token brings",
     none: "",
   }[cells];
   return `${block.meaning}${amount}`;
@@ -122,9 +122,9 @@ function cellMeaning(block, cells) {
 
 /** One sentence that says what a cell is. */
 function meaningOf({ data, selection }) {
-  const beside = selection.cells === "others" ? " (what the token gives itself stands in the column “own”)" : "";
+  const beside = selection.cells === "others" ? " Grey strip: the token's own share." : "";
   const block = data.block(selection.scope);
-  return `Each cell: ${cellMeaning(block, block.shares || selection.cells)}${beside}.`;
+  return `A cell: ${cellMeaning(block, block.shares || selection.cells)}.${beside}`;
 }
 
 function verb(before, after) {
@@ -166,7 +166,7 @@ function absenceOf(scene, to, from) {
   const { axes, row, column, hidden } = scene;
   const shown = shownMap(scene);
   const own = column === axes.own[row] && !hidden.has(column) && shown.columns.own;
-  if (own) return `${to} gives itself ${formatPercent(own[row])}; this share is not among those of the others.`;
+  if (own) return `${formatPercent(own[row])} of ${to} is its own; the map shows the rest.`;
   const why = hidden.has(column) ? `${from} is hidden` : "these maps have no such cell";
   return `There is no ${shown.asShare ? "share" : "number"} here of what ${to} takes from ${from}: ${why}.`;
 }
@@ -174,7 +174,7 @@ function absenceOf(scene, to, from) {
 /** What the cell's number is, as a part of a sentence: of shares, the share of what. */
 function amountWords({ maps }, to, from) {
   return {
-    others: `the share of ${from} in what ${to} takes from the others`,
+    others: `the share of ${from} in what ${to} takes from other tokens`,
     row: `the share of ${from} in all that ${to} takes`,
     column: `the share of ${to} in all that ${from} gives`,
     none: `what ${to} takes from ${from}`,
@@ -184,7 +184,7 @@ function amountWords({ maps }, to, from) {
 /** What the cell of a difference says: in which of the two there is more. */
 function differenceWords(map, [first, second], to, from, number) {
   const size = map.asShare ? formatPoints(Math.abs(number)) : formatNumber(Math.abs(number));
-  const what = map.asShare ? `, as a share of what it takes from the others,` : "";
+  const what = map.asShare ? `, as a share of what it takes from other tokens,` : "";
   if (number === 0) return `${to} takes${what} as much from ${from} in ${first} as in ${second}`;
   return `${to} takes${what} ${size} ${number > 0 ? "more" : "less"} from ${from} in ${first} than in ${second}`;
 }
@@ -197,7 +197,7 @@ function singleWords(scene, to, from, number) {
   if (sides.length) return differenceWords(map, sides, to, from, number);
   if (!data.layered) return `${from} brings ${value} to ${to}`;
   return {
-    others: `of what ${to} takes from the others, ${value} comes from ${from}`,
+    others: `of what ${to} takes from other tokens, ${value} comes from ${from}`,
     row: `of all that ${to} takes, ${value} comes from ${from}`,
     column: `of all that ${from} gives, ${value} goes to ${to}`,
     none: `${to} takes ${value} from ${from}`,

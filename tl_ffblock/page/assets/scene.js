@@ -13,7 +13,7 @@ function mapOf(scene, run, key, role) {
   return {
     role, key, run, raw, columns, cells, shares,
     asShare: shares !== "none",
-    limit: limitOf(axes, cells, selection.range),
+    limit: limitOf(axes, cells, selection.range, shares === "others" || shares === "row"),
     top: largest(cells),
     scale: data.block(key).signed ? "signed" : "contribution",
     labels: axes.labels(data.runs[run].tokens),
@@ -27,7 +27,7 @@ function differenceOf(scene, before, after) {
     role: "difference", key: after.key, run: after.run, shares: after.shares, asShare: after.asShare,
     raw: minus(after.raw, before.raw),
     cells,
-    limit: limitOf(scene.axes, cells, scene.selection.range),
+    limit: limitOf(scene.axes, cells, scene.selection.range, after.shares === "others" || after.shares === "row"),
     top: largest(cells),
     columns: Object.fromEntries(shared.map((name) => [name, minus(after.columns[name], before.columns[name])])),
     scale: "signed",

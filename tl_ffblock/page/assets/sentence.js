@@ -5,10 +5,10 @@ function sentenceWords(scene) {
   const label = (at) => quotation(labelsOf(scene)[at]);
   const limit = profileLimits(scene).at(-1);
   const shown = shownMap(scene);
-  const ends = limit > 0 ? ` Strongest: ${formatRough(limit, shown.asShare, shown.scale === "signed")}.` : "";
-  const sides = maps.length > 1 ? ` Ground: ${sideHeads(scene)[1]}, stripe below: ${sideHeads(scene)[0]}.` : "";
+  const ends = limit > 0 ? ` Darkest: ${formatRough(limit, shown.asShare, shown.scale === "signed")}.` : "";
+  const sides = maps.length > 1 ? ` Colour: ${sideHeads(scene)[1]}; underline: ${sideHeads(scene)[0]}.` : "";
   const at = (position) => (scene.data.named ? "" : ` (${positionWords(scene.data, position)})`);
-  return (selection.read === "row" ? `Sources of ${label(axes.own[row])}${at(axes.rows[row].position)}.` : `Destinations of ${label(column)}${at(axes.columns[column].position)}.`) + sides + ends;
+  return (selection.read === "row" ? `Where ${label(axes.own[row])}${at(axes.rows[row].position)} takes from.` : `Where ${label(column)}${at(axes.columns[column].position)} goes.`) + sides + ends;
 }
 
 function chipOf(column) {

@@ -48,14 +48,16 @@ function largest(numbers) {
   return most;
 }
 
-/** Sizes of the cells that are there, with the rows' own or without. */
-function sizesOf(axes, cells, withOwn) {
+/** Sizes of the cells that are there, with the rows' own or without, of rows that have at least so many. */
+function sizesOf(axes, cells, withOwn, least = 0) {
   const sizes = new Float32Array(cells.length);
   let count = 0;
   for (let row = 0, at = 0; row < axes.nRows; row++) {
+    const before = count;
     for (let column = 0; column < axes.nColumns; column++, at++) {
       if (!Number.isNaN(cells[at]) && (withOwn || axes.own[row] !== column)) sizes[count++] = Math.abs(cells[at]);
     }
+    if (count - before < least) count = before;
   }
   return sizes.subarray(0, count);
 }
@@ -84,9 +86,17 @@ function sortedAt(numbers, place) {
 /** From so many tokens on scales end at the 99th percentile unless the reader chooses otherwise: few cells hold most of a long text. */
 const MANY_TOKENS = 20;
 
-/** Where a colour scale ends: at the 99th percentile, at the largest cell of another token (where there is one), or at the largest of all. */
-function limitOf(axes, cells, range) {
-  const away = sizesOf(axes, cells, range === "all");
+/** Shares of fewer tokens are large whatever these bring: a causal model's second token takes all from the first. */
+const FEW_OTHERS = 3;
+
+/**
+ * Where a colour scale ends: at the 99th percentile, at the largest cell of another token (where there is one), or at the largest
+ * of all. Of shares, rows of few tokens do not count where there are others.
+ */
+function limitOf(axes, cells, range, asShare = false) {
+  const all = range === "all";
+  const several = asShare && !all ? sizesOf(axes, cells, false, FEW_OTHERS) : [];
+  const away = several.length ? several : sizesOf(axes, cells, all);
   const sizes = away.length ? away : sizesOf(axes, cells, true);
   if (range !== "percentile") return largest(sizes);
   return sortedAt(sizes, Math.floor(0.99 * (sizes.length - 1))) || largest(sizes);

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from tl_ffblock.results.tokens import find_positions
     from tl_ffblock.results.words import group_tokens
     from tl_ffblock.views.figures import heat_map
+    from tl_ffblock.views.overview import overview
 
 _HOMES = {
     "Attribution": "attribution",
@@ -122,6 +123,7 @@ _HOMES = {
     "logit_lens": "attribution",
     "loss": "metrics",
     "neurons": "cell_neurons",
+    "overview": "views.overview",
     "patched_maps": "interventions",
     "probability": "metrics",
     "rank": "metrics",
@@ -202,6 +204,7 @@ __all__ = [
     "logit_lens",
     "loss",
     "neurons",
+    "overview",
     "patched_maps",
     "probability",
     "rank",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import tl_ffblock as ffb
 from tests.page.node import needs_node, payload, run
 from tests.page.screen import Builder, Screen, Shower
 from tl_ffblock.attribution import Attribution
@@ -285,3 +286,15 @@ def test_the_figure_is_the_overview() -> None:
         torch.tensor(heads.images[0].get_array().data).float(), result.heads.sum(dim=-1), rtol=1e-5, atol=0
     )
     assert len(streams.patches) > len(widths) and figure.get_suptitle().startswith("Why “·a”? +8")
+
+
+def test_one_call_makes_the_page(model_of: Any, tokens_of: Any) -> None:
+    """The page of the maps beside the attribution; without a target that of the maps; what fits no target is refused."""
+    model, tokens = model_of("llama"), tokens_of("llama", 6)
+    maps = ffb.contribution_maps(model, tokens)
+    beside = ffb.attribute(model, tokens, ffb.logit(7, minus=8), of=("heads", "edges", "neurons", "maps"))
+    assert ffb.overview(model, tokens, 7, minus=8).html == maps.show(view="overview", beside=beside).html
+    assert ffb.overview(model, tokens).html == maps.show().html
+    for call in (lambda: ffb.overview(model, tokens, minus=8), lambda: ffb.overview(model, tokens.repeat(2, 1), 7)):
+        with pytest.raises(InputError):
+            call()

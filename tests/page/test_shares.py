@@ -130,7 +130,9 @@ def test_what_sums_to_what_stands_where_heads_and_neurons_are(show: Shower) -> N
     """Heads and neurons say what all of them sum to and that this is no share; of how many neurons the largest are named."""
     result = attribution()
     screen = opened(show, result.to_html(), view="numbers")
-    heads = screen.page.locator(".numbers > section", has_text="What each head writes").locator(".note").inner_text()
+    heads = (
+        screen.page.locator(".number-blocks > section", has_text="What each head writes").locator(".note").inner_text()
+    )
     neurons = screen.page.locator(".share-table", has_text="Neurons")
     assert f"All heads sum to {significant(float(result.heads.sum()))}." in heads
     assert f"All of them sum to {significant(float(result.neurons(1).sum()))}." in neurons.inner_text()

@@ -52,6 +52,7 @@ def run(options: argparse.Namespace) -> None:
 
     from tl_ffblock.attribution import attribute
     from tl_ffblock.contributions import contribution_maps
+    from tl_ffblock.views.overview import PARTS
 
     prompt: Any = given if isinstance(given, str) else torch.tensor(given)
     choices = {name: getattr(options, name) for name in ("precision", "method", "value_bias")}
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     maps: ContributionMaps = contribution_maps(
         model, prompt, layers=layers, scopes=scopes, queries=queries, heads=heads, **choices
     )
-    beside = [attribute(model, prompt, target(), of=("heads", "edges", "neurons", "maps"))] if target else []
+    beside = [attribute(model, prompt, target(), of=PARTS)] if target else []
     _print(maps)
     write_files(files, maps, called=CALLED, out=lambda file: maps.to_html(file, view=view, beside=beside))
 

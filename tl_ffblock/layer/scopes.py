@@ -8,7 +8,7 @@ the scopes on both sides of a step shows what that step's component did to the m
 An order is written here and nowhere else as a whole. Everything that follows a layer reads its program here:
 value, jvp and vjp of its steps (linear.py), norms (fast/norms.py), which HookPoint carries a step's tensor
 and which module a norm is (bridge/layers.py, which names the exceptions), where an edit goes
-(interventions/edit_points.py).
+(interventions/contributions.py).
 """
 
 from collections.abc import Iterable, Sequence

@@ -112,7 +112,7 @@ def _(graph: FlowGraph) -> GraphPage:
         lanes=2,
         certificate=str(graph.certificate),
         widths={"residual": "norm in the residual stream (square root)"},
-        shown=240,
+        shown=40,
         position=graph.position,
     )
 

@@ -63,6 +63,22 @@ NONE = -1
 PLACES = ("kind", "layer", "head", "neuron", "bias", "position", "query", "key", "channel", "scope")
 # Results whose numbers are summed over heads and positions; effects of patching are not.
 SUMMED = (Attribution, AverageShares, PatchingEstimates)
+# What a cell of a table is, by kind of component: each has a scale of colours of its own.
+NOTES: Mapping[type, str] = {
+    PatchingEstimates: "Estimated change of the target if {} were the corrupted run's. Orange raises it, violet lowers it.",
+}
+KINDS = {
+    "residual": "the residual stream",
+    "residual_mid": "the residual stream after attention",
+    "attention": "attention's output",
+    "mlp": "a feed-forward's output",
+    "head": "a head's output",
+    "pattern": "a head's attention pattern",
+    "q": "a head's queries",
+    "k": "a head's keys",
+    "v": "a head's values",
+}
+"""Kinds of components, in a sentence."""
 # Of a head, named where it is pointed at.
 MOST_EDGES = 6
 # Room for signed maps on a page, before they are deflated; scopes beyond it are left out, but for the first.
@@ -190,12 +206,17 @@ def table_page(result: Result) -> PageData:
     frame, labels, value = _numbers_of(result)
     maps = tuple(_grids(result)) if value is not None else ()
     block = NumbersBlock(
-        heading=f"{type(result).__name__}: {headline}",
+        heading=f"{_in_words(type(result))}: {headline}",
         facts=" · ".join(f"{name} {fact}" for name, fact in facts.items()),
         maps=maps,
         tables=() if value is None or maps else (_listed(frame, labels, value),),
     )
     return numbers_page(str(getattr(result, "model", "")), block)
+
+
+def _in_words(kind: type) -> str:
+    """The name of a class as words: "Patching estimates"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).capitalize()
 
 
 @figure_of.register(Result)
@@ -488,17 +509,17 @@ def _grids(result: Result) -> Iterator[dict[str, Any]]:
             names = [f"L{layer}H{head}" for layer, head in zip(group["layer"], group["head"], strict=True)]
             group, axes = group.assign(head=pd.Categorical(names, categories=dict.fromkeys(names))), axes[1:]
         if len(axes) == 2 and 1 < len(group) == group[axes[0]].nunique() * group[axes[1]].nunique():
-            yield _grid(group, axes, value, str(kind))
+            yield _grid(group, axes, value, str(kind), NOTES.get(type(result), "").format(KINDS.get(str(kind), kind)))
 
 
-def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str, title: str) -> dict[str, Any]:
+def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str, title: str, note: str) -> dict[str, Any]:
     cells = frame.pivot(index=labels[0], columns=labels[1], values=value)
     values = torch.tensor(cells.to_numpy(dtype=float))
     shown = [[str(label) for label in held] for held in (cells.index, cells.columns)]
     if labels[1] == "position" and "token" in frame:
         tokens = frame.drop_duplicates("position").set_index("position")["token"]
         shown[1] = [f"{visible(tokens[at])}@{at}" for at in cells.columns]
-    return shares_map(title, "", (labels[0], shown[0]), (labels[1], shown[1]), values)
+    return shares_map(title, note, (labels[0], shown[0]), (labels[1], shown[1]), values)
 
 
 def _listed(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, Any]:

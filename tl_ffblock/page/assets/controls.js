@@ -164,7 +164,7 @@ function connectKeys(bench) {
       z: () => bench.go({ zoom: closerAround(scene.axes, selection) }),
       f: () => byId("figure-mode").click(),
       "/": () => byId("search").focus(),
-      Escape: () => bench.go(selection.zoom ? { zoom: "" } : selection.panel ? { panel: "" } : {}),
+      Escape: () => bench.go(selection.zoom ? { zoom: "" } : selection.panel ? { panel: "" } : selection.heads ? { heads: "" } : {}),
     };
     if (event.key.startsWith("Arrow") && !event.altKey) return;
     if (!(event.key in actions)) return;

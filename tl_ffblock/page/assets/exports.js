@@ -4,7 +4,7 @@ function save(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  byId("copied").textContent = `saved as ${name}, unless this frame may not save files`;
+  byId("copied").textContent = `saved as ${name}${window.parent === window ? "" : ", unless this frame may not save files"}`;
 }
 
 function nameOf({ scene }, ending, view) {
@@ -61,11 +61,12 @@ function saveCsv(bench, view) {
   save(new Blob([csvText(table)], { type: "text/csv;charset=utf-8" }), nameOf(bench, "csv", view));
 }
 
-/** Copies text; where the browser refuses, as in a frame, shows it to be copied by hand. */
-async function copyText(content) {
+/** Copies text and says so in `note`; where the browser refuses, as in a frame, shows it to be copied by hand. */
+async function copyText(content, note) {
   try {
     await navigator.clipboard.writeText(content);
-    byId("copied").textContent = "copied";
+    note.textContent = "copied";
+    setTimeout(() => { note.textContent = ""; }, 4000);
   } catch {
     byId("caption").textContent = content;
     byId("figure-tools").hidden = false;
@@ -108,10 +109,10 @@ function connectExports(bench) {
   byId("save-csv").addEventListener("click", () => saveCsv(bench, bench.view()));
   byId("pairs-csv").addEventListener("click", () => saveCsv(bench, { table: mapsTable, words: mapsWords }));
   byId("print").addEventListener("click", () => window.print());
-  byId("copy-caption").addEventListener("click", () => copyText(captionNow(bench)));
+  byId("copy-caption").addEventListener("click", () => copyText(captionNow(bench), byId("copied")));
   byId("figure-size").addEventListener("change", () => { bench.figureOfMap = null; markExports(bench); });
   byId("figure-maps").addEventListener("change", () => { bench.figureOfMap = byId("figure-maps").value; markExports(bench); });
-  byId("copy-link").addEventListener("click", () => copyText(bench.address()));
+  byId("copy-link").addEventListener("click", () => copyText(bench.address(), byId("link-note")));
   byId("figure-mode").addEventListener("click", () => {
     const tools = byId("figure-tools");
     tools.hidden = !tools.hidden;

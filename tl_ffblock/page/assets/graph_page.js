@@ -43,10 +43,10 @@ function tellHeight() {
 function drawLegend() {
   const { palette, limit } = board.scene;
   const ends = (from, to) => { const swatch = element("span", { className: "swatch" }); swatch.style.background = `linear-gradient(to right, ${from.join(", ")})`; return swatch; };
-  const steps = [1, 0.7, 0.35, 0].map((part) => Math.round(SHADES * part));
-  const inks = (name) => steps.map((step) => palette.ramps[name][step].hex);
+  const inks = (sign) => [1, 0.75, 0.5, 0.25, 0.1, 1e-6].map((part) => shareInk(palette, sign * part * limit, limit));
+  const beyond = board.data.nodes.some(({ shares }) => Math.abs(shares[board.target] ?? 0) > limit * 1.0001);
   const widths = Object.values(board.data.widths).join("; ");
-  const share = board.data.targets.length ? [element("span", {}, [`share −${plainNumber(limit)}`, ends([...inks("loss"), ...inks("gain").reverse()]), `+${plainNumber(limit)}`])] : [];
+  const share = board.data.targets.length ? [element("span", {}, [`share ${beyond ? "≤ " : ""}−${plainNumber(limit)}`, ends([...inks(-1), ...inks(1).reverse()]), `${beyond ? "≥ " : ""}+${plainNumber(limit)}`])] : [];
   const others = board.data.edges.some((edge) => !(edge.unit in board.data.widths)) ? [element("span", { textContent: "dashed: a number, not a width" })] : [];
   byId("legend").replaceChildren(...share, element("span", { textContent: `width: ${widths}` }), ...others);
 }

@@ -14,7 +14,7 @@ function rankInk(palette, rank) {
 
 function nodeInk(scene, node) {
   if (scene.inks === "rank" && scene.data.targets.length) return rankInk(scene.palette, node.ranks[scene.target]);
-  return node.shares.length && node.shares[scene.target] ? shareInk(scene.palette, node.shares[scene.target], scene.limit * 1.6) : scene.palette.paper;
+  return node.shares.length && node.shares[scene.target] ? shareInk(scene.palette, node.shares[scene.target], scene.limit) : scene.palette.paper;
 }
 
 function edgeView(scene, index) {

@@ -11,7 +11,8 @@ function mapPicture(scene, map) {
 function stripPicture(scene, map, name) {
   const signed = map.scale === "signed";
   const [first, last] = scene.window;
-  const limit = name === "own" && !signed ? 1 : largest(map.columns[name]);
+  const alike = scene.maps.filter((other) => other.columns[name] && (other.role === "difference") === (map.role === "difference"));
+  const limit = name === "own" && !signed ? 1 : Math.max(...alike.map((other) => largest(other.columns[name])));
   return { cells: map.columns[name], nColumns: 1, window: [first, last, 0, 0], scale: signed ? "signed" : "bias", limit, root: 0 };
 }
 

@@ -38,12 +38,13 @@ function scaleView(palette, limit, most = limit) {
 }
 
 /** The text, each token with its share; `marked` is the position of the token that is explained, behind which nothing is. */
-function tokensView(palette, tokens, shares, marked) {
+function tokensView(palette, tokens, shares, marked, pick) {
   const limit = largest(shares);
   const chips = tokens.map((token, position) => {
     const number = marked < 0 || position < marked ? formatChange(shares[position]) : "\u00a0";
     const chip = shareChip(token, number, `position ${position}`, inkOf(palette, shares[position] || 0, limit));
     if (position === marked) chip.setAttribute("aria-current", "true");
+    if (pick) chip.addEventListener("click", () => pick(position));
     return chip;
   });
   return element("div", {}, [element("ol", { className: "tokens shared" }, chips), scaleView(palette, limit)]);
@@ -58,6 +59,12 @@ function sharePicture({ values }, limit) {
 /** Which of many labels have room: every first, second, fifth, tenth ... */
 function everyOf(count, size) {
   return [1, 2, 5, 10, 20, 50, 100, 200, 500].find((step) => step * size >= PIECE.label + 2) || count;
+}
+
+/** A name in so many pixels; the position behind it stays whole. */
+function fitPlace(name, width) {
+  const at = name.match(/@\d+$/)?.[0] ?? "";
+  return fitText(name.slice(0, name.length - at.length), PIECE.label, width - textWidth(at, PIECE.label)) + at;
 }
 
 /** Where a map stands in `width` pixels: its cells beside the names of rows, above those of columns. */
@@ -84,7 +91,7 @@ function shareNames(palette, map, { left, cell, tall, lying, below, wide, high }
   for (let c = 0; c < map.columns.length; c += everyOf(map.columns.length, cell)) {
     const [x, y] = [left + (c + 0.5) * cell + (lying ? 0 : 4), PIECE.top + high + (lying ? 14 : 6)];
     const turned = lying ? { "text-anchor": "middle" } : { transform: `rotate(-90 ${x} ${y})`, "text-anchor": "end" };
-    nodes.push(label(lying ? map.columns[c] : fitText(map.columns[c], PIECE.label, below - 12), { x, y, ...turned }));
+    nodes.push(label(lying ? map.columns[c] : fitPlace(map.columns[c], below - 12), { x, y, ...turned }));
   }
   names.push(label(`${map.row} ↓`, { x: left - 5, y: 11, "text-anchor": "end" }));
   nodes.push(label(`${map.column} →`, { x: left, y: 11 }));
@@ -183,28 +190,29 @@ function matrixOf(data, { rows }) {
   };
 }
 
-/** What each token brings to the target that is chosen. */
-function rowSection({ data, selection, palette }, { rows }) {
+/** What each token brings to the target that is chosen; of several a click on its token chooses another. */
+function rowSection({ data, selection, palette }, { rows }, go) {
   const several = rows.length > 1;
   const row = rows[several ? Math.max(0, data.queries.indexOf(selection.to)) : 0];
   const named = several ? `What brought ${quotation(row.name)}` : "What each token brings";
-  const note = several ? "Choose another row in the matrix below." : "Signed, in the target's units: what flows in through the embedding of a token, with those of its position and type.";
-  return section(named, note, [tokensView(palette, data.runs[0].tokens, row.shares, several ? selection.to : -1), element("p", { className: "share-sums", textContent: sumsText(row) })], true);
+  const note = several ? "Choose another target in the text, or its row in the matrix." : "Signed, in the target's units: what flows in through the embedding of a token, with those of its position and type.";
+  return section(named, note, [tokensView(palette, data.runs[0].tokens, row.shares, several ? selection.to : -1, several ? (position) => { if (data.queries.includes(position)) go({ to: position }); } : null), element("p", { className: "share-sums", textContent: sumsText(row) })], true);
 }
 
 function numbersView(scene, go, width) {
   const { data, selection, palette } = scene;
   const block = numbersBlock(data, selection.run);
-  const parts = block.rows.length ? [rowSection(scene, block)] : [];
+  const parts = [];
   if (block.rows.length > 1) {
     const matrix = matrixOf(data, block);
     parts.push(section(matrix.title, matrix.note, [shareMap(palette, matrix, endOf(matrix.values), width, (row) => go({ to: data.queries[row] }))], true));
   }
+  if (block.rows.length) parts.push(rowSection(scene, block, go));
   const half = width > 1080 ? (width - 28) / 2 : width;
   const limits = limitsOf(block.maps);
   for (const map of block.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, limits.get(map.note), map.columns.length > 40 ? width : half, null)], map.columns.length > 40));
   for (const table of block.tables) parts.push(shareTable(palette, table));
-  return [element("div", { className: "numbers" }, parts)];
+  return [element("div", { className: "number-blocks" }, parts)];
 }
 
 function numbersWords({ data, selection }) {

@@ -1,10 +1,10 @@
 /* View: the overview. One row a layer: how much each step changed the mixing, tokens' streams, heads, the largest neurons; arcs are heads that carry across. */
 
-const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, lowest: 330, framed: 420, around: 385, head: 20, enough: 330, legend: 190, banded: 7 };
+const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, lowest: 330, framed: 420, around: 385, head: 20, enough: 330, legend: 190, banded: 7, least: 1.5 };
 /* Columns of changes beside the streams, marks of neurons, and arcs of heads: sizes in pixels, shares of the stream's scale. */
 const CHANGES = { width: 13, gap: 12 };
 const NEURONS = { most: 6, each: 15, radius: 6, least: 0.03 };
-const ARCS = { widest: 7, thinnest: 1, named: 3, sag: 0.16 };
+const ARCS = { widest: 7, thinnest: 1, named: 3, sag: 0.16, apart: 9, reach: 12 };
 
 function hasLogit(data) {
   return logitBlocks(data, 0).length > 0;
@@ -101,7 +101,7 @@ function streamBands(scene, place) {
       const share = shares[column];
       const part = limit ? placeOnScale(share, limit, scene.selection.root) : 0;
       const wide = part * (frame.cell.width - 1);
-      if (!(wide >= 0.5)) continue;
+      if (!(wide >= STREAM.least)) continue;
       const x = frame.left + (column - first + 0.5) * frame.cell.width - wide / 2;
       const band = rectangle(x, frame.top + row * frame.cell.height, wide, frame.cell.height, shadeOf(scene.palette, share, limit, "signed", scene.selection.root).hex);
       band.dataset.share = `${row},${column}`;
@@ -119,29 +119,37 @@ function headArcs(scene, place) {
   const [, , first, last] = scene.window;
   const middle = (column) => frame.left + (column - first + 0.5) * frame.cell.width;
   const named = [];
-  const arcs = logitArcs(scene, block, limit).filter(({ from, to }) => Math.min(from, to) >= first && Math.max(from, to) <= last).map((arc, index) => {
+  const seen = new Map();
+  const arcs = logitArcs(scene, block, limit).filter(({ from, to }) => Math.min(from, to) >= first && Math.max(from, to) <= last).flatMap((arc, index) => {
+    const ends = [arc.layer, arc.from, arc.to].join();
+    const beside = seen.get(ends) ?? 0; // arcs of the same layer between the same tokens lie below each other
+    seen.set(ends, beside + 1);
     const [x, end] = [middle(arc.from), middle(arc.to)];
     const y = frame.top + (arc.layer + 0.5) * frame.cell.height;
-    const low = Math.min(y + frame.cell.height + 2 * Math.min(60, ARCS.sag * Math.abs(end - x)), 2 * (frame.top + frame.down) - y);
+    const low = Math.min(y + frame.cell.height + 2 * Math.min(60, ARCS.sag * Math.abs(end - x)), 2 * (frame.top + frame.down) - y) + beside * ARCS.apart;
     const ink = palette[arc.share < 0 ? "loss" : "gain"];
     const wide = Math.max(ARCS.thinnest, ARCS.widest * Math.min(1, Math.abs(arc.share) / limit));
-    const path = svg("path", { d: `M${x} ${y}Q${(x + end) / 2} ${low} ${end} ${y + frame.cell.height}`, fill: "none", stroke: ink, "stroke-width": wide, "stroke-opacity": 0.8, "stroke-linecap": "round", class: "arc" });
+    const d = `M${x} ${y}Q${(x + end) / 2} ${low} ${end} ${y + frame.cell.height}`;
+    const path = svg("path", { d, fill: "none", stroke: ink, "stroke-width": wide, "stroke-opacity": 0.8, "stroke-linecap": "round", class: "arc" });
     path.dataset.arc = String(index);
-    Object.assign(path, { arc });
+    const reach = svg("path", { d, fill: "none", stroke: "transparent", "stroke-width": Math.max(ARCS.reach, wide), class: "arc-reach" });
     if (named.length < ARCS.named) named.push(arcName(scene, arc, (x + end) / 2, (y + low + frame.cell.height / 2) / 2 + 4, ink, named));
-    return path;
+    return [path, reach].map((drawn) => Object.assign(drawn, { arc }));
   });
   return [...arcs.reverse(), ...named.filter(Boolean)];
 }
 
 /** The name of an arc at its middle, where no other's stands. */
-function arcName(scene, { layer, head, share }, x, y, fill, others) {
+function arcName(scene, arc, x, y, fill, others) {
+  const { layer, head, share } = arc;
   const words = `L${layer}H${head} ${formatChange(share, false)}`;
   const wide = textWidth(words, 11) * BOLD;
   const taken = others.filter(Boolean).some(({ at }) => Math.abs(at.y - y) < 13 && Math.abs(at.x - x) < (at.wide + wide) / 2 + 4);
   if (taken) return null;
-  const style = { "font-size": 11, "font-weight": 700, "text-anchor": "middle", fill, stroke: scene.palette.paper, "stroke-width": 4, "paint-order": "stroke" };
-  return Object.assign(text(words, x, y, style), { at: { x, y, wide } });
+  const style = { "font-size": 11, "font-weight": 700, "text-anchor": "middle", fill };
+  const parts = [rectangle(x - wide / 2 - 2, y - 10, wide + 4, 13, scene.palette.paper), text(words, x, y, style)];
+  for (const part of parts) Object.assign(part, { arc });
+  return Object.assign(svg("g", { class: "arc-name" }, parts), { at: { x, y, wide } });
 }
 
 /** The largest neurons of each layer as marks, on one scale for all. */
@@ -177,7 +185,7 @@ function logitLayerLabels(scene, place, left, top, rows) {
 /** Axes, frames and names that stay while layer and token change. */
 function logitSurroundings(scene, place) {
   const { palette } = scene;
-  const { frame, headFrame, heads, strip, neuronFrame } = place;
+  const { block, frame, headFrame, heads, strip, neuronFrame } = place;
   const grey = { "font-size": 11, fill: palette.grey };
   const outline = (x, y, width, height) => svg("rect", { x, y, width, height, fill: "none", stroke: palette.line });
   const nodes = [
@@ -187,7 +195,7 @@ function logitSurroundings(scene, place) {
   if (strip !== null) nodes.push(upright("biases", strip + STRIP.width - 2, frame.top - 5, grey), outline(strip, frame.top, STRIP.width, frame.down));
   if (heads) {
     const every = Math.max(1, Math.ceil(16 / headFrame.cell.width));
-    nodes.push(text("heads", headFrame.left, headFrame.top - 20, grey), outline(headFrame.left, headFrame.top, headFrame.across, headFrame.down));
+    nodes.push(text(`heads, ±${formatRough(largest(block.heads.map(largest)), false)}`, headFrame.left, headFrame.top - 20, grey), outline(headFrame.left, headFrame.top, headFrame.across, headFrame.down));
     for (let head = 0; head < heads; head += every) nodes.push(text(head, headFrame.left + (head + 0.5) * headFrame.cell.width, headFrame.top - 5, { ...grey, "text-anchor": "middle" }));
   }
   if (neuronFrame) nodes.push(text("largest neurons", neuronFrame.left, neuronFrame.top - 20, grey), ...neuronMarks(scene, place));
@@ -270,13 +278,15 @@ function logitTokenChange({ data, axes, selection }, column) {
 function logitChange(scene, { layer, column, head, query, key }) {
   const change = scene.data.layers.includes(layer) ? { layer } : {};
   if (column !== undefined) Object.assign(change, logitTokenChange(scene, column));
-  if (head !== undefined) change.heads = String(head);
+  const again = query === undefined && layer === scene.selection.layer && scene.selection.heads === String(head); // a second click lets go
+  if (head !== undefined) change.heads = again ? "" : String(head);
   if (query !== undefined && scene.data.queries.includes(query)) Object.assign(change, { to: query, from: key, read: "row" });
   return change;
 }
 
 function logitTip(scene, { block, changes }, { layer, column, head, query, key, neuron, share, change, biases }) {
-  const at = tipLine("layer", layer === block.residual.length - 1 && head === undefined ? "end" : `${layer}${head === undefined ? ", its input" : ""}`);
+  const input = head === undefined && change === undefined ? ", its input" : "";
+  const at = tipLine("layer", layer === block.residual.length - 1 && head === undefined ? "end" : `${layer}${input}`);
   const number = (share) => element("div", { textContent: Number.isNaN(share) ? "hidden" : `${formatChange(share, false)}${logitUnit(block)}` });
   const token = (position) => tokenAt(scene, labelsOf(scene)[scene.axes.columnOf[position]], position);
   if (query !== undefined) return [tipLine("head", `L${layer}H${head}`), tipLine("from", token(key)), tipLine("to", token(query)), number(share)];
@@ -338,7 +348,7 @@ function logitTokens(scene, block, go, current) {
     chip.addEventListener("click", () => go(logitTokenChange(current(), column)));
     return chip;
   });
-  const host = element("ol", { className: "tokens shared" }, chips);
+  const host = element("ol", { className: "tokens shared" }, [element("li", { className: "note", textContent: "each token brings" }), ...chips]);
   host.setAttribute("aria-label", `what each token brings to the ${block.target}`);
   host.tabIndex = 0;
   host.classList.toggle("long", chips.length > 40);

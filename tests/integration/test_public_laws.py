@@ -112,6 +112,7 @@ RUNS: dict[str, Case] = {
 
 ELSEWHERE = {
     "load_model": "makes a model (tests/integration/test_loading.py)",
+    "overview": "makes a page (tests/page/test_logit_view.py)",
 }
 
 

@@ -192,6 +192,8 @@ def test_pages_of_models_open(ffb: ModuleType, model_of: Any, tokens_of: Any, sh
     assert len(html) < 3e6
     screen = show(html=html)
     screen.settle()
+    assert 20 < screen.page.locator(".graph-node").count() < 100
+    screen.page.locator("#amount").fill(screen.page.locator("#amount").get_attribute("max"))
     assert screen.page.locator(".graph-node").count() > 100
     screen.page.locator(".graph-node").last.click()
     assert "rank of 7" in screen.page.locator("#node-card").inner_text()

@@ -111,7 +111,7 @@ function streamBands(scene, place) {
   return bands;
 }
 
-/** Arcs from stream to stream: what a head carries from one token to another; the largest have their names. */
+/** Arcs from stream to stream: what a head carries from one token to another; the largest have their names. `reach` are wide, and lie below the bands. */
 function headArcs(scene, place) {
   const { frame, block } = place;
   const { palette } = scene;
@@ -120,7 +120,8 @@ function headArcs(scene, place) {
   const middle = (column) => frame.left + (column - first + 0.5) * frame.cell.width;
   const named = [];
   const seen = new Map();
-  const arcs = logitArcs(scene, block, limit).filter(({ from, to }) => Math.min(from, to) >= first && Math.max(from, to) <= last).flatMap((arc, index) => {
+  const reach = [];
+  const arcs = logitArcs(scene, block, limit).filter(({ from, to }) => Math.min(from, to) >= first && Math.max(from, to) <= last).map((arc, index) => {
     const ends = [arc.layer, arc.from, arc.to].join();
     const beside = seen.get(ends) ?? 0; // arcs of the same layer between the same tokens lie below each other
     seen.set(ends, beside + 1);
@@ -132,11 +133,11 @@ function headArcs(scene, place) {
     const d = `M${x} ${y}Q${(x + end) / 2} ${low} ${end} ${y + frame.cell.height}`;
     const path = svg("path", { d, fill: "none", stroke: ink, "stroke-width": wide, "stroke-opacity": 0.8, "stroke-linecap": "round", class: "arc" });
     path.dataset.arc = String(index);
-    const reach = svg("path", { d, fill: "none", stroke: "transparent", "stroke-width": Math.max(ARCS.reach, wide), class: "arc-reach" });
+    reach.push(Object.assign(svg("path", { d, fill: "none", stroke: "transparent", "stroke-width": Math.max(ARCS.reach, wide) }), { arc }));
     if (named.length < ARCS.named) named.push(arcName(scene, arc, (x + end) / 2, (y + low + frame.cell.height / 2) / 2 + 4, ink, named));
-    return [path, reach].map((drawn) => Object.assign(drawn, { arc }));
+    return Object.assign(path, { arc });
   });
-  return [...arcs.reverse(), ...named.filter(Boolean)];
+  return { reach, drawn: [...arcs.reverse(), ...named.filter(Boolean)] };
 }
 
 /** The name of an arc at its middle, where no other's stands. */
@@ -188,8 +189,9 @@ function logitSurroundings(scene, place) {
   const { block, frame, headFrame, heads, strip, neuronFrame } = place;
   const grey = { "font-size": 11, fill: palette.grey };
   const outline = (x, y, width, height) => svg("rect", { x, y, width, height, fill: "none", stroke: palette.line });
+  const arcs = headArcs(scene, place);
   const nodes = [
-    text("layer", 0, frame.top - 5, grey), outline(frame.left, frame.top, frame.across, frame.down), ...streamLanes(scene, place), ...streamBands(scene, place),
+    text("layer", 0, frame.top - 5, grey), outline(frame.left, frame.top, frame.across, frame.down), ...streamLanes(scene, place), ...arcs.reach, ...streamBands(scene, place),
     ...logitLegend(scene, place), ...changeNames(scene, place),
   ];
   if (strip !== null) nodes.push(upright("biases", strip + STRIP.width - 2, frame.top - 5, grey), outline(strip, frame.top, STRIP.width, frame.down));
@@ -199,7 +201,7 @@ function logitSurroundings(scene, place) {
     for (let head = 0; head < heads; head += every) nodes.push(text(head, headFrame.left + (head + 0.5) * headFrame.cell.width, headFrame.top - 5, { ...grey, "text-anchor": "middle" }));
   }
   if (neuronFrame) nodes.push(text("largest neurons", neuronFrame.left, neuronFrame.top - 20, grey), ...neuronMarks(scene, place));
-  return [...nodes, ...headArcs(scene, place)];
+  return [...nodes, ...arcs.drawn];
 }
 
 /** What the columns of changes are, and their frame. */

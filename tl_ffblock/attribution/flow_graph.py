@@ -1,4 +1,4 @@
-"""`ffb.flow_graph`: a model, a text and a target become the graph of what flows through one position."""
+"""`ffb.flow_graph` (VISIT, Katz and Belinkov 2023): a model, a text and a target become the graph of what flows through one position."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

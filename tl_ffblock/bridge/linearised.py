@@ -68,11 +68,12 @@ class Rules:
 
     name: str
     norms: bool
-    """Norms with the run's own scale, in place of their gradient."""
+    """Norms of the residual stream and of branches with the run's own scale, in place of their gradient. QK norm is part of
+    attention: with `attention` it is constant, else it has its gradient."""
     feed_forward: bool
     """Activations by Integrated Gradients from zero, in place of their gradient; experts with the router frozen."""
     attention: bool
-    """Attention with the run's own pattern, in place of its gradient."""
+    """Attention with the run's own pattern, in place of its gradient: queries and keys are constant."""
     direct: bool = False
     """Whether what heads and neurons write is constant, so that the residual stream alone propagates: the rules of
     `ffb.direct_logit_attribution`, whose shares of heads and feed-forwards are terms of the target."""

@@ -1,4 +1,4 @@
-"""What flows through one position of some layers, as a graph in which what enters a node sums to it.
+"""Flow graphs (VISIT, Katz and Belinkov 2023): what flows through one position of some layers; what enters a node sums to it.
 
 A layer is drawn along its program: one node per step, and more inside two of them.
 
@@ -17,7 +17,7 @@ biases (of values, theirs, and the shift of the norm before) and one from tokens
 biases, the second is the rest.
 
 Nodes have the tokens of their vectors by the model's own read-out (a logit lens), which correlates and proves nothing. `I_k(a, b)`
-of Katz and Belinkov 2023 is the share of their k top tokens that two vectors have in common.
+of VISIT is the share of their k top tokens that two vectors have in common.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""One self-contained page: template, style, scripts and data, under a strict content policy."""
+"""One self-contained page: template, style, scripts and data, under a strict content policy; views are drawn in assets/*_view.js."""
 
 import base64
 import hashlib

@@ -1,0 +1,628 @@
+# Noun: activation patching (Vig et al. 2020; Meng et al. 2022; Heimersheim and Nanda 2024).
+"""`ffb.activation_patching`: what a target becomes when one activation of a run is another run's, measured.
+
+Every number is one forward pass under a patch. Patches of a layer are run side by side, from that layer on (`LateRuns`).
+Two identities are checked at every layer: a run patched by itself gives its own logits, and the residual stream patched at all
+positions gives the other run's.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, cast
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tl_ffblock.attribution.patching import PatchingEstimates, pairs_of
+from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
+from tl_ffblock.bridge.edited import PATCH_KINDS, LateRuns, PatchKind, heads_of
+from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.model import Model, identify, select_layers
+from tl_ffblock.bridge.runs import Ids, Layers, Texts, Tokens
+from tl_ffblock.errors import InputError, brief, did_you_mean
+from tl_ffblock.interventions.patched import equally_long
+from tl_ffblock.layer.positions import NamedPositions, Positions, chosen_positions, whole_number
+from tl_ffblock.metrics import CleanRun, Metric, run_by_run
+from tl_ffblock.numerals import scientific, significant
+from tl_ffblock.progress import Progress
+from tl_ffblock.result import Result, Results, long_form
+from tl_ffblock.results.intervals import mean_interval, refuse_mixed
+from tl_ffblock.results.tables import alike
+from tl_ffblock.results.tokens import joined, shortened
+from tl_ffblock.signatures import strict
+
+Change: TypeAlias = Literal["denoising", "noising"]
+"""Clean activations into the corrupted run, or corrupted ones into the clean run."""
+Replacement: TypeAlias = Literal["run", "zero", "mean", "mean_over_prompts", "resample"]
+"""What is put in: the other run's activation, zeros, its mean over the run's positions or over those of all clean prompts, or
+that of the next prompt of the list."""
+STREAM: tuple[PatchKind, ...] = ("residual", "residual_mid", "attention", "mlp")
+"""Kinds that have no heads; they are patched one position at a time unless told otherwise."""
+PLACES = ["kind", "layer", "head", "position"]
+"""Columns that say what a number is of."""
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class ActivationPatching(Result):
+    """A target under every patch, of one pair of prompts, or the mean over pairs.
+
+    `values`, `effects` and `normalised` have a tensor by kind: [layer pos], of heads [layer head pos], without the last axis where all
+    positions are patched at once. Several targets are the first axis.
+    """
+
+    measured: Mapping[str, Float[Tensor, "target layer *place"]]
+    """The targets under each patch, by kind; NaN where an interrupted sweep did not come."""
+    layers: Mapping[str, tuple[int, ...]]
+    """By kind; of the residual stream the number of layers is the end."""
+    positions: tuple[int | str, ...]
+    """Numbers, or names."""
+    position_tokens: tuple[str, ...]
+    """The tokens there, "clean→corrupted" where they differ."""
+    labels: tuple[str, ...]
+    """All tokens of the prompt, likewise."""
+    targets: tuple[str, ...]
+    """What is read, in words: "logit difference ' Mary' − ' John'"."""
+    clean: Float[Tensor, " target"]
+    """The targets in the clean run."""
+    corrupted: Float[Tensor, " target"]
+    """The targets in the corrupted run; NaN where there is none."""
+    direction: Change
+    replacement: Replacement
+    model: str
+    fingerprint: str = ""
+    """Of the model's weights; empty where it is not known."""
+    error: float = 0.0
+    """The worst relative error of logits in the checks."""
+    complete: bool = True
+    """False for a sweep that was interrupted."""
+    low: Mapping[str, Float[Tensor, "target layer *place"]] = field(default_factory=dict)
+    """Of a mean over pairs the lower end of the effects' 95 % intervals (percentile bootstrap over pairs)."""
+    high: Mapping[str, Float[Tensor, "target layer *place"]] = field(default_factory=dict)
+    """The upper end, likewise."""
+    n_pairs: int = 1
+
+    @property
+    def values(self) -> dict[str, Float[Tensor, "..."]]:
+        """The target under each patch."""
+        return self._of_one(self.measured)
+
+    @property
+    def effects(self) -> dict[str, Float[Tensor, "..."]]:
+        """What each patch changes the target by."""
+        return self._of_one(self._changes)
+
+    @property
+    def normalised(self) -> dict[str, Float[Tensor, "..."]]:
+        """The target under each patch, 0 for the corrupted run's and 1 for the clean run's.
+
+        Raises:
+            InputError: if there is no corrupted run.
+        """
+        if bool(self.corrupted.isnan().any()):
+            raise InputError(
+                f"normalised: 0 is the corrupted run's target, and replacement={self.replacement!r} has no corrupted run. Use "
+                "`effects`, or give a corrupted prompt and replacement='run'."
+            )
+        return self._of_one(
+            {kind: self._scaled(kind, self.clean - self.corrupted, self.corrupted) for kind in self.measured}
+        )
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What must be the same of results of which there is a mean."""
+        return {
+            "model": self.model,
+            "fingerprint": self.fingerprint,
+            "direction": self.direction,
+            "replacement": self.replacement,
+        }
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per patch: kind, layer, head, position, token, value, effect, and normalised where there is a corrupted run.
+
+        Head and position are -1 where all are patched. Several targets have a column `target`, a mean over pairs low, high (of the
+        effect) and n.
+        """
+        tokens = dict(zip(self.positions, self.position_tokens, strict=True))
+        frames = []
+        for kind, values in self.measured.items():
+            axes: dict[str, Sequence[Any]] = {"target": self.targets, "layer": self.layers[kind]}
+            if kind not in STREAM:
+                axes["head"] = range(values.shape[2])
+            if values.ndim == 2 + len(axes) - 1:
+                axes["position"] = self.positions
+            frame = long_form(values, axes).assign(kind=kind, effect=self._changes[kind].flatten().numpy())
+            frame = frame.assign(**{name: -1 for name in PLACES if name not in frame})
+            frame["token"] = frame["position"].map(tokens).fillna("")
+            if not bool(self.corrupted.isnan().any()):
+                scaled = self._scaled(kind, self.clean - self.corrupted, self.corrupted)
+                frame["normalised"] = scaled.flatten().numpy()
+            if self.n_pairs > 1:
+                ends = {"low": self.low[kind].flatten().numpy(), "high": self.high[kind].flatten().numpy()}
+                frame = frame.assign(**ends, n=self.n_pairs)
+            frames.append(frame)
+        names = [*PLACES, "token", "value", "effect", "normalised", "low", "high", "n"]
+        table = pd.concat(frames, ignore_index=True)
+        named = ["target"] if len(self.targets) > 1 else []
+        return table[named + [name for name in names if name in table]]
+
+    def compare(self, estimates: PatchingEstimates) -> "PatchingComparison":
+        """Estimates of the same effects beside the measured ones.
+
+        Where the sweep patched all positions at once, estimates are summed over positions.
+
+        Args:
+            estimates: Of the same prompts and target, as `ffb.attribution_patching` makes them.
+
+        Raises:
+            InputError: if they are not of the same prompts, target, model and direction, or have no number in common.
+        """
+        return _compared(self, estimates)
+
+    @staticmethod
+    def mean(results: "Iterable[ActivationPatching]") -> "ActivationPatching":
+        """The mean over pairs, with 95 % intervals of the effects; normalised are the means.
+
+        Raises:
+            InputError: if there is none, or they are not of the same patches of one model.
+        """
+        several = alike(results, ActivationPatching, "ffb.activation_patching")
+        refuse_mixed(several, "average")
+        first = several[0]
+        for number, result in enumerate(several):
+            shapes, others = ({k: tuple(v.shape) for k, v in each.measured.items()} for each in (first, result))
+            if (shapes, first.positions) != (others, result.positions):
+                raise InputError(
+                    f"cannot average results 0 and {number}: they are of other kinds, layers or positions. Prompts of different "
+                    'lengths are averaged at named positions, positions={"IO": [4, 2], "END": -1}.'
+                )
+        intervals = {
+            kind: mean_interval(torch.stack([result._changes[kind] for result in several])) for kind in first.measured
+        }
+        return replace(
+            first,
+            measured={k: torch.stack([r.measured[k] for r in several]).nanmean(dim=0) for k in first.measured},
+            position_tokens=tuple(joined(t, "|") for t in zip(*(r.position_tokens for r in several), strict=True)),
+            labels=first.labels if len(several) == 1 else (),
+            targets=tuple(joined(words, "|") for words in zip(*(r.targets for r in several), strict=True)),
+            clean=torch.stack([result.clean for result in several]).mean(dim=0),
+            corrupted=torch.stack([result.corrupted for result in several]).mean(dim=0),
+            error=max(result.error for result in several),
+            complete=all(result.complete for result in several),
+            low={kind: of_kind.low for kind, of_kind in intervals.items()},
+            high={kind: of_kind.high for kind, of_kind in intervals.items()},
+            n_pairs=len(several),
+        )
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """The targets, the largest effect of every kind, and the checks."""
+        lines: dict[str, object] = {"text": shortened(self.labels)} if self.labels else {}
+        table = self.to_dataframe()
+        for kind in self.measured:
+            rows = table[(table["kind"] == kind) & table["effect"].notna()]
+            if len(rows):
+                row = rows.loc[rows["effect"].abs().idxmax()]
+                head = f"H{row['head']}" if row["head"] >= 0 else ""
+                where = f" at {row['position']} {row['token']!r}" if row["position"] != -1 else ", all positions"
+                lines[f"largest {kind}"] = f"L{row['layer']}{head}{where}: {significant(float(row['effect']))}"
+        checks = f"worst relative error of logits {scientific(self.error)}"
+        lines["checks"] = checks if self.complete else f"{checks}; interrupted, NaN where no patch was run"
+        ends = [f"{significant(float(self.clean[0]), 4, '-')}"]
+        if not bool(self.corrupted.isnan().any()):
+            ends += [significant(float(self.corrupted[0]), 4, "-")]
+        more = f" and {len(self.targets) - 1} more" if len(self.targets) > 1 else ""
+        pairs = f", mean over {self.n_pairs} pairs" if self.n_pairs > 1 else ""
+        how = self.direction if self.replacement == "run" else f"replacement={self.replacement!r}"
+        return f"{self.targets[0]} {' → '.join(ends)}{more} of {self.model}, {how}{pairs}", lines
+
+    @cached_property
+    def _changes(self) -> dict[str, Tensor]:
+        baseline = self.corrupted if self.direction == "denoising" else self.clean
+        return {kind: self._scaled(kind, torch.ones_like(baseline), baseline) for kind in self.measured}
+
+    def _scaled(self, kind: str, unit: Float[Tensor, " target"], zero: Float[Tensor, " target"]) -> Tensor:
+        values = self.measured[kind]
+        scale, shift = (each.reshape(-1, *[1] * (values.ndim - 1)) for each in (unit, zero))
+        return (values - shift) / scale
+
+    def _of_one(self, by_kind: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {kind: table[0] if len(self.targets) == 1 else table for kind, table in by_kind.items()}
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class PatchingComparison(Result):
+    """Estimated and measured effects of the same patches."""
+
+    kinds: tuple[str, ...]
+    """One per patch, as all that follow."""
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+    """-1 for none."""
+    positions: tuple[int, ...]
+    """-1 for all."""
+    tokens: tuple[str, ...]
+    estimates: Float[Tensor, " patch"]
+    """Estimated effects."""
+    effects: Float[Tensor, " patch"]
+    """Measured effects."""
+    target: str
+    model: str
+
+    @property
+    def correlation(self) -> pd.DataFrame:
+        """By kind (index): Pearson's r, Spearman's rho and the number of patches, n."""
+        by_kind = self.to_dataframe().dropna(subset=["estimate", "effect"]).groupby("kind", sort=False)
+        methods = {"pearson": "pearson", "spearman": "spearman"}
+        rows = {
+            kind: {name: rows["estimate"].corr(rows["effect"], method=how) for name, how in methods.items()}
+            | {"n": len(rows)}
+            for kind, rows in by_kind
+        }
+        return pd.DataFrame.from_dict(rows, orient="index").astype({"n": int})
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per patch: kind, layer, head, position, token, estimate, effect."""
+        places = zip(self.kinds, self.layers, self.heads, self.positions, self.tokens, strict=True)
+        frame = pd.DataFrame(places, columns=[*PLACES, "token"])
+        return frame.assign(estimate=self.estimates.numpy(), effect=self.effects.numpy())
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """The correlation of every kind."""
+        rows = self.correlation.iterrows()
+        return f"estimated and measured effects on {self.target} of {self.model}", {
+            str(kind): f"Pearson {row['pearson']:.3f}, Spearman {row['spearman']:.3f}, {row['n']:.0f} patches"
+            for kind, row in rows
+        }
+
+
+def _compared(sweep: ActivationPatching, estimates: PatchingEstimates) -> PatchingComparison:
+    refuse_other = {
+        "prompts": (sweep.labels, estimates.labels),
+        "targets": (sweep.targets, (estimates.target,)),
+        "weights, by their fingerprints": (sweep.fingerprint, estimates.fingerprint),
+    }
+    if sweep.direction != "noising" or sweep.replacement != "run":
+        raise InputError(
+            "compare: attribution_patching estimates what the clean run's target becomes with corrupted activations, this sweep "
+            f"measured {sweep.direction!r} with replacement={sweep.replacement!r}. Use activation_patching(..., direction='noising')."
+        )
+    for name, (mine, theirs) in refuse_other.items():
+        if mine != theirs and "" not in (mine, theirs):
+            raise InputError(
+                f"compare: {name} differ, {brief(mine)} and {brief(theirs)}: expected estimates of the same run."
+            )
+    measured, estimated = sweep.to_dataframe(), estimates.to_dataframe()[[*PLACES, "value"]]
+    if any(isinstance(position, str) for position in sweep.positions):
+        raise InputError("compare: the sweep's positions have names, the estimates' numbers. Use positions by number.")
+    chosen = estimated[estimated["position"].isin(sweep.positions)]
+    whole = chosen.assign(position=-1).groupby(PLACES, as_index=False)["value"].sum()
+    both = pd.concat([estimated, whole]).rename(columns={"value": "estimate"})
+    rows = measured.drop(columns="value").merge(both, on=PLACES, how="inner")
+    if not len(rows):
+        raise InputError(
+            f"compare: the sweep is of {', '.join(sweep.measured)}, the estimates of {', '.join(estimated['kind'].unique())}: "
+            "expected a kind that both have."
+        )
+    columns = {name: tuple(rows[name].tolist()) for name in (*PLACES, "token")}
+    kinds, layers, heads, positions, tokens = columns.values()
+    numbers = (torch.tensor(rows[name].to_numpy(), dtype=torch.float64) for name in ("estimate", "effect"))
+    return PatchingComparison(kinds, layers, heads, positions, tokens, *numbers, sweep.targets[0], sweep.model)
+
+
+@dataclass
+class _Sweep:
+    """What one call patches, in every pair alike."""
+
+    model: Model
+    kinds: tuple[PatchKind, ...]
+    layers: Mapping[str, tuple[int, ...]]
+    by_position: Collection[PatchKind]
+    replacement: Replacement
+    direction: Change
+    metrics: tuple[Metric, ...]
+    batch_size: int
+
+    @property
+    def patched(self) -> list[tuple[PatchKind, int]]:
+        return [(kind, layer) for kind in self.kinds for layer in self.layers[kind]]
+
+    @property
+    def read_from(self) -> int | None:
+        """The first position that a metric reads, from the end; None where one reads all, or counts from the start."""
+        places = [metric.at for metric in self.metrics]
+        return min(at for at in places if at is not None) if all(at is not None and at < 0 for at in places) else None
+
+    def runs(self, tokens: Int[Tensor, " pos"], patched: Collection[tuple[PatchKind, int]] | None = None) -> LateRuns:
+        return LateRuns(self.model, tokens, self.patched if patched is None else patched, self.read_from)
+
+    def size(self, n_positions: int) -> dict[tuple[PatchKind, int], int]:
+        """How many patches there are of each kind and layer."""
+        return {
+            (kind, layer): max(1, heads_of(self.model, kind)) * (n_positions if kind in self.by_position else 1)
+            for kind, layer in self.patched
+        }
+
+    def cost(self, n_positions: Sequence[int]) -> tuple[int, float]:
+        """Patches of all pairs, and how many whole forward passes they are worth."""
+        n_layers = self.model.n_layers
+        sizes = [item for n in n_positions for item in self.size(n).items()]
+        return sum(n for _, n in sizes), sum(n * max(1, n_layers - at) / n_layers for (_, at), n in sizes)
+
+
+@dataclass
+class _Pair:
+    """The run that is patched, the run whose activations are put in, and where."""
+
+    sweep: _Sweep
+    run: LateRuns
+    donor: LateRuns | None
+    places: Sequence[int]
+    metrics: Sequence[Metric]
+    means: Mapping[tuple[PatchKind, int], Tensor]
+    bar: Progress
+    error: float = 0.0
+
+    def measured(self, kind: PatchKind, layer: int) -> Iterator[tuple[slice, Float[Tensor, "target run"]]]:
+        """The targets under all patches of a kind at a layer, in the order of head and position, some at a time."""
+        own, new = self.run.activation(kind, layer)[None], self._new(kind, layer)[None]
+        n_positions = own.shape[2] if kind == "pattern" else own.shape[1]
+        n_heads = own.shape[1 if kind == "pattern" else 2] if kind not in STREAM else 1
+        of_position = [[place] for place in self.places] if kind in self.sweep.by_position else [list(self.places)]
+        patches = [(head, at) for head in range(n_heads) for at in of_position]
+        for begin in range(0, len(patches), self.sweep.batch_size):
+            chunk = patches[begin : begin + self.sweep.batch_size]
+            where = torch.zeros(len(chunk), n_heads, n_positions, dtype=torch.bool)
+            for row, (head, at) in enumerate(chunk):
+                where[row, head, at] = True
+            logits = self._checked(kind, layer, (own, new), where) if begin == 0 else None
+            if logits is None:
+                logits = self.run.patched(kind, layer, new.expand(len(chunk), *new.shape[1:]), where)
+            yield slice(begin, begin + len(chunk)), self.read(logits)
+            self.bar.step(len(chunk))
+
+    def read(self, logits: Float[Tensor, "run read d_vocab"]) -> Float[Tensor, "target run"]:
+        """Every target of every run."""
+        return torch.stack([run_by_run(metric, logits).detach().double().cpu() for metric in self.metrics])
+
+    def _checked(
+        self, kind: PatchKind, layer: int, values: tuple[Tensor, Tensor], where: Bool[Tensor, "run head pos"]
+    ) -> Float[Tensor, "run read d_vocab"]:
+        """Logits of the first patches of a layer, in one batch with those that the two identities give."""
+        own, new = values
+        swaps = self.donor is not None and kind in ("residual", "residual_mid")
+        rows = [own, *[new] * (len(where) + swaps)]
+        everywhere = torch.ones_like(where[:1])
+        logits = self.run.patched(
+            kind, layer, torch.cat(rows), torch.cat([everywhere, where, *[everywhere] * swaps])
+        )
+        of = f"{kind} of layer {layer}"
+        errors = [self.run.error_of(logits[0], self.run, f"a run whose {of} is patched by its own")]
+        if swaps and self.donor is not None:
+            errors.append(self.run.error_of(logits[-1], self.donor, f"a run whose whole {of} is the other run's"))
+        self.error = max(self.error, *errors)
+        return logits[1 : 1 + len(where)]
+
+    def _new(self, kind: PatchKind, layer: int) -> Tensor:
+        """What is put in."""
+        own = self.run.activation(kind, layer)
+        if self.donor is not None:
+            return self.donor.activation(kind, layer)
+        if self.sweep.replacement == "zero":
+            return torch.zeros_like(own)
+        return self.means.get((kind, layer), own.mean(dim=0)).expand_as(own)
+
+
+@strict
+def activation_patching(
+    model: Any,
+    clean: str | Texts | Ids | Tokens,
+    corrupted: str | Texts | Ids | Tokens | None,
+    target: Target | Sequence[Target],
+    *,
+    of: Sequence[PatchKind] | PatchKind = ("residual", "attention", "mlp", "head"),
+    direction: Change | None = None,
+    replacement: Replacement = "run",
+    layers: Layers = None,
+    positions: Positions | NamedPositions = None,
+    by_position: bool | Sequence[PatchKind] = STREAM,
+    batch_size: int = 64,
+    progress: bool = True,
+) -> ActivationPatching | Results[ActivationPatching]:
+    """What a target becomes when one activation of a run is replaced by another run's: activation patching, causal tracing, ablation.
+
+    As `transformer_lens.patching` does it, for every model that runs here: one patch at a time, each measured by a forward
+    pass. `ffb.attribution_patching` estimates the same (with direction="noising") by one backward pass.
+
+    Args:
+        model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
+        clean: A text or token ids, or a list of texts or a [batch, pos] tensor: a prompt of each pair.
+        corrupted: The other prompt of each pair, of equally many tokens; None where `replacement` needs none.
+        target: As in `ffb.attribute` (not a direction), or a list of targets, all read from the same runs.
+        of: Some of "residual" (at each layer's input, and the end), "residual_mid" (between attention and feed-forward),
+            "attention" and "mlp" (what each adds to the residual stream), "head" (z), "q", "k", "v", "pattern" (rows of queries).
+            Grouped keys and values are patched by group.
+        direction: "denoising" puts clean activations into the corrupted run, "noising" corrupted ones into the clean run. None
+            means "denoising" with a corrupted prompt, else "noising".
+        replacement: What is put in: "run", the other run's activation; or into the clean run "zero", "mean" (over the run's
+            positions), "mean_over_prompts" (over the positions of all clean prompts), "resample" (the next clean prompt's).
+        layers: Layers; None means all, and the end of the residual stream.
+        positions: Positions, as numbers for all pairs, or by name: {"IO": [2, 4], "END": -1}. None means all.
+        by_position: Kinds that are patched at one position at a time; the others at all chosen positions at once. True means
+            every kind, False none.
+        batch_size: Patched runs at a time.
+        progress: Whether a long call shows a bar at a terminal or in a notebook, which says what the call costs.
+
+    Returns:
+        One result for one pair; `Results` for lists, pair by pair, whose `mean()` has intervals. A sweep that is interrupted from
+        the keyboard gives what it has: NaN where no patch was run, `complete` False.
+
+    Raises:
+        InputError: for input that cannot be used, pairs of different lengths among it.
+        UnsupportedModelError: for a kind that the model lacks, has no HookPoint for, or does not obey.
+        UntrainedHeadError: for logits of an encoder whose head was never trained.
+        IdentityError: if a run patched by itself is not itself, or patched at all positions not the other run.
+    """
+    known = identify(model)
+    known.refuse_untrained_head()
+    single, pairs = _pairs(clean, corrupted, replacement, direction)
+    kinds = _kinds(of, "of")
+    chosen = select_layers(known, layers)
+    by = PATCH_KINDS if by_position is True else _kinds(by_position, "by_position") if by_position else ()
+    if replacement.startswith("mean") and "pattern" in kinds:
+        raise InputError(
+            f"of='pattern' with replacement={replacement!r}: rows of different queries have no mean. Use 'zero' or 'run'."
+        )
+    sweep = _Sweep(
+        model=known,
+        kinds=kinds,
+        layers={k: (*chosen, known.n_layers) if k == "residual" and layers is None else chosen for k in kinds},
+        by_position=by,
+        replacement=replacement,
+        direction=direction or ("noising" if corrupted is None else "denoising"),
+        metrics=_metrics(target, len(pairs), known),
+        batch_size=whole_number(batch_size, "batch_size", at_least=1),
+    )
+    tokens = [equally_long(known, pair, "" if single else f"[{number}]") for number, pair in enumerate(pairs)]
+    results = _swept(sweep, tokens, positions, progress)
+    return results[0] if single else results
+
+
+def _swept(
+    sweep: _Sweep,
+    tokens: Sequence[tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]]],
+    positions: Positions | NamedPositions,
+    shown: bool,
+) -> Results[ActivationPatching]:
+    """The results of all pairs, or of those that were begun before an interruption."""
+    lengths, named = [len(clean) for clean, _ in tokens], positions if isinstance(positions, Mapping) else None
+    asked = None if named is not None else cast("Positions", positions)
+    names, places = chosen_positions(asked, "positions", lengths, named)
+    total, worth = sweep.cost([len(of_pair) for of_pair in places])
+    results = Results[ActivationPatching]()
+    said = f"activation patching ({total} runs, worth {worth:.0f} forward passes)"
+    with Progress(said, total, "runs", shown=shown) as bar, suppress(KeyboardInterrupt):
+        means = _means(sweep, [clean for clean, _ in tokens]) if sweep.replacement == "mean_over_prompts" else {}
+        for number, (pair, of_pair) in enumerate(zip(tokens, places, strict=True)):
+            results.append(_of_pair(sweep, pair, number, names or tuple(of_pair), of_pair, means, bar))
+            if not results[-1].complete:
+                break
+    if not results:
+        raise KeyboardInterrupt
+    return results
+
+
+def _of_pair(
+    sweep: _Sweep,
+    tokens: tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]],
+    number: int,
+    names: tuple[int | str, ...],
+    places: Sequence[int],
+    means: Mapping[tuple[PatchKind, int], Tensor],
+    bar: Progress,
+) -> ActivationPatching:
+    """What one pair gives."""
+    known, with_donor = sweep.model, sweep.replacement in ("run", "resample")
+    order = 1 if sweep.direction == "denoising" else 0
+    runs = [sweep.runs(tokens[0])]
+    runs += [sweep.runs(tokens[1])] if with_donor else []
+    bound = [metric.of_prompt(CleanRun(number, tokens[0], runs[0].logits)) for metric in sweep.metrics]
+    pair = _Pair(sweep, runs[order], runs[1 - order] if with_donor else None, places, bound, means, bar)
+    clean, *other = (pair.read(run.read[None])[:, 0] for run in runs)
+    measured: dict[str, Tensor] = {}
+    complete = False
+    with suppress(KeyboardInterrupt):
+        for kind in sweep.kinds:
+            _fill(pair, kind, measured)
+        complete = True
+    for kind in sweep.kinds:
+        measured.setdefault(kind, _empty(pair, kind))
+    labels = [label(known, each) for each in (tokens if sweep.replacement == "run" else tokens[:1])]
+    text = tuple(joined(both, "→") for both in zip(*labels, strict=True))
+    return ActivationPatching(
+        measured=measured,
+        layers=sweep.layers,
+        positions=names,
+        position_tokens=tuple(text[place] for place in places),
+        labels=text,
+        targets=tuple(words_of(known, metric) for metric in bound),
+        clean=clean,
+        corrupted=other[0] if sweep.replacement == "run" else torch.full_like(clean, torch.nan),
+        direction=sweep.direction,
+        replacement=sweep.replacement,
+        model=known.name,
+        fingerprint=known.fingerprint,
+        error=pair.error,
+        complete=complete,
+    )
+
+
+def _empty(pair: _Pair, kind: PatchKind) -> Tensor:
+    """NaN for each patch of a kind."""
+    sweep, layers = pair.sweep, pair.sweep.layers[kind]
+    heads = () if kind in STREAM else (pair.run.activation(kind, layers[0]).shape[0 if kind == "pattern" else 1],)
+    positions = (len(pair.places),) if kind in sweep.by_position else ()
+    return torch.full((len(pair.metrics), len(layers), *heads, *positions), torch.nan, dtype=torch.float64)
+
+
+def _fill(pair: _Pair, kind: PatchKind, measured: dict[str, Tensor]) -> None:
+    """All patches of a kind, into a table that an interruption leaves as far as it came."""
+    layers, table = pair.sweep.layers[kind], measured.setdefault(kind, _empty(pair, kind))
+    if layers[0] < pair.sweep.model.n_layers and len(pair.places) > 1:
+        pair.run.refuse_disobedience(kind, layers[0])
+    for row, layer in enumerate(layers):
+        for rows, values in pair.measured(kind, layer):
+            table[:, row].reshape(len(table), -1)[:, rows] = values
+
+
+def _means(
+    sweep: _Sweep, prompts: Sequence[Int[Tensor, " pos"]]
+) -> dict[tuple[PatchKind, int], Float[Tensor, "..."]]:
+    """Activations' means over the positions of all prompts."""
+    sums: dict[tuple[PatchKind, int], Tensor] = {}
+    for tokens in prompts:
+        run = sweep.runs(tokens)
+        for key in sweep.patched:
+            sums[key] = sums.get(key, torch.zeros(())) + run.activation(*key).sum(dim=0)
+    return {key: total / sum(map(len, prompts)) for key, total in sums.items()}
+
+
+def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Change | None) -> tuple[bool, list[Any]]:
+    """Whether there is one pair, and the prompts of each: the clean one, and the one whose activations are put in."""
+    if (replacement == "run") != (corrupted is not None):
+        need = "needs a corrupted prompt" if replacement == "run" else "takes activations of clean prompts: corrupted is None"
+        raise InputError(f"replacement={replacement!r} {need}.")
+    if corrupted is None and direction == "denoising":
+        raise InputError(f"direction='denoising' with replacement={replacement!r}: the clean run is patched. Leave it out.")
+    single, pairs = pairs_of(clean, clean if corrupted is None else corrupted)
+    if replacement == "resample":
+        if len(pairs) < 2:
+            raise InputError("replacement='resample' with one prompt: expected a list, each of which gets the next one's.")
+        firsts = [first for first, _ in pairs]
+        pairs = list(zip(firsts, [*firsts[1:], firsts[0]], strict=True))
+    return single, pairs
+
+
+def _kinds(asked: Any, name: str) -> tuple[PatchKind, ...]:
+    """Kinds as callers name them, one or several, each once."""
+    given = (asked,) if isinstance(asked, str) else tuple(asked) if isinstance(asked, Iterable) else (asked,)
+    unknown = [kind for kind in given if kind not in PATCH_KINDS]
+    if unknown or not given:
+        meant = did_you_mean(unknown[0], PATCH_KINDS) if unknown and isinstance(unknown[0], str) else ""
+        raise InputError(f"{name}={brief(asked)}: expected some of {', '.join(map(repr, PATCH_KINDS))}. {meant}".rstrip())
+    return tuple(dict.fromkeys(given))
+
+
+def _metrics(target: Any, n_pairs: int, model: Model) -> tuple[Metric, ...]:
+    given = list(target) if isinstance(target, list | tuple) else [target]
+    if not given:
+        raise InputError("target=[]: expected a target, or a list of one or more.")
+    read = [for_prompts(each, n_pairs) for each in given]
+    if any(isinstance(each, Direction) for each in read):
+        raise InputError("target is a direction: activation patching reads logits. Use a metric, such as ffb.logit(...).")
+    return tuple(cast("Metric", each).bound_to(model) for each in read)

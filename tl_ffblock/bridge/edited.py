@@ -428,7 +428,7 @@ class LateRuns:
         self._kept: dict[tuple[PatchKind, int], Tensor] = {}
         mid = [layer for kind, layer in patched if kind == "residual_mid"]
         wanted = {key for key in patched if key[0] != "residual_mid"}
-        wanted |= {(kind, layer) for layer in mid for kind in ("residual", "attention")}  # type: ignore[misc]
+        wanted |= {(kind, layer) for layer in mid for kind in ("residual", "attention")}
         with ExitStack() as stack:
             for block in model.hooked.blocks:
                 stack.enter_context(block.register_forward_hook(lambda *event: self._outputs.append(event[2])))
@@ -529,7 +529,9 @@ class LateRuns:
         with ExitStack() as stack:
             stack.enter_context(_skipped(self._model.hooked.blocks, self._outputs[:start], n_runs))
             if self._reads_late and self._from is not None:
-                stack.enter_context(change_input(self._model.hooked.unembed, lambda x: x[:, self._from :]))
+                stack.enter_context(
+                    change_input(self._model.hooked.get_submodule("unembed"), lambda x: x[:, self._from :])
+                )
             stack.enter_context(self._model.hooked.hooks(fwd_hooks=list(hooks)))
             logits: Tensor = forward(self._model, Batch(self._tokens.expand(n_runs, -1)))
         return logits[:, self._from :]

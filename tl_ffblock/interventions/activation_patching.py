@@ -9,7 +9,6 @@ positions gives the other run's.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal, TypeAlias, cast
 
 import pandas as pd
@@ -51,7 +50,7 @@ PLACES = ["kind", "layer", "head", "position"]
 class ActivationPatching(Result):
     """A target under every patch, of one pair of prompts, or the mean over pairs.
 
-    `values`, `effects` and `normalised` have a tensor by kind: [layer pos], of heads [layer head pos], without the last axis where all
+    `values`, `patched` and `normalised` have a tensor by kind: [layer pos], of heads [layer head pos], without the last axis where all
     positions are patched at once. Several targets are the first axis.
     """
 
@@ -67,6 +66,8 @@ class ActivationPatching(Result):
     """All tokens of the prompt, likewise."""
     targets: tuple[str, ...]
     """What is read, in words: "logit difference ' Mary' − ' John'"."""
+    quantities: tuple[str, ...]
+    """What kind of numbers these are: "logit difference"."""
     clean: Float[Tensor, " target"]
     """The targets in the clean run."""
     corrupted: Float[Tensor, " target"]
@@ -88,13 +89,13 @@ class ActivationPatching(Result):
 
     @property
     def values(self) -> dict[str, Float[Tensor, "..."]]:
-        """The target under each patch."""
-        return self._of_one(self.measured)
+        """What each patch changes the target by."""
+        return self._of_one({kind: self._scaled(kind, *self._unpatched) for kind in self.measured})
 
     @property
-    def effects(self) -> dict[str, Float[Tensor, "..."]]:
-        """What each patch changes the target by."""
-        return self._of_one(self._changes)
+    def patched(self) -> dict[str, Float[Tensor, "..."]]:
+        """The target under each patch, as the functions of `transformer_lens.patching` give it."""
+        return self._of_one(self.measured)
 
     @property
     def normalised(self) -> dict[str, Float[Tensor, "..."]]:
@@ -103,19 +104,18 @@ class ActivationPatching(Result):
         Raises:
             InputError: if there is no corrupted run.
         """
-        if bool(self.corrupted.isnan().any()):
+        if not self._has_ends:
             raise InputError(
                 f"normalised: 0 is the corrupted run's target, and replacement={self.replacement!r} has no corrupted run. Use "
-                "`effects`, or give a corrupted prompt and replacement='run'."
+                "`values`, or give a corrupted prompt and replacement='run'."
             )
-        return self._of_one(
-            {kind: self._scaled(kind, self.clean - self.corrupted, self.corrupted) for kind in self.measured}
-        )
+        return self._of_one({kind: self._scaled(kind, *self._ends) for kind in self.measured})
 
     @property
     def identity(self) -> Mapping[str, str]:
         """What must be the same of results of which there is a mean."""
         return {
+            "quantity": ", ".join(self.quantities),
             "model": self.model,
             "fingerprint": self.fingerprint,
             "direction": self.direction,
@@ -123,33 +123,27 @@ class ActivationPatching(Result):
         }
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per patch: kind, layer, head, position, token, value, effect, and normalised where there is a corrupted run.
+        """One row per patch: kind, layer, head, position, token, value (what it changes the target by), and normalised if it is known.
 
-        Head and position are -1 where all are patched. Several targets have a column `target`, a mean over pairs low, high (of the
-        effect) and n.
+        Head and position are -1 where there is none, or all are patched. Several targets have a column `target`, a mean over pairs
+        low, high (of the value) and n.
         """
         tokens = dict(zip(self.positions, self.position_tokens, strict=True))
         frames = []
-        for kind, values in self.measured.items():
+        for kind, table in self.measured.items():
             axes: dict[str, Sequence[Any]] = {"target": self.targets, "layer": self.layers[kind]}
-            if kind not in STREAM:
-                axes["head"] = range(values.shape[2])
-            if values.ndim == 2 + len(axes) - 1:
-                axes["position"] = self.positions
-            frame = long_form(values, axes).assign(kind=kind, effect=self._changes[kind].flatten().numpy())
+            axes |= {} if kind in STREAM else {"head": range(table.shape[2])}
+            axes |= {"position": self.positions} if table.ndim > len(axes) else {}
+            numbers = {"normalised": self._scaled(kind, *self._ends)} if self._has_ends else {}
+            numbers |= {"low": self.low[kind], "high": self.high[kind]} if self.low else {}
+            frame = long_form(self._scaled(kind, *self._unpatched), axes).assign(kind=kind)
+            frame = frame.assign(**{name: column.flatten().numpy() for name, column in numbers.items()})
             frame = frame.assign(**{name: -1 for name in PLACES if name not in frame})
-            frame["token"] = frame["position"].map(tokens).fillna("")
-            if not bool(self.corrupted.isnan().any()):
-                scaled = self._scaled(kind, self.clean - self.corrupted, self.corrupted)
-                frame["normalised"] = scaled.flatten().numpy()
-            if self.n_pairs > 1:
-                ends = {"low": self.low[kind].flatten().numpy(), "high": self.high[kind].flatten().numpy()}
-                frame = frame.assign(**ends, n=self.n_pairs)
-            frames.append(frame)
-        names = [*PLACES, "token", "value", "effect", "normalised", "low", "high", "n"]
-        table = pd.concat(frames, ignore_index=True)
+            frames.append(frame.assign(token=frame["position"].map(tokens).fillna(""), n=self.n_pairs))
         named = ["target"] if len(self.targets) > 1 else []
-        return table[named + [name for name in names if name in table]]
+        ends = ["low", "high", "n"] if self.low else []
+        columns = [*named, *PLACES, "token", "value", *(["normalised"] if self._has_ends else []), *ends]
+        return pd.concat(frames, ignore_index=True)[columns]
 
     def compare(self, estimates: PatchingEstimates) -> "PatchingComparison":
         """Estimates of the same effects beside the measured ones.
@@ -182,7 +176,8 @@ class ActivationPatching(Result):
                     'lengths are averaged at named positions, positions={"IO": [4, 2], "END": -1}.'
                 )
         intervals = {
-            kind: mean_interval(torch.stack([result._changes[kind] for result in several])) for kind in first.measured
+            kind: mean_interval(torch.stack([result.values[kind].reshape(table.shape) for result in several]))
+            for kind, table in first.measured.items()
         }
         return replace(
             first,
@@ -204,31 +199,39 @@ class ActivationPatching(Result):
         lines: dict[str, object] = {"text": shortened(self.labels)} if self.labels else {}
         table = self.to_dataframe()
         for kind in self.measured:
-            rows = table[(table["kind"] == kind) & table["effect"].notna()]
+            rows = table[(table["kind"] == kind) & table["value"].notna()]
             if len(rows):
-                row = rows.loc[rows["effect"].abs().idxmax()]
+                row = rows.loc[rows["value"].abs().idxmax()]
                 head = f"H{row['head']}" if row["head"] >= 0 else ""
                 where = f" at {row['position']} {row['token']!r}" if row["position"] != -1 else ", all positions"
-                lines[f"largest {kind}"] = f"L{row['layer']}{head}{where}: {significant(float(row['effect']))}"
+                lines[f"largest {kind}"] = f"L{row['layer']}{head}{where}: {significant(float(row['value']))}"
         checks = f"worst relative error of logits {scientific(self.error)}"
         lines["checks"] = checks if self.complete else f"{checks}; interrupted, NaN where no patch was run"
-        ends = [f"{significant(float(self.clean[0]), 4, '-')}"]
-        if not bool(self.corrupted.isnan().any()):
-            ends += [significant(float(self.corrupted[0]), 4, "-")]
+        ends = [significant(float(end[0]), 4, "-") for end in (self.clean, self.corrupted)[: 1 + self._has_ends]]
         more = f" and {len(self.targets) - 1} more" if len(self.targets) > 1 else ""
         pairs = f", mean over {self.n_pairs} pairs" if self.n_pairs > 1 else ""
         how = self.direction if self.replacement == "run" else f"replacement={self.replacement!r}"
         return f"{self.targets[0]} {' → '.join(ends)}{more} of {self.model}, {how}{pairs}", lines
 
-    @cached_property
-    def _changes(self) -> dict[str, Tensor]:
-        baseline = self.corrupted if self.direction == "denoising" else self.clean
-        return {kind: self._scaled(kind, torch.ones_like(baseline), baseline) for kind in self.measured}
+    @property
+    def _has_ends(self) -> bool:
+        return not bool(self.corrupted.isnan().any())
 
-    def _scaled(self, kind: str, unit: Float[Tensor, " target"], zero: Float[Tensor, " target"]) -> Tensor:
-        values = self.measured[kind]
-        scale, shift = (each.reshape(-1, *[1] * (values.ndim - 1)) for each in (unit, zero))
-        return (values - shift) / scale
+    @property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """Where the targets are 0, and their distance from there to 1."""
+        return self.corrupted, self.clean - self.corrupted
+
+    @property
+    def _unpatched(self) -> tuple[Tensor, Tensor]:
+        """The targets of the run that is patched, and a unit of 1."""
+        baseline = self.corrupted if self.direction == "denoising" else self.clean
+        return baseline, torch.ones_like(baseline)
+
+    def _scaled(self, kind: str, zero: Float[Tensor, " target"], unit: Float[Tensor, " target"]) -> Tensor:
+        table = self.measured[kind]
+        zero, unit = (each.reshape(-1, *[1] * (table.ndim - 1)) for each in (zero, unit))
+        return (table - zero) / unit
 
     def _of_one(self, by_kind: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {kind: table[0] if len(self.targets) == 1 else table for kind, table in by_kind.items()}
@@ -248,34 +251,30 @@ class PatchingComparison(Result):
     """-1 for all."""
     tokens: tuple[str, ...]
     estimates: Float[Tensor, " patch"]
-    """Estimated effects."""
-    effects: Float[Tensor, " patch"]
-    """Measured effects."""
+    measured: Float[Tensor, " patch"]
     target: str
     model: str
 
     @property
     def correlation(self) -> pd.DataFrame:
         """By kind (index): Pearson's r, Spearman's rho and the number of patches, n."""
-        by_kind = self.to_dataframe().dropna(subset=["estimate", "effect"]).groupby("kind", sort=False)
-        methods = {"pearson": "pearson", "spearman": "spearman"}
-        rows = {
-            kind: {name: rows["estimate"].corr(rows["effect"], method=how) for name, how in methods.items()}
-            | {"n": len(rows)}
-            for kind, rows in by_kind
-        }
+        rows = {}
+        for kind, of_kind in self.to_dataframe().dropna(subset=["estimate", "value"]).groupby("kind", sort=False):
+            estimate, value = of_kind["estimate"], of_kind["value"]
+            r, rho = estimate.corr(value), estimate.rank().corr(value.rank())
+            rows[kind] = {"pearson": r, "spearman": rho, "n": len(of_kind)}
         return pd.DataFrame.from_dict(rows, orient="index").astype({"n": int})
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per patch: kind, layer, head, position, token, estimate, effect."""
+        """One row per patch: kind, layer, head, position, token, estimate, and value, which is measured."""
         places = zip(self.kinds, self.layers, self.heads, self.positions, self.tokens, strict=True)
         frame = pd.DataFrame(places, columns=[*PLACES, "token"])
-        return frame.assign(estimate=self.estimates.numpy(), effect=self.effects.numpy())
+        return frame.assign(estimate=self.estimates.numpy(), value=self.measured.numpy())
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """The correlation of every kind."""
         rows = self.correlation.iterrows()
-        return f"estimated and measured effects on {self.target} of {self.model}", {
+        return f"estimated and measured changes of {self.target} of {self.model}", {
             str(kind): f"Pearson {row['pearson']:.3f}, Spearman {row['spearman']:.3f}, {row['n']:.0f} patches"
             for kind, row in rows
         }
@@ -297,22 +296,28 @@ def _compared(sweep: ActivationPatching, estimates: PatchingEstimates) -> Patchi
             raise InputError(
                 f"compare: {name} differ, {brief(mine)} and {brief(theirs)}: expected estimates of the same run."
             )
-    measured, estimated = sweep.to_dataframe(), estimates.to_dataframe()[[*PLACES, "value"]]
     if any(isinstance(position, str) for position in sweep.positions):
         raise InputError("compare: the sweep's positions have names, the estimates' numbers. Use positions by number.")
+    estimated = estimates.to_dataframe()[[*PLACES, "value"]].rename(columns={"value": "estimate"})
     chosen = estimated[estimated["position"].isin(sweep.positions)]
-    whole = chosen.assign(position=-1).groupby(PLACES, as_index=False)["value"].sum()
-    both = pd.concat([estimated, whole]).rename(columns={"value": "estimate"})
-    rows = measured.drop(columns="value").merge(both, on=PLACES, how="inner")
+    whole = chosen.assign(position=-1).groupby(PLACES, as_index=False)["estimate"].sum()
+    rows = sweep.to_dataframe().merge(pd.concat([estimated, whole]), on=PLACES, how="inner")
     if not len(rows):
         raise InputError(
             f"compare: the sweep is of {', '.join(sweep.measured)}, the estimates of {', '.join(estimated['kind'].unique())}: "
             "expected a kind that both have."
         )
-    columns = {name: tuple(rows[name].tolist()) for name in (*PLACES, "token")}
-    kinds, layers, heads, positions, tokens = columns.values()
-    numbers = (torch.tensor(rows[name].to_numpy(), dtype=torch.float64) for name in ("estimate", "effect"))
-    return PatchingComparison(kinds, layers, heads, positions, tokens, *numbers, sweep.targets[0], sweep.model)
+    return PatchingComparison(
+        kinds=tuple(rows["kind"]),
+        layers=tuple(rows["layer"].tolist()),
+        heads=tuple(rows["head"].tolist()),
+        positions=tuple(rows["position"].tolist()),
+        tokens=tuple(rows["token"]),
+        estimates=torch.tensor(rows["estimate"].to_numpy(dtype=float)),
+        measured=torch.tensor(rows["value"].to_numpy(dtype=float)),
+        target=sweep.targets[0],
+        model=sweep.model,
+    )
 
 
 @dataclass
@@ -398,9 +403,7 @@ class _Pair:
         swaps = self.donor is not None and kind in ("residual", "residual_mid")
         rows = [own, *[new] * (len(where) + swaps)]
         everywhere = torch.ones_like(where[:1])
-        logits = self.run.patched(
-            kind, layer, torch.cat(rows), torch.cat([everywhere, where, *[everywhere] * swaps])
-        )
+        logits = self.run.patched(kind, layer, torch.cat(rows), torch.cat([everywhere, where, *[everywhere] * swaps]))
         of = f"{kind} of layer {layer}"
         errors = [self.run.error_of(logits[0], self.run, f"a run whose {of} is patched by its own")]
         if swaps and self.donor is not None:
@@ -551,6 +554,7 @@ def _of_pair(
         position_tokens=tuple(text[place] for place in places),
         labels=text,
         targets=tuple(words_of(known, metric) for metric in bound),
+        quantities=tuple(metric.name for metric in bound),
         clean=clean,
         corrupted=other[0] if sweep.replacement == "run" else torch.full_like(clean, torch.nan),
         direction=sweep.direction,
@@ -580,9 +584,7 @@ def _fill(pair: _Pair, kind: PatchKind, measured: dict[str, Tensor]) -> None:
             table[:, row].reshape(len(table), -1)[:, rows] = values
 
 
-def _means(
-    sweep: _Sweep, prompts: Sequence[Int[Tensor, " pos"]]
-) -> dict[tuple[PatchKind, int], Float[Tensor, "..."]]:
+def _means(sweep: _Sweep, prompts: Sequence[Int[Tensor, " pos"]]) -> dict[tuple[PatchKind, int], Float[Tensor, "..."]]:
     """Activations' means over the positions of all prompts."""
     sums: dict[tuple[PatchKind, int], Tensor] = {}
     for tokens in prompts:
@@ -595,14 +597,22 @@ def _means(
 def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Change | None) -> tuple[bool, list[Any]]:
     """Whether there is one pair, and the prompts of each: the clean one, and the one whose activations are put in."""
     if (replacement == "run") != (corrupted is not None):
-        need = "needs a corrupted prompt" if replacement == "run" else "takes activations of clean prompts: corrupted is None"
+        need = (
+            "needs a corrupted prompt"
+            if replacement == "run"
+            else "takes activations of clean prompts: corrupted is None"
+        )
         raise InputError(f"replacement={replacement!r} {need}.")
     if corrupted is None and direction == "denoising":
-        raise InputError(f"direction='denoising' with replacement={replacement!r}: the clean run is patched. Leave it out.")
+        raise InputError(
+            f"direction='denoising' with replacement={replacement!r}: the clean run is patched. Leave it out."
+        )
     single, pairs = pairs_of(clean, clean if corrupted is None else corrupted)
     if replacement == "resample":
         if len(pairs) < 2:
-            raise InputError("replacement='resample' with one prompt: expected a list, each of which gets the next one's.")
+            raise InputError(
+                "replacement='resample' with one prompt: expected a list, each of which gets the next one's."
+            )
         firsts = [first for first, _ in pairs]
         pairs = list(zip(firsts, [*firsts[1:], firsts[0]], strict=True))
     return single, pairs
@@ -614,7 +624,9 @@ def _kinds(asked: Any, name: str) -> tuple[PatchKind, ...]:
     unknown = [kind for kind in given if kind not in PATCH_KINDS]
     if unknown or not given:
         meant = did_you_mean(unknown[0], PATCH_KINDS) if unknown and isinstance(unknown[0], str) else ""
-        raise InputError(f"{name}={brief(asked)}: expected some of {', '.join(map(repr, PATCH_KINDS))}. {meant}".rstrip())
+        raise InputError(
+            f"{name}={brief(asked)}: expected some of {', '.join(map(repr, PATCH_KINDS))}. {meant}".rstrip()
+        )
     return tuple(dict.fromkeys(given))
 
 
@@ -624,5 +636,7 @@ def _metrics(target: Any, n_pairs: int, model: Model) -> tuple[Metric, ...]:
         raise InputError("target=[]: expected a target, or a list of one or more.")
     read = [for_prompts(each, n_pairs) for each in given]
     if any(isinstance(each, Direction) for each in read):
-        raise InputError("target is a direction: activation patching reads logits. Use a metric, such as ffb.logit(...).")
+        raise InputError(
+            "target is a direction: activation patching reads logits. Use a metric, such as ffb.logit(...)."
+        )
     return tuple(cast("Metric", each).bound_to(model) for each in read)

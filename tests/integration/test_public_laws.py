@@ -174,6 +174,7 @@ def cases(wanted: Callable[[Case], object] = lambda case: True) -> Any:
 SHOWING = (
     "contribution_maps",
     "attribute",
+    "activation_patching",
     "attribution_patching",
     "faithfulness",
     "contribution_sweep",

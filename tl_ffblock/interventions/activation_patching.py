@@ -9,7 +9,7 @@ positions gives the other run's.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, overload
 
 import pandas as pd
 import torch
@@ -343,8 +343,8 @@ class _Sweep:
         places = [metric.at for metric in self.metrics]
         return min(at for at in places if at is not None) if all(at is not None and at < 0 for at in places) else None
 
-    def runs(self, tokens: Int[Tensor, " pos"], patched: Collection[tuple[PatchKind, int]] | None = None) -> LateRuns:
-        return LateRuns(self.model, tokens, self.patched if patched is None else patched, self.read_from)
+    def run(self, tokens: Int[Tensor, " pos"]) -> LateRuns:
+        return LateRuns(self.model, tokens, self.patched, self.read_from)
 
     def size(self, n_positions: int) -> dict[tuple[PatchKind, int], int]:
         """How many patches there are of each kind and layer."""
@@ -373,41 +373,42 @@ class _Pair:
     bar: Progress
     error: float = 0.0
 
+    def heads(self, kind: PatchKind) -> tuple[int, ...]:
+        """The axis of heads that a kind has in the tables."""
+        own = self.run.activation(kind, self.sweep.layers[kind][0])
+        return () if kind in STREAM else (own.shape[0 if kind == "pattern" else 1],)
+
     def measured(self, kind: PatchKind, layer: int) -> Iterator[tuple[slice, Float[Tensor, "target run"]]]:
         """The targets under all patches of a kind at a layer, in the order of head and position, some at a time."""
-        own, new = self.run.activation(kind, layer)[None], self._new(kind, layer)[None]
-        n_positions = own.shape[2] if kind == "pattern" else own.shape[1]
-        n_heads = own.shape[1 if kind == "pattern" else 2] if kind not in STREAM else 1
+        (n_heads,) = self.heads(kind) or (1,)
         of_position = [[place] for place in self.places] if kind in self.sweep.by_position else [list(self.places)]
         patches = [(head, at) for head in range(n_heads) for at in of_position]
         for begin in range(0, len(patches), self.sweep.batch_size):
             chunk = patches[begin : begin + self.sweep.batch_size]
-            where = torch.zeros(len(chunk), n_heads, n_positions, dtype=torch.bool)
+            where = torch.zeros(len(chunk), n_heads, len(self.run.logits), dtype=torch.bool)
             for row, (head, at) in enumerate(chunk):
                 where[row, head, at] = True
-            logits = self._checked(kind, layer, (own, new), where) if begin == 0 else None
-            if logits is None:
-                logits = self.run.patched(kind, layer, new.expand(len(chunk), *new.shape[1:]), where)
-            yield slice(begin, begin + len(chunk)), self.read(logits)
+            yield slice(begin, begin + len(chunk)), self.read(self._logits(kind, layer, where, checked=begin == 0))
             self.bar.step(len(chunk))
 
     def read(self, logits: Float[Tensor, "run read d_vocab"]) -> Float[Tensor, "target run"]:
         """Every target of every run."""
         return torch.stack([run_by_run(metric, logits).detach().double().cpu() for metric in self.metrics])
 
-    def _checked(
-        self, kind: PatchKind, layer: int, values: tuple[Tensor, Tensor], where: Bool[Tensor, "run head pos"]
+    def _logits(
+        self, kind: PatchKind, layer: int, where: Bool[Tensor, "run head pos"], *, checked: bool
     ) -> Float[Tensor, "run read d_vocab"]:
-        """Logits of the first patches of a layer, in one batch with those that the two identities give."""
-        own, new = values
+        """Logits under patches; in the same batch, checked, the run patched by itself and the other run by way of the stream."""
+        own, new = self.run.activation(kind, layer)[None], self._new(kind, layer)[None]
+        if not checked:
+            return self.run.patched(kind, layer, new.expand(len(where), *new.shape[1:]), where)
         swaps = self.donor is not None and kind in ("residual", "residual_mid")
-        rows = [own, *[new] * (len(where) + swaps)]
-        everywhere = torch.ones_like(where[:1])
-        logits = self.run.patched(kind, layer, torch.cat(rows), torch.cat([everywhere, where, *[everywhere] * swaps]))
-        of = f"{kind} of layer {layer}"
-        errors = [self.run.error_of(logits[0], self.run, f"a run whose {of} is patched by its own")]
+        everywhere, what = torch.ones_like(where[:1]), f"{kind} of layer {layer}"
+        values = torch.cat([own, *[new] * (len(where) + swaps)])
+        logits = self.run.patched(kind, layer, values, torch.cat([everywhere, where, *[everywhere] * swaps]))
+        errors = [self.run.error_of(logits[0], self.run, f"a run whose {what} is patched by its own")]
         if swaps and self.donor is not None:
-            errors.append(self.run.error_of(logits[-1], self.donor, f"a run whose whole {of} is the other run's"))
+            errors.append(self.run.error_of(logits[-1], self.donor, f"a run whose whole {what} is the other run's"))
         self.error = max(self.error, *errors)
         return logits[1 : 1 + len(where)]
 
@@ -421,6 +422,22 @@ class _Pair:
         return self.means.get((kind, layer), own.mean(dim=0)).expand_as(own)
 
 
+@overload
+def activation_patching(
+    model: Any,
+    clean: str | Ids,
+    corrupted: str | Ids | None,
+    target: Target | Sequence[Target],
+    **options: Any,
+) -> ActivationPatching: ...
+@overload
+def activation_patching(
+    model: Any, clean: Texts, corrupted: Texts | None, target: Target | Sequence[Target], **options: Any
+) -> Results[ActivationPatching]: ...
+@overload
+def activation_patching(
+    model: Any, clean: Tokens, corrupted: Tokens | None, target: Target | Sequence[Target], **options: Any
+) -> Any: ...
 @strict
 def activation_patching(
     model: Any,
@@ -531,20 +548,16 @@ def _of_pair(
 ) -> ActivationPatching:
     """What one pair gives."""
     known, with_donor = sweep.model, sweep.replacement in ("run", "resample")
-    order = 1 if sweep.direction == "denoising" else 0
-    runs = [sweep.runs(tokens[0])]
-    runs += [sweep.runs(tokens[1])] if with_donor else []
+    runs = [sweep.run(each) for each in tokens[: 1 + with_donor]]
     bound = [metric.of_prompt(CleanRun(number, tokens[0], runs[0].logits)) for metric in sweep.metrics]
-    pair = _Pair(sweep, runs[order], runs[1 - order] if with_donor else None, places, bound, means, bar)
+    patched, *donors = runs[::-1] if sweep.direction == "denoising" else runs
+    pair = _Pair(sweep, patched, donors[0] if donors else None, places, bound, means, bar)
     clean, *other = (pair.read(run.read[None])[:, 0] for run in runs)
-    measured: dict[str, Tensor] = {}
-    complete = False
+    measured, complete = {kind: _empty(pair, kind) for kind in sweep.kinds}, False
     with suppress(KeyboardInterrupt):
         for kind in sweep.kinds:
-            _fill(pair, kind, measured)
+            _fill(pair, kind, measured[kind])
         complete = True
-    for kind in sweep.kinds:
-        measured.setdefault(kind, _empty(pair, kind))
     labels = [label(known, each) for each in (tokens if sweep.replacement == "run" else tokens[:1])]
     text = tuple(joined(both, "→") for both in zip(*labels, strict=True))
     return ActivationPatching(
@@ -568,27 +581,26 @@ def _of_pair(
 
 def _empty(pair: _Pair, kind: PatchKind) -> Tensor:
     """NaN for each patch of a kind."""
-    sweep, layers = pair.sweep, pair.sweep.layers[kind]
-    heads = () if kind in STREAM else (pair.run.activation(kind, layers[0]).shape[0 if kind == "pattern" else 1],)
-    positions = (len(pair.places),) if kind in sweep.by_position else ()
-    return torch.full((len(pair.metrics), len(layers), *heads, *positions), torch.nan, dtype=torch.float64)
+    positions = (len(pair.places),) if kind in pair.sweep.by_position else ()
+    shape = len(pair.metrics), len(pair.sweep.layers[kind]), *pair.heads(kind), *positions
+    return torch.full(shape, torch.nan, dtype=torch.float64)
 
 
-def _fill(pair: _Pair, kind: PatchKind, measured: dict[str, Tensor]) -> None:
+def _fill(pair: _Pair, kind: PatchKind, table: Float[Tensor, "target layer *place"]) -> None:
     """All patches of a kind, into a table that an interruption leaves as far as it came."""
-    layers, table = pair.sweep.layers[kind], measured.setdefault(kind, _empty(pair, kind))
-    if layers[0] < pair.sweep.model.n_layers and len(pair.places) > 1:
+    layers = pair.sweep.layers[kind]
+    if len(pair.run.logits) > 1:  # one token attends to itself, whatever its query and key
         pair.run.refuse_disobedience(kind, layers[0])
     for row, layer in enumerate(layers):
         for rows, values in pair.measured(kind, layer):
-            table[:, row].reshape(len(table), -1)[:, rows] = values
+            table[:, row].view(len(table), -1)[:, rows] = values
 
 
 def _means(sweep: _Sweep, prompts: Sequence[Int[Tensor, " pos"]]) -> dict[tuple[PatchKind, int], Float[Tensor, "..."]]:
     """Activations' means over the positions of all prompts."""
     sums: dict[tuple[PatchKind, int], Tensor] = {}
     for tokens in prompts:
-        run = sweep.runs(tokens)
+        run = sweep.run(tokens)
         for key in sweep.patched:
             sums[key] = sums.get(key, torch.zeros(())) + run.activation(*key).sum(dim=0)
     return {key: total / sum(map(len, prompts)) for key, total in sums.items()}

@@ -9,7 +9,7 @@ positions gives the other run's.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, cast, overload
+from typing import Any, Literal, SupportsIndex, TypeAlias, TypedDict, Unpack, cast, overload
 
 import pandas as pd
 import torch
@@ -32,7 +32,7 @@ from tl_ffblock.result import Result, Results, long_form
 from tl_ffblock.results.intervals import mean_interval, refuse_mixed
 from tl_ffblock.results.tables import alike
 from tl_ffblock.results.tokens import joined, shortened
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import spelled_out, strict
 
 Change: TypeAlias = Literal["denoising", "noising"]
 """Clean activations into the corrupted run, or corrupted ones into the clean run."""
@@ -43,6 +43,40 @@ STREAM: tuple[PatchKind, ...] = ("residual", "residual_mid", "attention", "mlp")
 """Kinds that have no heads; they are patched one position at a time unless told otherwise."""
 PLACES = ["kind", "layer", "head", "position"]
 """Columns that say what a number is of."""
+
+
+class PatchOptions(TypedDict, total=False):
+    """Which activations are patched, and how."""
+
+    of: Sequence[PatchKind] | PatchKind
+    """Kinds of activations: "residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v", "pattern"."""
+    direction: Change | None
+    """"denoising" or "noising"; None means "denoising" with a corrupted prompt, else "noising"."""
+    replacement: Replacement
+    """What is put in: "run", the other run's activation; or into the clean run "zero", "mean" (over the run's positions),
+    "mean_over_prompts" (over the positions of all clean prompts), "resample" (the next clean prompt's)."""
+    layers: Layers
+    """Layers; None means all, and the end of the residual stream."""
+    positions: Positions | NamedPositions
+    """Positions, as numbers for all pairs, or by name: {"IO": [2, 4], "END": -1}. None means all."""
+    by_position: bool | Sequence[PatchKind]
+    """Kinds that are patched at one position at a time, the others at all chosen positions at once. True means all kinds."""
+    batch_size: SupportsIndex
+    """Patched runs at a time."""
+    progress: bool
+    """Whether a long call shows a bar at a terminal or in a notebook, which says what the call costs."""
+
+
+DEFAULTS: dict[str, Any] = {
+    "of": ("residual", "attention", "mlp", "head"),
+    "direction": None,
+    "replacement": "run",
+    "layers": None,
+    "positions": None,
+    "by_position": STREAM,
+    "batch_size": 64,
+    "progress": True,
+}
 
 
 @strict
@@ -428,31 +462,31 @@ def activation_patching(
     clean: str | Ids,
     corrupted: str | Ids | None,
     target: Target | Sequence[Target],
-    **options: Any,
+    **options: Unpack[PatchOptions],
 ) -> ActivationPatching: ...
 @overload
 def activation_patching(
-    model: Any, clean: Texts, corrupted: Texts | None, target: Target | Sequence[Target], **options: Any
+    model: Any,
+    clean: Texts,
+    corrupted: Texts | None,
+    target: Target | Sequence[Target],
+    **options: Unpack[PatchOptions],
 ) -> Results[ActivationPatching]: ...
 @overload
 def activation_patching(
-    model: Any, clean: Tokens, corrupted: Tokens | None, target: Target | Sequence[Target], **options: Any
+    model: Any,
+    clean: Tokens,
+    corrupted: Tokens | None,
+    target: Target | Sequence[Target],
+    **options: Unpack[PatchOptions],
 ) -> Any: ...
-@strict
+@spelled_out(PatchOptions, DEFAULTS)
 def activation_patching(
     model: Any,
     clean: str | Texts | Ids | Tokens,
     corrupted: str | Texts | Ids | Tokens | None,
     target: Target | Sequence[Target],
-    *,
-    of: Sequence[PatchKind] | PatchKind = ("residual", "attention", "mlp", "head"),
-    direction: Change | None = None,
-    replacement: Replacement = "run",
-    layers: Layers = None,
-    positions: Positions | NamedPositions = None,
-    by_position: bool | Sequence[PatchKind] = STREAM,
-    batch_size: int = 64,
-    progress: bool = True,
+    **options: Unpack[PatchOptions],
 ) -> ActivationPatching | Results[ActivationPatching]:
     """What a target becomes when one activation of a run is replaced by another run's: activation patching, causal tracing, ablation.
 
@@ -464,19 +498,9 @@ def activation_patching(
         clean: A text or token ids, or a list of texts or a [batch, pos] tensor: a prompt of each pair.
         corrupted: The other prompt of each pair, of equally many tokens; None where `replacement` needs none.
         target: As in `ffb.attribute` (not a direction), or a list of targets, all read from the same runs.
-        of: Some of "residual" (at each layer's input, and the end), "residual_mid" (between attention and feed-forward),
-            "attention" and "mlp" (what each adds to the residual stream), "head" (z), "q", "k", "v", "pattern" (rows of queries).
-            Grouped keys and values are patched by group.
-        direction: "denoising" puts clean activations into the corrupted run, "noising" corrupted ones into the clean run. None
-            means "denoising" with a corrupted prompt, else "noising".
-        replacement: What is put in: "run", the other run's activation; or into the clean run "zero", "mean" (over the run's
-            positions), "mean_over_prompts" (over the positions of all clean prompts), "resample" (the next clean prompt's).
-        layers: Layers; None means all, and the end of the residual stream.
-        positions: Positions, as numbers for all pairs, or by name: {"IO": [2, 4], "END": -1}. None means all.
-        by_position: Kinds that are patched at one position at a time; the others at all chosen positions at once. True means
-            every kind, False none.
-        batch_size: Patched runs at a time.
-        progress: Whether a long call shows a bar at a terminal or in a notebook, which says what the call costs.
+        **options: Which activations are patched and how; see `PatchOptions`. Those of `of` are "residual" (at each layer's input,
+            and the end), "residual_mid" (between attention and feed-forward), "attention" and "mlp" (what each adds to the
+            residual stream), "head" (z), "q", "k", "v" (grouped keys and values by group), "pattern" (rows of queries).
 
     Returns:
         One result for one pair; `Results` for lists, pair by pair, whose `mean()` has intervals. A sweep that is interrupted from
@@ -490,27 +514,32 @@ def activation_patching(
     """
     known = identify(model)
     known.refuse_untrained_head()
-    single, pairs = _pairs(clean, corrupted, replacement, direction)
-    kinds = _kinds(of, "of")
-    chosen = select_layers(known, layers)
-    by = PATCH_KINDS if by_position is True else _kinds(by_position, "by_position") if by_position else ()
-    if replacement.startswith("mean") and "pattern" in kinds:
-        raise InputError(
-            f"of='pattern' with replacement={replacement!r}: rows of different queries have no mean. Use 'zero' or 'run'."
-        )
-    sweep = _Sweep(
-        model=known,
-        kinds=kinds,
-        layers={k: (*chosen, known.n_layers) if k == "residual" and layers is None else chosen for k in kinds},
-        by_position=by,
-        replacement=replacement,
-        direction=direction or ("noising" if corrupted is None else "denoising"),
-        metrics=_metrics(target, len(pairs), known),
-        batch_size=whole_number(batch_size, "batch_size", at_least=1),
-    )
+    given = DEFAULTS | options
+    single, pairs = _pairs(clean, corrupted, given["replacement"], given["direction"])
+    sweep = _opened(known, target, len(pairs), corrupted is not None, given)
     tokens = [equally_long(known, pair, "" if single else f"[{number}]") for number, pair in enumerate(pairs)]
-    results = _swept(sweep, tokens, positions, progress)
+    results = _swept(sweep, tokens, given["positions"], given["progress"])
     return results[0] if single else results
+
+
+def _opened(model: Model, target: Any, n_pairs: int, has_corrupted: bool, given: Mapping[str, Any]) -> _Sweep:
+    """What is asked for, checked."""
+    kinds, chosen, by = _kinds(given["of"], "of"), select_layers(model, given["layers"]), given["by_position"]
+    if given["replacement"].startswith("mean") and "pattern" in kinds:
+        raise InputError(
+            f"of='pattern' with replacement={given['replacement']!r}: rows of different queries have no mean. Use 'zero' or 'run'."
+        )
+    end = (model.n_layers,) if given["layers"] is None else ()
+    return _Sweep(
+        model=model,
+        kinds=kinds,
+        layers={kind: (*chosen, *end) if kind == "residual" else chosen for kind in kinds},
+        by_position=(PATCH_KINDS if by else ()) if isinstance(by, bool) else _kinds(by, "by_position"),
+        replacement=given["replacement"],
+        direction=given["direction"] or ("denoising" if has_corrupted else "noising"),
+        metrics=_metrics(target, n_pairs, model),
+        batch_size=whole_number(given["batch_size"], "batch_size", at_least=1),
+    )
 
 
 def _swept(
@@ -553,7 +582,8 @@ def _of_pair(
     patched, *donors = runs[::-1] if sweep.direction == "denoising" else runs
     pair = _Pair(sweep, patched, donors[0] if donors else None, places, bound, means, bar)
     clean, *other = (pair.read(run.read[None])[:, 0] for run in runs)
-    measured, complete = {kind: _empty(pair, kind) for kind in sweep.kinds}, False
+    measured: dict[str, Tensor] = {kind: _empty(pair, kind) for kind in sweep.kinds}
+    complete = False
     with suppress(KeyboardInterrupt):
         for kind in sweep.kinds:
             _fill(pair, kind, measured[kind])

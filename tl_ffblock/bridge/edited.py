@@ -22,6 +22,7 @@ there, whichever of its tensors are only shown (the pattern of a BERT bridge is)
 """
 
 import copy
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -495,7 +496,9 @@ class LateRuns:
             return torch.cat([x[:1], x[1:] + change.reshape(x.shape[1:])])
 
         read, self._from = self._from, None
-        logits = self._run(layer, 2, [(patched_name(self._model, kind, layer), add)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # TransformerLens 4.3 warns of edits that it discards
+            logits = self._run(layer, 2, [(patched_name(self._model, kind, layer), add)])
         self._from = read
         if float((logits[1] - logits[0]).abs().max()) <= 10 * self._model.eps(logits.dtype) * float(logits.abs().max()):
             raise UnsupportedModelError(

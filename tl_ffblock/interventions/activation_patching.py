@@ -514,7 +514,7 @@ def activation_patching(
     """
     known = identify(model)
     known.refuse_untrained_head()
-    given = DEFAULTS | options
+    given: dict[str, Any] = {**DEFAULTS, **options}
     single, pairs = _pairs(clean, corrupted, given["replacement"], given["direction"])
     sweep = _opened(known, target, len(pairs), corrupted is not None, given)
     tokens = [equally_long(known, pair, "" if single else f"[{number}]") for number, pair in enumerate(pairs)]

@@ -177,8 +177,10 @@ def test_what_is_put_in_is_another_prompts_or_nothing() -> None:
         assert torch.equal(resampled[1].patched[kind], expected[1].patched[kind])
         torch.testing.assert_close(twice[0].patched[kind], over_one[0].patched[kind], **CLOSE)
         assert not torch.allclose(over_two[0].patched[kind], over_one[0].patched[kind])
-    stream = swept(model, first, None, of=("residual", "residual_mid"), replacement="zero")
-    torch.testing.assert_close(stream.patched["residual_mid"], stream.patched["residual"][1:], **CLOSE)
+    stream = swept(model, first, None, of="residual", replacement="zero")
+    zeros = {"blocks.1.hook_resid_pre": torch.zeros(1, N, tiny.D_MODEL)}
+    expected = by_hand(model, first, zeros, *zeros, lambda x: (0, 3))
+    assert float(stream.patched["residual"][1, 3]) == pytest.approx(expected, rel=1e-9)
     assert "zero" in repr(stream) and "normalised" not in stream.to_dataframe()
 
 

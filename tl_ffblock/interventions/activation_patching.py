@@ -544,7 +544,7 @@ def _opened(model: Model, target: Any, n_pairs: int, has_corrupted: bool, given:
 
 def _swept(
     sweep: _Sweep,
-    tokens: Sequence[tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]]],
+    tokens: Sequence[tuple[Int[Tensor, " _"], Int[Tensor, " _"]]],
     positions: Positions | NamedPositions,
     shown: bool,
 ) -> Results[ActivationPatching]:
@@ -568,7 +568,7 @@ def _swept(
 
 def _of_pair(
     sweep: _Sweep,
-    tokens: tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]],
+    tokens: tuple[Int[Tensor, " _"], Int[Tensor, " _"]],
     number: int,
     names: tuple[int | str, ...],
     places: Sequence[int],
@@ -626,7 +626,7 @@ def _fill(pair: _Pair, kind: PatchKind, table: Float[Tensor, "target layer *plac
             table[:, row].view(len(table), -1)[:, rows] = values
 
 
-def _means(sweep: _Sweep, prompts: Sequence[Int[Tensor, " pos"]]) -> dict[tuple[PatchKind, int], Float[Tensor, "..."]]:
+def _means(sweep: _Sweep, prompts: Sequence[Int[Tensor, " _"]]) -> dict[tuple[PatchKind, int], Float[Tensor, "..."]]:
     """Activations' means over the positions of all prompts."""
     sums: dict[tuple[PatchKind, int], Tensor] = {}
     for tokens in prompts:

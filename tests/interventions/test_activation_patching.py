@@ -104,13 +104,22 @@ def test_the_numbers_are_those_of_transformer_lens() -> None:
             assert float((found - expected).abs().max()) < 1e-5 * float(sweep.values[kind].abs().max()), kind
 
 
-@pytest.mark.parametrize("case", cases.CASES, ids=str)
-def test_laws_hold_for_every_code_path(case: Case) -> None:
+@pytest.mark.parametrize("case", cases.EVERY, ids=str)
+def test_laws_hold_for_every_family(case: Case) -> None:
     """All positions of the stream give the other run; before the feed-forward it is as after it; noising is denoising the other way."""
-    model, (first, second) = case.model(torch.float64), prompts(case.name if not case.toy else "gpt2")
-    of = ["residual", "attention", *(() if case.name.startswith("attn_only") else ("mlp",)), "head", "q", "k", "v"]
-    with_mid = case.name not in ("gpt_neox", "attn_only", "attn_only_no_norms")
-    of += ["residual_mid"] * with_mid
+    model, (first, second) = case.model(torch.float64), (case.tokens(N, seed) for seed in (0, 1))
+    order = cases.identify(model).family.order
+    with_mid = order not in ("parallel", "attn_only")
+    of = [
+        "residual",
+        "attention",
+        *["mlp"] * (order != "attn_only"),
+        "head",
+        "q",
+        "k",
+        "v",
+        *["residual_mid"] * with_mid,
+    ]
     there = swept(model, first, second, of=of)
     back = swept(model, second, first, of=of, direction="noising")
     assert there.error < 1e-10 and there.complete

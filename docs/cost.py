@@ -239,7 +239,14 @@ def patching() -> str:
         f"SmolLM2-135M-Instruct, {first['tokens']} tokens, one thread, CPU seconds, {results['rounds']} rounds, ratios within a round "
         f"(least and most); a forward pass takes {first['forward_s']:.2f} s; {results['machine']}, torch {results['torch']}, {results['date']}."
     )
-    head = ("sweep", "patches", "ours, checks included", "transformer_lens.patching", "ratio", "largest difference / largest effect")
+    head = (
+        "sweep",
+        "patches",
+        "ours, checks included",
+        "transformer_lens.patching",
+        "ratio",
+        "largest difference / largest effect",
+    )
     return f"{where}\n\n{table(head, rows)}"
 
 

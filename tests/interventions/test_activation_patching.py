@@ -298,6 +298,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] 
     "a position": (lambda m, a, b: swept(m, a, b, positions=[9]), InputError, "positions=.9.*from -6 to 5"),
     "no target": (lambda m, a, b: ffb.activation_patching(m, a, b, []), InputError, "target="),
     "a direction": (lambda m, a, b: ffb.activation_patching(m, a, b, ffb.direction(torch.ones(32), layer=1)), InputError, "reads logits"),
+    "compared with a number": (lambda m, a, b: swept(m, a, b, of="mlp").compare(1), InputError, "ffb.attribution_patching"),
     "normalised ablation": (lambda m, a, b: swept(m, a, None, replacement="zero", of="mlp").normalised, InputError, "no corrupted run"),
     "a mean of unlike sweeps": (lambda m, a, b: type(swept(m, of="mlp")).mean([swept(m, of="mlp"), swept(m, of="head")]), InputError, "other kinds"),
     "a mean of two directions": (lambda m, a, b: type(swept(m, of="mlp")).mean([swept(m, of="mlp"), swept(m, of="mlp", direction="noising")]), InputError, "direction"),

@@ -216,6 +216,41 @@ def checks() -> str:
     return f"{table(('model', 'tokens', 'call', *headings), rows)}\n\n{sentence}"
 
 
+PATCHING = STORED.with_name("patching.json")
+"""The run of benchmarks/patching.py."""
+
+
+def patching() -> str:
+    """What sweeps take beside transformer_lens.patching, and how far the numbers differ."""
+    results = json.loads(PATCHING.read_text())
+    rows = [
+        (
+            row["sweep"],
+            str(row["runs"]),
+            f"{row['ours_s']:.0f} s",
+            f"{row['theirs_s']:.0f} s",
+            f"{row['ratios'][len(row['ratios']) // 2]:.1f} ({row['ratios'][0]:.1f} to {row['ratios'][-1]:.1f})",
+            scientific(row["difference"], 1),
+        )
+        for row in results["rows"]
+    ]
+    first = results["rows"][0]
+    where = (
+        f"SmolLM2-135M-Instruct, {first['tokens']} tokens, one thread, CPU seconds, {results['rounds']} rounds, ratios within a round "
+        f"(least and most); a forward pass takes {first['forward_s']:.2f} s; {results['machine']}, torch {results['torch']}, {results['date']}."
+    )
+    head = (
+        "sweep",
+        "patches",
+        "ours, checks included",
+        "transformer_lens.patching",
+        "ratio",
+        "largest difference / largest effect",
+    )
+    return f"{where}\n\n{table(head, rows)}"
+
+
 BLOCKS = {"cost": cost}
+PATCHING_BLOCKS = {"patching": patching}
 PROMPT_BLOCKS = {"prompts": prompts, "page": page, "gpu": gpu, "bound": bound, "checks": checks}
 ATTRIBUTION_BLOCKS = {"attribution": attribution}

@@ -10,6 +10,7 @@ from typing import Any
 from docs.markdown import table
 
 MADE_BY = {
+    "ActivationPatching": "`activation_patching`",
     "AttentionScores": "`attention_scores`",
     "Attachments": "`heads.attachments`",
     "Attribution": "`attribute`",
@@ -32,6 +33,7 @@ MADE_BY = {
     "ModelCheck": "`check.check_model`",
     "NeuronShares": "`neurons`",
     "PatchedMaps": "`patched_maps`",
+    "PatchingComparison": "`ActivationPatching.compare`",
     "PatchingEstimates": "`attribution_patching`",
     "RelationHits": "`heads.relation_hits`",
     "Share": "`heads.share_of_hits`",

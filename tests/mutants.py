@@ -38,6 +38,7 @@ LOADED_ONCE = [
     "hypothesis",
 ]
 """What every run of tests imports: processes are forked after that, which is most of the time of a quick test."""
+PATCHING = "tests/interventions/test_activation_patching.py"
 SABOTAGE = "tests/attribution/test_sabotage.py"
 COPIED = (
     "tl_ffblock",
@@ -139,6 +140,13 @@ MUTANTS = (
     Mutant("interventions: rows that reach no metric", "interventions/validation.py", "return row % reads if reads > 0 else None", "return row", ("tests/interventions/test_validation.py", "-k", "second_row")),
     Mutant("interventions: a removal adds", "interventions/edits.py", "point.onto(-part, contributions", "point.onto(part, contributions", ("tests/interventions/test_edits.py",)),
     Mutant("interventions: knock-out without growth of the others", "interventions/edits.py", "cut = (z - alpha * value[key]) / (1 - alpha)", "cut = z - alpha * value[key]", ("tests/interventions/test_edits.py",)),
+    Mutant("patching: runs are not checked", "bridge/edited.py", "if not error <= self._model.tolerance:  # NaN is refused too\n            raise IdentityError(", "if error < 0:\n            raise IdentityError(", (PATCHING, "-k", "is_refused")),
+    Mutant("patching: late runs are not checked", "bridge/edited.py", "if self._reproduces(latest):", "if True:", (PATCHING, "-k", "before_the_patch")),
+    Mutant("patching: a kind that is not obeyed", "bridge/edited.py", "<= 10 * self._model.eps(", "<= -10 * self._model.eps(", (PATCHING, "-k", "cannot_be_patched")),
+    Mutant("patching: the stream without the skip connection", "bridge/edited.py", 'values = values - self._kept["residual", layer]', "pass", (PATCHING, "-k", "laws and gpt2")),
+    Mutant("patching: the wrong run is patched", "interventions/activation_patching.py", "runs[::-1] if sweep.direction", "runs if sweep.direction", (PATCHING, "-k", "plain_hook and gpt2")),
+    Mutant("patching: normalised the other way round", "interventions/activation_patching.py", "return self.corrupted, self.clean - self.corrupted", "return self.clean, self.corrupted - self.clean", (PATCHING, "-k", "laws and gpt2")),
+    Mutant("patching: estimates of all positions", "interventions/activation_patching.py", 'groupby(PLACES, as_index=False)["estimate"].sum()', 'groupby(PLACES, as_index=False)["estimate"].mean()', (PATCHING, "-k", "compared")),
     Mutant("metrics: a tie raises the rank", "metrics.py", "(rows > best).sum(dim=-1)", "(rows >= best).sum(dim=-1)", ("tests/unit/test_metrics.py",)),
     Mutant("metrics: divergence the other way round", "metrics.py", "return (clean.exp() * (clean - edited)).sum(dim=-1)", "return (edited.exp() * (edited - clean)).sum(dim=-1)", ("tests/unit/test_metrics.py",)),
     # Flow and memories.

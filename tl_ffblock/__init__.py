@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tl_ffblock.graphs import FlowGraph, Graph
     from tl_ffblock.interventions import (
         Contributions,
+        activation_patching,
         causal_validation,
         contribution_sweep,
         difference,
@@ -94,6 +95,7 @@ _HOMES = {
     "NeuronShares": "results.neuron_table",
     "Results": "result",
     "TokenMaps": "results.token_maps",
+    "activation_patching": "interventions",
     "amplification": "results.measures",
     "attention_maps": "attention",
     "attention_scores": "attention",
@@ -175,6 +177,7 @@ __all__ = [
     "Results",
     "TokenMaps",
     "__version__",
+    "activation_patching",
     "amplification",
     "attention_maps",
     "attention_scores",

@@ -31,6 +31,7 @@ _MADE_BY = {
     "ContributionMaps": "as ffb.contribution_maps makes it",
     "Contributions": "ffb.Contributions(model, prompts)",
     "Metric": "such as ffb.logit(...)",
+    "PatchingEstimates": "as ffb.attribution_patching makes it",
     "Pruning": "such as ffb.graphs.Pruning(heads=5)",
     "SamplePlan": "such as ffb.interventions.SamplePlan(n_cells=5)",
     "TokenMaps": "as ffb.attention_maps or .token_maps() makes it",

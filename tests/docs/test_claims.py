@@ -5,7 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+import torch
+from transformer_lens import patching
 
 import tl_ffblock as ffb
 from tests import tiny
@@ -61,6 +64,38 @@ def _folded() -> Any:
 def _dla(model: Callable[[], Any], unit: str = "head") -> Callable[[Any], Any]:
     """Its direct logit attribution, on a tiny model."""
     return lambda tools: tools.direct_logit_attribution(model(), tiny.tokens("gpt2", 6)[None], 7, 9, unit=unit)
+
+
+@pytest.mark.slow
+def test_numbers_of_activation_patching_are_as_stated() -> None:
+    """Each row of the table, ours and TransformerLens's own; the correlation of heads with what is measured."""
+    if SHIPPED["smollm2"].folder() is None:
+        pytest.skip("smollm2 is not installed")
+    page = (Path(__file__).parents[2] / "docs/how_to/activation_patching.md").read_text(encoding="utf-8")
+    model, target = ffb.load_model("smollm2"), ffb.logit(" Mary", minus=" John")
+    clean = "When Mary and John went to the store, John gave a drink to"
+    corrupted = "When Mary and John went to the store, Mary gave a drink to"
+    read, tokens = target.bound_to(model), [model.to_tokens(text) for text in (clean, corrupted)]
+    with torch.no_grad():
+        _, cache = model.run_with_cache(tokens[0])
+    rows = re.findall(r"^\| (\w+), L(\d+)(?:H(\d+)| at (\d+)) \| (\S+) \| (\S+) \|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for kind, layer, head, position, *stated in rows:
+        sweep = ffb.activation_patching(model, clean, corrupted, target, of=kind, layers=int(layer))
+        ours = float(sweep.values[kind][0, int(head or position)])
+        name = {"residual": "resid_pre", "attention": "attn_out", "mlp": "mlp_out", "head": "z"}[kind]
+        setter = patching.layer_head_vector_patch_setter if head else patching.layer_pos_patch_setter
+        index = pd.DataFrame({"layer": [int(layer)], "head" if head else "pos": [int(head or position)]})
+        with torch.no_grad():
+            theirs = patching.generic_activation_patch(
+                model, tokens[1], cache, read.mean, setter, name, index_df=index
+            ) - read.mean(model(tokens[1]))
+        for number, said in zip((ours, float(theirs)), stated, strict=True):
+            assert f"{number:+.3f}" == said
+    truth = ffb.activation_patching(model, clean, corrupted, target, direction="noising", of="head")
+    for rules in ("patching", "gradient"):
+        estimates = ffb.attribution_patching(model, clean, corrupted, target, rules=rules)
+        assert f'{truth.compare(estimates).correlation.loc["head", "pearson"]:.3f} with `rules="{rules}"`' in page
 
 
 @pytest.mark.slow

@@ -159,6 +159,12 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         close(torch.tensor(n["values"]["value"].iloc[-1]), torch.tensor(n["direct"].value), rtol=1e-3, atol=1e-5),
         set(n["tokens"]["rank"]) == set(range(5)),
     ],
+    "how_to/activation_patching.md": lambda n, at: [
+        (at / "patching.html").is_file(), n["sweep"].values["head"].shape[0] == 30, n["heads"].values["head"].shape[::2] == (2, 15),
+        n["both"].values["mlp"].shape == (2, 3, 15), float(n["zero"].values["head"].abs().max()) > 0,
+        set(n["mean"].to_dataframe()["position"]) == {"IO", "S2", "END"}, list(n["compared"].correlation.index) == ["head"],
+        not torch.equal(n["zero"].patched["head"], n["sweep"].patched["head"][23:24]),
+    ],
     "how_to/refused.md": lambda n, at: [],
 }
 # fmt: on

@@ -75,6 +75,13 @@ ROWS = ([2, 4], lambda maps: [maps[scope][:, [2, 4]] for scope in maps.scopes])
 PATTERNS = {"layers": ([1], lambda m: m.values[1:2]), "queries": ([2, 4], lambda m: m.values[:, :, [2, 4]])}
 SCORES = {"layers": ([1], lambda scores: [scores.query[1:2], scores.key[1:2], scores.pattern[1:2]])}
 VALUES = {"memories": (["1:3"], lambda v: v.top_ids[[str(one) for one in v.memories].index("1:3")][None])}
+PATCHES = {
+    "layers": ([1], lambda sweep: [sweep.measured[kind][:, 1:2] for kind in sweep.measured]),
+    "positions": (
+        [2, 4],
+        lambda sweep: [sweep.measured[kind][..., [2, 4]] for kind in ("residual", "attention", "mlp")],
+    ),
+}
 
 # fmt: off
 RUNS: dict[str, Case] = {
@@ -88,6 +95,7 @@ RUNS: dict[str, Case] = {
     "logit_lens": Case(lambda m, x, **o: ffb.logit_lens(m, x, ffb.logit(7), k=3, **o), lists=True),
     "attribute_continuation": Case(lambda m, x, **o: ffb.attribute_continuation(m, x.tolist(), generate=2, **o), families=CAUSAL),
     "attribution_patching": Case(lambda m, x, **o: ffb.attribution_patching(m, x, x.flip(0), ffb.logit(7), **o)),
+    "activation_patching": Case(lambda m, x, **o: ffb.activation_patching(m, x, x.flip(0), ffb.logit(7), **o), slices=PATCHES),
     "faithfulness": Case(lambda m, x, **o: ffb.faithfulness(m, x, ffb.logit(7), {"own": torch.arange(float(len(x)))}, **o), families=CAUSAL),
     "flow_graph": Case(lambda m, x, **o: ffb.flow_graph(m, x, target=7, **o)),
     "patched_maps": Case(patched),
@@ -167,6 +175,7 @@ def cases(wanted: Callable[[Case], object] = lambda case: True) -> Any:
 SHOWING = (
     "contribution_maps",
     "attribute",
+    "activation_patching",
     "attribution_patching",
     "faithfulness",
     "contribution_sweep",

@@ -53,6 +53,10 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "EdgeEstimates": lambda: ffb.attribution_patching(model_of("gpt2"), TEXT, TEXT.flip(0), ffb.logit(7), edges=True).edge_estimates,
     "Faithfulness": lambda: ffb.faithfulness(model_of("gpt2"), TEXT, ffb.logit(7), {"own": torch.arange(6.0)}),
     "FlowGraph": run("flow_graph"),
+    "ActivationPatching": run("activation_patching"),
+    "PatchingComparison": lambda: ffb.activation_patching(model_of("gpt2"), TEXT, TEXT.flip(0), ffb.logit(7), direction="noising").compare(
+        ffb.attribution_patching(model_of("gpt2"), TEXT, TEXT.flip(0), ffb.logit(7))
+    ),
     "PatchedMaps": run("patched_maps"),
     "ContributionSweep": run("contribution_sweep"),
     "CausalValidation": run("causal_validation"),

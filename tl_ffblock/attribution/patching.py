@@ -243,7 +243,7 @@ def attribution_patching(
             f'maps=True with rules={chosen.name!r}: layer maps share activations, so do only "path" and "patching".'
         )
     estimates = partial(_estimates, chosen, whole_number(steps, "steps", at_least=1), maps, edges)
-    known, (single, pairs) = identify(model), _pairs(clean, corrupted)
+    known, (single, pairs) = identify(model), pairs_of(clean, corrupted)
     results = Results[PatchingEstimates]()
     with Progress("attribution patching", len(pairs), "pairs", shown=progress and not single) as bar:
         for number, pair in enumerate(pairs):
@@ -299,7 +299,7 @@ def _estimates(
     )
 
 
-def _pairs(*sides: Any) -> tuple[bool, list[tuple[Any, ...]]]:
+def pairs_of(*sides: Any) -> tuple[bool, list[tuple[Any, ...]]]:
     """Whether there is one pair, and of each pair the clean prompt and the corrupted one.
 
     Raises:

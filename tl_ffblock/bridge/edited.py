@@ -13,27 +13,33 @@ Prompts resumed (`ResumedRuns`): in a causal model an edit changes nothing befor
 Hugging Face's cache of keys and values, only the rest of the prompt is run, ten times faster at the last position. That it can is
 checked on every prompt with a run without edits; otherwise whole prompts are run.
 
+Layers before a patch (`LateRuns`): a patch at a layer changes nothing before it. The forward passes of the layers before are
+replaced by what they gave in the run as it is, so that the model itself does the rest, with its own masks, positions and
+unembedding. That this gives the run's own logits is checked on every prompt; otherwise whole prompts are run.
+
 Heads are replaced, and perturbed for their slopes, at z, the weighted values before the output matrix: every model goes on from
 there, whichever of its tensors are only shown (the pattern of a BERT bridge is).
 """
 
 import copy
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import drop_graph
+from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
 from tl_ffblock.bridge.linearised import token_embedding_name
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.taps import Tap
-from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.bridge.taps import Tap, change_input
+from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
 from tl_ffblock.layer.positions import positions as numbers_of
+from tl_ffblock.layer.scopes import INPUT, Add, feed_sum
 
 RemovalName: TypeAlias = Literal["mask", "mean"]
 RunHooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
@@ -41,6 +47,11 @@ NeuronHook: TypeAlias = tuple[str, Callable[..., Tensor]]
 """HookPoint name and function, as `run_with_hooks` takes them."""
 Read: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "*batch"]]
 """Logits to a number."""
+PatchKind: TypeAlias = Literal["residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v", "pattern"]
+"""What is patched: the residual stream at a layer's input, between attention and feed-forward; what attention and feed-forward
+add to it; of heads z, queries, keys and values before any rotation, and the attention pattern."""
+PATCH_KINDS: tuple[PatchKind, ...] = get_args(PatchKind)
+_OF_HEADS = {"head": "hook_z", "q": "hook_q", "k": "hook_k", "v": "hook_v", "pattern": "hook_pattern"}
 
 TOLERANCE = 1e-4
 """How well a run that goes on from the cache must give the clean run's logits, relative to the largest."""
@@ -352,3 +363,208 @@ def setting_neurons(
         return changed
 
     return model.layers[layer].sites["post"], set_neurons
+
+
+def patched_name(model: Model, kind: PatchKind, layer: int) -> str:
+    """HookPoint at which a kind of activation is patched; `layer` is the number of layers for the last one's output.
+
+    The stream between attention and feed-forward is changed at what attention adds to it: a bridge's HookPoint of the stream
+    itself is what the next norm reads, and not what goes past it.
+
+    Raises:
+        UnsupportedModelError: if the model has no such activation, or no HookPoint of it.
+    """
+    if kind == "residual" and layer == model.n_layers:
+        return model.output_name
+    bound, order = model.layers[layer], model.family.order
+    if kind in _OF_HEADS:
+        name = bound.name(f"attn.{_OF_HEADS[kind]}")
+    elif kind == "residual":
+        name = bound.sites["resid_pre"]
+    elif (kind == "mlp" and order == "attn_only") or (kind == "residual_mid" and order in ("attn_only", "parallel")):
+        lacks = "feed-forward" if order == "attn_only" else "residual stream between attention and feed-forward"
+        raise UnsupportedModelError(
+            f"of={kind!r}: {bound.where} has no {lacks} (order {order}). Leave {kind!r} out of `of`."
+        )
+    else:
+        sums = (step.operation for step in bound.program if isinstance(step.operation, Add))
+        added = feed_sum(order) if kind == "mlp" else next(each for each in sums if each.right == INPUT)
+        name = bound.sites[f"whole.{added.left}"]
+    if name not in model.hook_points:
+        raise UnsupportedModelError(f"of={kind!r}: {bound.where} has no HookPoint {name}. Leave {kind!r} out of `of`.")
+    return name
+
+
+def heads_of(model: Model, kind: PatchKind) -> int:
+    """How many heads a kind of activation has, those of keys and values where they are grouped; 0 for none."""
+    if kind not in _OF_HEADS:
+        return 0
+    grouped = getattr(model.hooked.cfg, "n_key_value_heads", None) if kind in ("k", "v") else None
+    return int(grouped or model.n_heads)
+
+
+class LateRuns:
+    """Runs of one prompt under patches of one layer, side by side; the layers before it give what they gave in the run as it is."""
+
+    def __init__(
+        self,
+        model: Model,
+        tokens: Int[Tensor, " pos"],
+        patched: Collection[tuple[PatchKind, int]],
+        read_from: int | None = None,
+    ) -> None:
+        """Run the prompt once, and find out whether its patched runs can begin late.
+
+        Args:
+            model: The model.
+            tokens: The prompt.
+            patched: Kinds and layers that will be patched.
+            read_from: The first position whose logits are read, counted from the end; None reads all.
+
+        Raises:
+            UnsupportedModelError: if the model has no such activation, or no HookPoint of it.
+        """
+        self._model, self._tokens, self._from = model, tokens, read_from
+        self._outputs: list[Any] = []
+        self._kept: dict[tuple[PatchKind, int], Tensor] = {}
+        mid = [layer for kind, layer in patched if kind == "residual_mid"]
+        wanted = {key for key in patched if key[0] != "residual_mid"}
+        wanted |= {(kind, layer) for layer in mid for kind in ("residual", "attention")}
+        with ExitStack() as stack:
+            for block in model.hooked.blocks:
+                stack.enter_context(block.register_forward_hook(lambda *event: self._outputs.append(event[2])))
+            for kind, layer in [*wanted, *(key for key in patched if key[0] == "residual_mid")]:
+                point = model.hook_point(patched_name(model, kind, layer))
+                if (kind, layer) in wanted:
+                    stack.enter_context(Tap(point, partial(self._keep, (kind, layer))))
+            logits: Tensor = forward(model, Batch(tokens[None]))[0].detach()
+        self.logits: Float[Tensor, "pos d_vocab"] = logits
+        self._begins_late = self._reads_late = True
+        latest = max((layer for _, layer in patched), default=0)
+        for self._begins_late, self._reads_late in ((True, True), (True, False), (False, False)):
+            if self._reproduces(latest):
+                break
+
+    def activation(self, kind: PatchKind, layer: int) -> Float[Tensor, "..."]:
+        """Of the run as it is: [pos d_model], of heads [pos head d_head], of patterns [head query key]."""
+        if kind == "residual_mid":
+            return self._kept["residual", layer] + self._kept["attention", layer]
+        return self._kept[kind, layer]
+
+    @property
+    def read(self) -> Float[Tensor, "read d_vocab"]:
+        """Logits of the run as it is, where they are read."""
+        return self.logits[self._from :]
+
+    def patched(
+        self,
+        kind: PatchKind,
+        layer: int,
+        values: Float[Tensor, "run ..."],
+        where: Bool[Tensor, "run head pos"],
+    ) -> Float[Tensor, "run read d_vocab"]:
+        """Logits of runs with other values of an activation.
+
+        Args:
+            kind: What is patched.
+            layer: Where.
+            values: By run the activation, as `activation` gives it.
+            where: The heads (one for kinds without) and positions that each run takes from there; of patterns, queries.
+        """
+        rows = where.to(values.device)
+        if kind != "pattern":
+            rows = rows.transpose(1, 2) if kind in _OF_HEADS else rows[:, 0]
+        if kind == "residual_mid":
+            values = values - self._kept["residual", layer]
+
+        def put(x: Tensor, hook: object = None) -> Tensor:
+            return torch.where(rows[..., None], values.to(x), x.reshape(values.shape)).reshape(x.shape)
+
+        return self._run(layer, len(values), [(patched_name(self._model, kind, layer), put)])
+
+    def refuse_disobedience(self, kind: PatchKind, layer: int) -> None:
+        """Refuse a kind of activation whose patches change nothing, since the model used it before its HookPoint showed it.
+
+        Raises:
+            UnsupportedModelError: if noise there leaves the logits as they are.
+        """
+        own = self._kept["attention" if kind == "residual_mid" else kind, layer]
+        noise = torch.rand(own.shape, generator=torch.Generator().manual_seed(0)).to(own)
+        change = noise * (own.abs().mean() + torch.finfo(own.dtype).eps)
+
+        def add(x: Tensor, hook: object = None) -> Tensor:
+            return torch.cat([x[:1], x[1:] + change.reshape(x.shape[1:])])
+
+        read, self._from = self._from, None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # TransformerLens 4.3 warns of edits that it discards
+            logits = self._run(layer, 2, [(patched_name(self._model, kind, layer), add)])
+        self._from = read
+        if float((logits[1] - logits[0]).abs().max()) <= 10 * self._model.eps(logits.dtype) * float(logits.abs().max()):
+            raise UnsupportedModelError(
+                f"of={kind!r}: {self._model.layers[layer].where} computes its output before {patched_name(self._model, kind, layer)} "
+                f"shows this tensor, so a patch there changes nothing. Leave {kind!r} out of `of`."
+            )
+
+    def error_of(self, logits: Float[Tensor, "read d_vocab"], expected: "LateRuns", what: str) -> float:
+        """How far a patched run is from the one that it must be, relative to the largest logit.
+
+        Raises:
+            IdentityError: if rounding does not explain it.
+        """
+        error = float((logits - expected.read).abs().max() / expected.read.abs().max())
+        if not error <= self._model.tolerance:  # NaN is refused too
+            raise IdentityError(
+                f"{self._model.name} ({self._model.family.name}): {what} misses the logits that it must give by {error:.1e} of the "
+                f"largest (at most {self._model.tolerance:g}): its layers are not patched as they run."
+            )
+        return error
+
+    def _keep(self, key: tuple[PatchKind, int], tensor: Tensor) -> None:
+        kind, heads = key[0], heads_of(self._model, key[0])
+        flat = heads and kind != "pattern" and tensor.ndim == 3
+        own = tensor.reshape(*tensor.shape[:2], heads, -1) if flat else tensor
+        self._kept[key] = own[0].detach().clone()
+
+    @torch.no_grad()
+    def _run(self, layer: int, n_runs: int, hooks: RunHooks) -> Float[Tensor, "run read d_vocab"]:
+        start = min(layer, self._model.n_layers - 1) if self._begins_late else 0
+        with ExitStack() as stack:
+            stack.enter_context(_skipped(self._model.hooked.blocks, self._outputs[:start], n_runs))
+            if self._reads_late and self._from is not None:
+                stack.enter_context(
+                    change_input(self._model.hooked.get_submodule("unembed"), lambda x: x[:, self._from :])
+                )
+            stack.enter_context(self._model.hooked.hooks(fwd_hooks=list(hooks)))
+            logits: Tensor = forward(self._model, Batch(self._tokens.expand(n_runs, -1)))
+        return logits[:, self._from :]
+
+    def _reproduces(self, layer: int) -> bool:
+        try:
+            logits = self._run(layer, 2, [])
+        except Exception:  # whatever this version or architecture cannot do, the whole prompt can
+            return False
+        expected = self.read.expand(2, -1, -1)
+        atol = TOLERANCE * float(expected.abs().max())
+        return logits.shape == expected.shape and torch.allclose(logits, expected, rtol=0, atol=atol)
+
+
+@contextmanager
+def _skipped(blocks: Any, outputs: Sequence[Any], n_runs: int) -> Iterator[None]:
+    """The first layers give these outputs of one run, as many times as there are runs, in place of their forward passes."""
+    skipped = [(vars(block), vars(block).get("forward")) for block in list(blocks)[: len(outputs)]]
+    try:
+        for (attributes, _), output in zip(skipped, outputs, strict=True):
+            attributes["forward"] = partial(_repeated, output, n_runs)
+        yield
+    finally:
+        for attributes, forward_before in skipped:
+            attributes.pop("forward")
+            if forward_before is not None:
+                attributes["forward"] = forward_before
+
+
+def _repeated(output: Any, n_runs: int, *_: object, **__: object) -> Any:
+    if isinstance(output, tuple | list):
+        return type(output)(_repeated(each, n_runs) for each in output)
+    return output.expand(n_runs, *output.shape[1:]) if isinstance(output, Tensor) and len(output) == 1 else output

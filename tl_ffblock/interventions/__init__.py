@@ -1,5 +1,6 @@
 """Maps inside causal experiments: contributions as interventions, patched runs, causal validation of a map."""
 
+from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison, activation_patching
 from tl_ffblock.interventions.contributions import Contributions, EditPoint, edit_point
 from tl_ffblock.interventions.edits import Edit, knockout, measure_edits, measure_unedited, removal
 from tl_ffblock.interventions.patched import PatchedMaps, VectorDifference, difference, patched_maps
@@ -7,14 +8,17 @@ from tl_ffblock.interventions.sweeps import ContributionSweep, contribution_swee
 from tl_ffblock.interventions.validation import CausalValidation, SamplePlan, causal_validation
 
 __all__ = [
+    "ActivationPatching",
     "CausalValidation",
     "ContributionSweep",
     "Contributions",
     "Edit",
     "EditPoint",
     "PatchedMaps",
+    "PatchingComparison",
     "SamplePlan",
     "VectorDifference",
+    "activation_patching",
     "causal_validation",
     "contribution_sweep",
     "difference",

@@ -18,6 +18,7 @@ from tl_ffblock.attribution.continuation import ContinuationAttribution
 from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
 from tl_ffblock.attribution.patching import PatchingEstimates
 from tl_ffblock.errors import InputError
+from tl_ffblock.interventions.activation_patching import PatchingComparison
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import (
     DataBlock,
@@ -256,6 +257,25 @@ def result_figure(
         return lines(shown, title=f"{heading}\nsums over heads and positions")
     grid = {name: grids[of][name] for name in ("rows", "columns", "row", "column")}
     return heat_map(grids[of]["values"], **grid, title=f"{heading}\n{of}", signed=True)
+
+
+@figure_of.register(PatchingComparison)
+def comparison_figure(result: PatchingComparison, **options: Any) -> Any:
+    """Estimates and measured changes as a scatter plot, with the line of equal numbers.
+
+    Args:
+        result: The comparison.
+        **options: Those of other results' figures: of, against, by_layer.
+    """
+    if options:
+        return result_figure(result, **options)
+    table = result.to_dataframe()
+    names = [
+        _component({name: row[name] for name in ("kind", "layer", "head", "position")})
+        for row in table.to_dict("records")
+    ]
+    ends = ("estimated", "measured")
+    return scatter(result.estimates, result.measured, names=ends, labels=names, title=result.summary()[0])
 
 
 def _scatter(first: Result, second: Any, of: str | None, heading: str) -> Any:

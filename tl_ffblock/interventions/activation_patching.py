@@ -1,0 +1,684 @@
+# Noun: activation patching (Vig et al. 2020; Meng et al. 2022; Heimersheim and Nanda 2024).
+"""`ffb.activation_patching`: what a target becomes when one activation of a run is another run's, measured.
+
+Every number is one forward pass under a patch. Patches of a layer are run side by side, from that layer on (`LateRuns`).
+Two identities are checked at every layer: a run patched by itself gives its own logits, and the residual stream patched at all
+positions gives the other run's.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, SupportsIndex, TypeAlias, TypedDict, Unpack, cast, overload
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tl_ffblock.attribution.patching import PatchingEstimates, pairs_of
+from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
+from tl_ffblock.bridge.edited import PATCH_KINDS, LateRuns, PatchKind, heads_of
+from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.model import Model, identify, select_layers
+from tl_ffblock.bridge.runs import Ids, Layers, Texts, Tokens
+from tl_ffblock.errors import InputError, brief, did_you_mean
+from tl_ffblock.interventions.patched import equally_long
+from tl_ffblock.layer.positions import NamedPositions, Positions, chosen_positions, whole_number
+from tl_ffblock.metrics import CleanRun, Metric, run_by_run
+from tl_ffblock.numerals import scientific, significant
+from tl_ffblock.progress import Progress
+from tl_ffblock.result import Result, Results, long_form
+from tl_ffblock.results.intervals import mean_interval, refuse_mixed
+from tl_ffblock.results.tables import alike
+from tl_ffblock.results.tokens import joined, shortened
+from tl_ffblock.signatures import spelled_out, strict
+
+Change: TypeAlias = Literal["denoising", "noising"]
+"""Clean activations into the corrupted run, or corrupted ones into the clean run."""
+Replacement: TypeAlias = Literal["run", "zero", "mean", "mean_over_prompts", "resample"]
+"""What is put in: the other run's activation, zeros, its mean over the run's positions or over those of all clean prompts, or
+that of the next prompt of the list."""
+STREAM: tuple[PatchKind, ...] = ("residual", "residual_mid", "attention", "mlp")
+"""Kinds that have no heads; they are patched one position at a time unless told otherwise."""
+PLACES = ["kind", "layer", "head", "position"]
+"""Columns that say what a number is of."""
+
+
+class PatchOptions(TypedDict, total=False):
+    """Which activations are patched, and how."""
+
+    of: Sequence[PatchKind] | PatchKind
+    """Kinds of activations: "residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v", "pattern"."""
+    direction: Change | None
+    """"denoising" or "noising"; None means "denoising" with a corrupted prompt, else "noising"."""
+    replacement: Replacement
+    """What is put in: "run", the other run's activation; or into the clean run "zero", "mean" (over the run's positions),
+    "mean_over_prompts" (over the positions of all clean prompts), "resample" (the next clean prompt's)."""
+    layers: Layers
+    """Layers; None means all, and the end of the residual stream."""
+    positions: Positions | NamedPositions
+    """Positions, as numbers for all pairs, or by name: {"IO": [2, 4], "END": -1}. None means all."""
+    by_position: bool | Sequence[PatchKind]
+    """Kinds that are patched at one position at a time, the others at all chosen positions at once. True means all kinds."""
+    batch_size: SupportsIndex
+    """Patched runs at a time."""
+    progress: bool
+    """Whether a long call shows a bar at a terminal or in a notebook, which says what the call costs."""
+
+
+DEFAULTS: dict[str, Any] = {
+    "of": ("residual", "attention", "mlp", "head"),
+    "direction": None,
+    "replacement": "run",
+    "layers": None,
+    "positions": None,
+    "by_position": STREAM,
+    "batch_size": 64,
+    "progress": True,
+}
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class ActivationPatching(Result):
+    """A target under every patch, of one pair of prompts, or the mean over pairs.
+
+    `values`, `patched` and `normalised` have a tensor by kind: [layer pos], of heads [layer head pos], without the last axis where all
+    positions are patched at once. Several targets are the first axis.
+    """
+
+    measured: Mapping[str, Float[Tensor, "target layer *place"]]
+    """The targets under each patch, by kind; NaN where an interrupted sweep did not come."""
+    layers: Mapping[str, tuple[int, ...]]
+    """By kind; of the residual stream the number of layers is the end."""
+    positions: tuple[int | str, ...]
+    """Numbers, or names."""
+    position_tokens: tuple[str, ...]
+    """The tokens there, "clean→corrupted" where they differ."""
+    labels: tuple[str, ...]
+    """All tokens of the prompt, likewise."""
+    targets: tuple[str, ...]
+    """What is read, in words: "logit difference ' Mary' − ' John'"."""
+    quantities: tuple[str, ...]
+    """What kind of numbers these are: "logit difference"."""
+    clean: Float[Tensor, " target"]
+    """The targets in the clean run."""
+    corrupted: Float[Tensor, " target"]
+    """The targets in the corrupted run; NaN where there is none."""
+    direction: Change
+    replacement: Replacement
+    model: str
+    fingerprint: str = ""
+    """Of the model's weights; empty where it is not known."""
+    error: float = 0.0
+    """The worst relative error of logits in the checks."""
+    complete: bool = True
+    """False for a sweep that was interrupted."""
+    low: Mapping[str, Float[Tensor, "target layer *place"]] = field(default_factory=dict)
+    """Of a mean over pairs the lower end of the effects' 95 % intervals (percentile bootstrap over pairs)."""
+    high: Mapping[str, Float[Tensor, "target layer *place"]] = field(default_factory=dict)
+    """The upper end, likewise."""
+    n_pairs: int = 1
+
+    @property
+    def values(self) -> dict[str, Float[Tensor, "..."]]:
+        """What each patch changes the target by."""
+        return self._of_one({kind: self._scaled(kind, *self._unpatched) for kind in self.measured})
+
+    @property
+    def patched(self) -> dict[str, Float[Tensor, "..."]]:
+        """The target under each patch, as the functions of `transformer_lens.patching` give it."""
+        return self._of_one(self.measured)
+
+    @property
+    def normalised(self) -> dict[str, Float[Tensor, "..."]]:
+        """The target under each patch, 0 for the corrupted run's and 1 for the clean run's.
+
+        Raises:
+            InputError: if there is no corrupted run.
+        """
+        if not self._has_ends:
+            raise InputError(
+                f"normalised: 0 is the corrupted run's target, and replacement={self.replacement!r} has no corrupted run. Use "
+                "`values`, or give a corrupted prompt and replacement='run'."
+            )
+        return self._of_one({kind: self._scaled(kind, *self._ends) for kind in self.measured})
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What must be the same of results of which there is a mean."""
+        return {
+            "quantity": ", ".join(self.quantities),
+            "model": self.model,
+            "fingerprint": self.fingerprint,
+            "direction": self.direction,
+            "replacement": self.replacement,
+        }
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per patch: kind, layer, head, position, token, value (what it changes the target by), and normalised if it is known.
+
+        Head and position are -1 where there is none, or all are patched. Several targets have a column `target`, a mean over pairs
+        low, high (of the value) and n.
+        """
+        tokens = dict(zip(self.positions, self.position_tokens, strict=True))
+        frames = []
+        for kind, table in self.measured.items():
+            axes: dict[str, Sequence[Any]] = {"target": self.targets, "layer": self.layers[kind]}
+            axes |= {} if kind in STREAM else {"head": range(table.shape[2])}
+            axes |= {"position": self.positions} if table.ndim > len(axes) else {}
+            numbers = {"normalised": self._scaled(kind, *self._ends)} if self._has_ends else {}
+            numbers |= {"low": self.low[kind], "high": self.high[kind]} if self.low else {}
+            frame = long_form(self._scaled(kind, *self._unpatched), axes).assign(kind=kind)
+            frame = frame.assign(**{name: column.flatten().numpy() for name, column in numbers.items()})
+            frame = frame.assign(**{name: -1 for name in PLACES if name not in frame})
+            frames.append(frame.assign(token=frame["position"].map(tokens).fillna(""), n=self.n_pairs))
+        named = ["target"] if len(self.targets) > 1 else []
+        ends = ["low", "high", "n"] if self.low else []
+        columns = [*named, *PLACES, "token", "value", *(["normalised"] if self._has_ends else []), *ends]
+        return pd.concat(frames, ignore_index=True)[columns]
+
+    def compare(self, estimates: PatchingEstimates) -> "PatchingComparison":
+        """Estimates of the same effects beside the measured ones.
+
+        Where the sweep patched all positions at once, estimates are summed over positions.
+
+        Args:
+            estimates: Of the same prompts and target, as `ffb.attribution_patching` makes them.
+
+        Raises:
+            InputError: if they are not of the same prompts, target, model and direction, or have no number in common.
+        """
+        return _compared(self, estimates)
+
+    @staticmethod
+    def mean(results: "Iterable[ActivationPatching]") -> "ActivationPatching":
+        """The mean over pairs, with 95 % intervals of the effects; normalised are the means.
+
+        Raises:
+            InputError: if there is none, or they are not of the same patches of one model.
+        """
+        several = alike(results, ActivationPatching, "ffb.activation_patching")
+        refuse_mixed(several, "average")
+        first = several[0]
+        for number, result in enumerate(several):
+            shapes, others = ({k: tuple(v.shape) for k, v in each.measured.items()} for each in (first, result))
+            if (shapes, first.positions) != (others, result.positions):
+                raise InputError(
+                    f"cannot average results 0 and {number}: they are of other kinds, layers or positions. Prompts of different "
+                    'lengths are averaged at named positions, positions={"IO": [4, 2], "END": -1}.'
+                )
+        intervals = {
+            kind: mean_interval(torch.stack([result.values[kind].reshape(table.shape) for result in several]))
+            for kind, table in first.measured.items()
+        }
+        return replace(
+            first,
+            measured={k: torch.stack([r.measured[k] for r in several]).nanmean(dim=0) for k in first.measured},
+            position_tokens=tuple(joined(t, "|") for t in zip(*(r.position_tokens for r in several), strict=True)),
+            labels=first.labels if len(several) == 1 else (),
+            targets=tuple(joined(words, "|") for words in zip(*(r.targets for r in several), strict=True)),
+            clean=torch.stack([result.clean for result in several]).mean(dim=0),
+            corrupted=torch.stack([result.corrupted for result in several]).mean(dim=0),
+            error=max(result.error for result in several),
+            complete=all(result.complete for result in several),
+            low={kind: of_kind.low for kind, of_kind in intervals.items()},
+            high={kind: of_kind.high for kind, of_kind in intervals.items()},
+            n_pairs=len(several),
+        )
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """The targets, the largest effect of every kind, and the checks."""
+        lines: dict[str, object] = {"text": shortened(self.labels)} if self.labels else {}
+        table = self.to_dataframe()
+        for kind in self.measured:
+            rows = table[(table["kind"] == kind) & table["value"].notna()]
+            if len(rows):
+                row = rows.loc[rows["value"].abs().idxmax()]
+                head = f"H{row['head']}" if row["head"] >= 0 else ""
+                where = f" at {row['position']} {row['token']!r}" if row["position"] != -1 else ", all positions"
+                lines[f"largest {kind}"] = f"L{row['layer']}{head}{where}: {significant(float(row['value']))}"
+        checks = f"worst relative error of logits {scientific(self.error)}"
+        lines["checks"] = checks if self.complete else f"{checks}; interrupted, NaN where no patch was run"
+        ends = [significant(float(end[0]), 4, "-") for end in (self.clean, self.corrupted)[: 1 + self._has_ends]]
+        more = f" and {len(self.targets) - 1} more" if len(self.targets) > 1 else ""
+        pairs = f", mean over {self.n_pairs} pairs" if self.n_pairs > 1 else ""
+        how = self.direction if self.replacement == "run" else f"replacement={self.replacement!r}"
+        return f"{self.targets[0]} {' → '.join(ends)}{more} of {self.model}, {how}{pairs}", lines
+
+    @property
+    def _has_ends(self) -> bool:
+        return not bool(self.corrupted.isnan().any())
+
+    @property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """Where the targets are 0, and their distance from there to 1."""
+        return self.corrupted, self.clean - self.corrupted
+
+    @property
+    def _unpatched(self) -> tuple[Tensor, Tensor]:
+        """The targets of the run that is patched, and a unit of 1."""
+        baseline = self.corrupted if self.direction == "denoising" else self.clean
+        return baseline, torch.ones_like(baseline)
+
+    def _scaled(self, kind: str, zero: Float[Tensor, " target"], unit: Float[Tensor, " target"]) -> Tensor:
+        table = self.measured[kind]
+        zero, unit = (each.reshape(-1, *[1] * (table.ndim - 1)) for each in (zero, unit))
+        return (table - zero) / unit
+
+    def _of_one(self, by_kind: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {kind: table[0] if len(self.targets) == 1 else table for kind, table in by_kind.items()}
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class PatchingComparison(Result):
+    """Estimated and measured effects of the same patches."""
+
+    kinds: tuple[str, ...]
+    """One per patch, as all that follow."""
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+    """-1 for none."""
+    positions: tuple[int, ...]
+    """-1 for all."""
+    tokens: tuple[str, ...]
+    estimates: Float[Tensor, " patch"]
+    measured: Float[Tensor, " patch"]
+    target: str
+    model: str
+
+    @property
+    def correlation(self) -> pd.DataFrame:
+        """By kind (index): Pearson's r, Spearman's rho and the number of patches, n."""
+        rows = {}
+        for kind, of_kind in self.to_dataframe().dropna(subset=["estimate", "value"]).groupby("kind", sort=False):
+            estimate, value = of_kind["estimate"], of_kind["value"]
+            r, rho = estimate.corr(value), estimate.rank().corr(value.rank())
+            rows[kind] = {"pearson": r, "spearman": rho, "n": len(of_kind)}
+        return pd.DataFrame.from_dict(rows, orient="index").astype({"n": int})
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per patch: kind, layer, head, position, token, estimate, and value, which is measured."""
+        places = zip(self.kinds, self.layers, self.heads, self.positions, self.tokens, strict=True)
+        frame = pd.DataFrame(places, columns=[*PLACES, "token"])
+        return frame.assign(estimate=self.estimates.numpy(), value=self.measured.numpy())
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """The correlation of every kind."""
+        rows = self.correlation.iterrows()
+        return f"estimated and measured changes of {self.target} of {self.model}", {
+            str(kind): f"Pearson {row['pearson']:.3f}, Spearman {row['spearman']:.3f}, {row['n']:.0f} patches"
+            for kind, row in rows
+        }
+
+
+def _compared(sweep: ActivationPatching, estimates: PatchingEstimates) -> PatchingComparison:
+    refuse_other = {
+        "prompts": (sweep.labels, estimates.labels),
+        "targets": (sweep.targets, (estimates.target,)),
+        "weights, by their fingerprints": (sweep.fingerprint, estimates.fingerprint),
+    }
+    if sweep.direction != "noising" or sweep.replacement != "run":
+        raise InputError(
+            "compare: attribution_patching estimates what the clean run's target becomes with corrupted activations, this sweep "
+            f"measured {sweep.direction!r} with replacement={sweep.replacement!r}. Use activation_patching(..., direction='noising')."
+        )
+    for name, (mine, theirs) in refuse_other.items():
+        if mine != theirs and "" not in (mine, theirs):
+            raise InputError(
+                f"compare: {name} differ, {brief(mine)} and {brief(theirs)}: expected estimates of the same run."
+            )
+    if any(isinstance(position, str) for position in sweep.positions):
+        raise InputError("compare: the sweep's positions have names, the estimates' numbers. Use positions by number.")
+    estimated = estimates.to_dataframe()[[*PLACES, "value"]].rename(columns={"value": "estimate"})
+    chosen = estimated[estimated["position"].isin(sweep.positions)]
+    whole = chosen.assign(position=-1).groupby(PLACES, as_index=False)["estimate"].sum()
+    rows = sweep.to_dataframe().merge(pd.concat([estimated, whole]), on=PLACES, how="inner")
+    if not len(rows):
+        raise InputError(
+            f"compare: the sweep is of {', '.join(sweep.measured)}, the estimates of {', '.join(estimated['kind'].unique())}: "
+            "expected a kind that both have."
+        )
+    return PatchingComparison(
+        kinds=tuple(rows["kind"]),
+        layers=tuple(rows["layer"].tolist()),
+        heads=tuple(rows["head"].tolist()),
+        positions=tuple(rows["position"].tolist()),
+        tokens=tuple(rows["token"]),
+        estimates=torch.tensor(rows["estimate"].to_numpy(dtype=float)),
+        measured=torch.tensor(rows["value"].to_numpy(dtype=float)),
+        target=sweep.targets[0],
+        model=sweep.model,
+    )
+
+
+@dataclass
+class _Sweep:
+    """What one call patches, in every pair alike."""
+
+    model: Model
+    kinds: tuple[PatchKind, ...]
+    layers: Mapping[str, tuple[int, ...]]
+    by_position: Collection[PatchKind]
+    replacement: Replacement
+    direction: Change
+    metrics: tuple[Metric, ...]
+    batch_size: int
+
+    @property
+    def patched(self) -> list[tuple[PatchKind, int]]:
+        return [(kind, layer) for kind in self.kinds for layer in self.layers[kind]]
+
+    @property
+    def read_from(self) -> int | None:
+        """The first position that a metric reads, from the end; None where one reads all, or counts from the start."""
+        places = [metric.at for metric in self.metrics]
+        return min(at for at in places if at is not None) if all(at is not None and at < 0 for at in places) else None
+
+    def run(self, tokens: Int[Tensor, " pos"]) -> LateRuns:
+        return LateRuns(self.model, tokens, self.patched, self.read_from)
+
+    def size(self, n_positions: int) -> dict[tuple[PatchKind, int], int]:
+        """How many patches there are of each kind and layer."""
+        return {
+            (kind, layer): max(1, heads_of(self.model, kind)) * (n_positions if kind in self.by_position else 1)
+            for kind, layer in self.patched
+        }
+
+    def cost(self, n_positions: Sequence[int]) -> tuple[int, float]:
+        """Patches of all pairs, and how many whole forward passes they are worth."""
+        n_layers = self.model.n_layers
+        sizes = [item for n in n_positions for item in self.size(n).items()]
+        return sum(n for _, n in sizes), sum(n * max(1, n_layers - at) / n_layers for (_, at), n in sizes)
+
+
+@dataclass
+class _Pair:
+    """The run that is patched, the run whose activations are put in, and where."""
+
+    sweep: _Sweep
+    run: LateRuns
+    donor: LateRuns | None
+    places: Sequence[int]
+    metrics: Sequence[Metric]
+    means: Mapping[tuple[PatchKind, int], Tensor]
+    bar: Progress
+    error: float = 0.0
+
+    def heads(self, kind: PatchKind) -> tuple[int, ...]:
+        """The axis of heads that a kind has in the tables."""
+        own = self.run.activation(kind, self.sweep.layers[kind][0])
+        return () if kind in STREAM else (own.shape[0 if kind == "pattern" else 1],)
+
+    def measured(self, kind: PatchKind, layer: int) -> Iterator[tuple[slice, Float[Tensor, "target run"]]]:
+        """The targets under all patches of a kind at a layer, in the order of head and position, some at a time."""
+        (n_heads,) = self.heads(kind) or (1,)
+        of_position = [[place] for place in self.places] if kind in self.sweep.by_position else [list(self.places)]
+        patches = [(head, at) for head in range(n_heads) for at in of_position]
+        for begin in range(0, len(patches), self.sweep.batch_size):
+            chunk = patches[begin : begin + self.sweep.batch_size]
+            where = torch.zeros(len(chunk), n_heads, len(self.run.logits), dtype=torch.bool)
+            for row, (head, at) in enumerate(chunk):
+                where[row, head, at] = True
+            yield slice(begin, begin + len(chunk)), self.read(self._logits(kind, layer, where, checked=begin == 0))
+            self.bar.step(len(chunk))
+
+    def read(self, logits: Float[Tensor, "run read d_vocab"]) -> Float[Tensor, "target run"]:
+        """Every target of every run."""
+        return torch.stack([run_by_run(metric, logits).detach().double().cpu() for metric in self.metrics])
+
+    def _logits(
+        self, kind: PatchKind, layer: int, where: Bool[Tensor, "run head pos"], *, checked: bool
+    ) -> Float[Tensor, "run read d_vocab"]:
+        """Logits under patches; in the same batch, checked, the run patched by itself and the other run by way of the stream."""
+        own, new = self.run.activation(kind, layer)[None], self._new(kind, layer)[None]
+        if not checked:
+            return self.run.patched(kind, layer, new.expand(len(where), *new.shape[1:]), where)
+        swaps = self.donor is not None and kind in ("residual", "residual_mid")
+        everywhere, what = torch.ones_like(where[:1]), f"{kind} of layer {layer}"
+        values = torch.cat([own, *[new] * (len(where) + swaps)])
+        logits = self.run.patched(kind, layer, values, torch.cat([everywhere, where, *[everywhere] * swaps]))
+        errors = [self.run.error_of(logits[0], self.run, f"a run whose {what} is patched by its own")]
+        if swaps and self.donor is not None:
+            errors.append(self.run.error_of(logits[-1], self.donor, f"a run whose whole {what} is the other run's"))
+        self.error = max(self.error, *errors)
+        return logits[1 : 1 + len(where)]
+
+    def _new(self, kind: PatchKind, layer: int) -> Tensor:
+        """What is put in."""
+        own = self.run.activation(kind, layer)
+        if self.donor is not None:
+            return self.donor.activation(kind, layer)
+        if self.sweep.replacement == "zero":
+            return torch.zeros_like(own)
+        return self.means.get((kind, layer), own.mean(dim=0)).expand_as(own)
+
+
+@overload
+def activation_patching(
+    model: Any,
+    clean: str | Ids,
+    corrupted: str | Ids | None,
+    target: Target | Sequence[Target],
+    **options: Unpack[PatchOptions],
+) -> ActivationPatching: ...
+@overload
+def activation_patching(
+    model: Any,
+    clean: Texts,
+    corrupted: Texts | None,
+    target: Target | Sequence[Target],
+    **options: Unpack[PatchOptions],
+) -> Results[ActivationPatching]: ...
+@overload
+def activation_patching(
+    model: Any,
+    clean: Tokens,
+    corrupted: Tokens | None,
+    target: Target | Sequence[Target],
+    **options: Unpack[PatchOptions],
+) -> Any: ...
+@spelled_out(PatchOptions, DEFAULTS)
+def activation_patching(
+    model: Any,
+    clean: str | Texts | Ids | Tokens,
+    corrupted: str | Texts | Ids | Tokens | None,
+    target: Target | Sequence[Target],
+    **options: Unpack[PatchOptions],
+) -> ActivationPatching | Results[ActivationPatching]:
+    """What a target becomes when one activation of a run is replaced by another run's: activation patching, causal tracing, ablation.
+
+    As `transformer_lens.patching` does it, for every model that runs here: one patch at a time, each measured by a forward
+    pass. `ffb.attribution_patching` estimates the same (with direction="noising") by one backward pass.
+
+    Args:
+        model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
+        clean: A text or token ids, or a list of texts or a [batch, pos] tensor: a prompt of each pair.
+        corrupted: The other prompt of each pair, of equally many tokens; None where `replacement` needs none.
+        target: As in `ffb.attribute` (not a direction), or a list of targets, all read from the same runs.
+        **options: Which activations are patched and how; see `PatchOptions`. Those of `of` are "residual" (at each layer's input,
+            and the end), "residual_mid" (between attention and feed-forward), "attention" and "mlp" (what each adds to the
+            residual stream), "head" (z), "q", "k", "v" (grouped keys and values by group), "pattern" (rows of queries).
+
+    Returns:
+        One result for one pair; `Results` for lists, pair by pair, whose `mean()` has intervals. A sweep that is interrupted from
+        the keyboard gives what it has: NaN where no patch was run, `complete` False.
+
+    Raises:
+        InputError: for input that cannot be used, pairs of different lengths among it.
+        UnsupportedModelError: for a kind that the model lacks, has no HookPoint for, or does not obey.
+        UntrainedHeadError: for logits of an encoder whose head was never trained.
+        IdentityError: if a run patched by itself is not itself, or patched at all positions not the other run.
+    """
+    known = identify(model)
+    known.refuse_untrained_head()
+    given: dict[str, Any] = {**DEFAULTS, **options}
+    single, pairs = _pairs(clean, corrupted, given["replacement"], given["direction"])
+    sweep = _opened(known, target, len(pairs), corrupted is not None, given)
+    tokens = [equally_long(known, pair, "" if single else f"[{number}]") for number, pair in enumerate(pairs)]
+    results = _swept(sweep, tokens, given["positions"], given["progress"])
+    return results[0] if single else results
+
+
+def _opened(model: Model, target: Any, n_pairs: int, has_corrupted: bool, given: Mapping[str, Any]) -> _Sweep:
+    """What is asked for, checked."""
+    kinds, chosen, by = _kinds(given["of"], "of"), select_layers(model, given["layers"]), given["by_position"]
+    if given["replacement"].startswith("mean") and "pattern" in kinds:
+        raise InputError(
+            f"of='pattern' with replacement={given['replacement']!r}: rows of different queries have no mean. Use 'zero' or 'run'."
+        )
+    end = (model.n_layers,) if given["layers"] is None else ()
+    return _Sweep(
+        model=model,
+        kinds=kinds,
+        layers={kind: (*chosen, *end) if kind == "residual" else chosen for kind in kinds},
+        by_position=(PATCH_KINDS if by else ()) if isinstance(by, bool) else _kinds(by, "by_position"),
+        replacement=given["replacement"],
+        direction=given["direction"] or ("denoising" if has_corrupted else "noising"),
+        metrics=_metrics(target, n_pairs, model),
+        batch_size=whole_number(given["batch_size"], "batch_size", at_least=1),
+    )
+
+
+def _swept(
+    sweep: _Sweep,
+    tokens: Sequence[tuple[Int[Tensor, " _"], Int[Tensor, " _"]]],
+    positions: Positions | NamedPositions,
+    shown: bool,
+) -> Results[ActivationPatching]:
+    """The results of all pairs, or of those that were begun before an interruption."""
+    lengths, named = [len(clean) for clean, _ in tokens], positions if isinstance(positions, Mapping) else None
+    asked = None if named is not None else cast("Positions", positions)
+    names, places = chosen_positions(asked, "positions", lengths, named)
+    total, worth = sweep.cost([len(of_pair) for of_pair in places])
+    results = Results[ActivationPatching]()
+    said = f"activation patching ({total} runs, worth {worth:.0f} forward passes)"
+    with Progress(said, total, "runs", shown=shown) as bar, suppress(KeyboardInterrupt):
+        means = _means(sweep, [clean for clean, _ in tokens]) if sweep.replacement == "mean_over_prompts" else {}
+        for number, (pair, of_pair) in enumerate(zip(tokens, places, strict=True)):
+            results.append(_of_pair(sweep, pair, number, names or tuple(of_pair), of_pair, means, bar))
+            if not results[-1].complete:
+                break
+    if not results:
+        raise KeyboardInterrupt
+    return results
+
+
+def _of_pair(
+    sweep: _Sweep,
+    tokens: tuple[Int[Tensor, " _"], Int[Tensor, " _"]],
+    number: int,
+    names: tuple[int | str, ...],
+    places: Sequence[int],
+    means: Mapping[tuple[PatchKind, int], Tensor],
+    bar: Progress,
+) -> ActivationPatching:
+    """What one pair gives."""
+    known, with_donor = sweep.model, sweep.replacement in ("run", "resample")
+    runs = [sweep.run(each) for each in tokens[: 1 + with_donor]]
+    bound = [metric.of_prompt(CleanRun(number, tokens[0], runs[0].logits)) for metric in sweep.metrics]
+    patched, *donors = runs[::-1] if sweep.direction == "denoising" else runs
+    pair = _Pair(sweep, patched, donors[0] if donors else None, places, bound, means, bar)
+    clean, *other = (pair.read(run.read[None])[:, 0] for run in runs)
+    measured: dict[str, Tensor] = {kind: _empty(pair, kind) for kind in sweep.kinds}
+    complete = False
+    with suppress(KeyboardInterrupt):
+        for kind in sweep.kinds:
+            _fill(pair, kind, measured[kind])
+        complete = True
+    labels = [label(known, each) for each in (tokens if sweep.replacement == "run" else tokens[:1])]
+    text = tuple(joined(both, "→") for both in zip(*labels, strict=True))
+    return ActivationPatching(
+        measured=measured,
+        layers=sweep.layers,
+        positions=names,
+        position_tokens=tuple(text[place] for place in places),
+        labels=text,
+        targets=tuple(words_of(known, metric) for metric in bound),
+        quantities=tuple(metric.name for metric in bound),
+        clean=clean,
+        corrupted=other[0] if sweep.replacement == "run" else torch.full_like(clean, torch.nan),
+        direction=sweep.direction,
+        replacement=sweep.replacement,
+        model=known.name,
+        fingerprint=known.fingerprint,
+        error=pair.error,
+        complete=complete,
+    )
+
+
+def _empty(pair: _Pair, kind: PatchKind) -> Tensor:
+    """NaN for each patch of a kind."""
+    positions = (len(pair.places),) if kind in pair.sweep.by_position else ()
+    shape = len(pair.metrics), len(pair.sweep.layers[kind]), *pair.heads(kind), *positions
+    return torch.full(shape, torch.nan, dtype=torch.float64)
+
+
+def _fill(pair: _Pair, kind: PatchKind, table: Float[Tensor, "target layer *place"]) -> None:
+    """All patches of a kind, into a table that an interruption leaves as far as it came."""
+    layers = pair.sweep.layers[kind]
+    if len(pair.run.logits) > 1:  # one token attends to itself, whatever its query and key
+        pair.run.refuse_disobedience(kind, layers[0])
+    for row, layer in enumerate(layers):
+        for rows, values in pair.measured(kind, layer):
+            table[:, row].view(len(table), -1)[:, rows] = values
+
+
+def _means(sweep: _Sweep, prompts: Sequence[Int[Tensor, " _"]]) -> dict[tuple[PatchKind, int], Float[Tensor, "..."]]:
+    """Activations' means over the positions of all prompts."""
+    sums: dict[tuple[PatchKind, int], Tensor] = {}
+    for tokens in prompts:
+        run = sweep.run(tokens)
+        for key in sweep.patched:
+            sums[key] = sums.get(key, torch.zeros(())) + run.activation(*key).sum(dim=0)
+    return {key: total / sum(map(len, prompts)) for key, total in sums.items()}
+
+
+def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Change | None) -> tuple[bool, list[Any]]:
+    """Whether there is one pair, and the prompts of each: the clean one, and the one whose activations are put in."""
+    if (replacement == "run") != (corrupted is not None):
+        need = (
+            "needs a corrupted prompt"
+            if replacement == "run"
+            else "takes activations of clean prompts: corrupted is None"
+        )
+        raise InputError(f"replacement={replacement!r} {need}.")
+    if corrupted is None and direction == "denoising":
+        raise InputError(
+            f"direction='denoising' with replacement={replacement!r}: the clean run is patched. Leave it out."
+        )
+    single, pairs = pairs_of(clean, clean if corrupted is None else corrupted)
+    if replacement == "resample":
+        if len(pairs) < 2:
+            raise InputError(
+                "replacement='resample' with one prompt: expected a list, each of which gets the next one's."
+            )
+        firsts = [first for first, _ in pairs]
+        pairs = list(zip(firsts, [*firsts[1:], firsts[0]], strict=True))
+    return single, pairs
+
+
+def _kinds(asked: Any, name: str) -> tuple[PatchKind, ...]:
+    """Kinds as callers name them, one or several, each once."""
+    given = (asked,) if isinstance(asked, str) else tuple(asked) if isinstance(asked, Iterable) else (asked,)
+    unknown = [kind for kind in given if kind not in PATCH_KINDS]
+    if unknown or not given:
+        meant = did_you_mean(unknown[0], PATCH_KINDS) if unknown and isinstance(unknown[0], str) else ""
+        raise InputError(
+            f"{name}={brief(asked)}: expected some of {', '.join(map(repr, PATCH_KINDS))}. {meant}".rstrip()
+        )
+    return tuple(dict.fromkeys(given))
+
+
+def _metrics(target: Any, n_pairs: int, model: Model) -> tuple[Metric, ...]:
+    given = list(target) if isinstance(target, list | tuple) else [target]
+    if not given:
+        raise InputError("target=[]: expected a target, or a list of one or more.")
+    read = [for_prompts(each, n_pairs) for each in given]
+    if any(isinstance(each, Direction) for each in read):
+        raise InputError(
+            "target is a direction: activation patching reads logits. Use a metric, such as ffb.logit(...)."
+        )
+    return tuple(cast("Metric", each).bound_to(model) for each in read)

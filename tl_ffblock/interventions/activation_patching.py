@@ -649,14 +649,15 @@ def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Chan
         raise InputError(
             f"direction='denoising' with replacement={replacement!r}: the clean run is patched. Leave it out."
         )
-    single, pairs = pairs_of(clean, clean if corrupted is None else corrupted)
+    single, given = pairs_of(clean, clean if corrupted is None else corrupted)
+    pairs = [tuple(torch.tensor(each) if isinstance(each, list | tuple) else each for each in pair) for pair in given]
     if replacement == "resample":
         if len(pairs) < 2:
             raise InputError(
                 "replacement='resample' with one prompt: expected a list, each of which gets the next one's."
             )
         firsts = [first for first, _ in pairs]
-        pairs = list(zip(firsts, [*firsts[1:], firsts[0]], strict=True))
+        pairs = [*zip(firsts, [*firsts[1:], firsts[0]], strict=True)]
     return single, pairs
 
 

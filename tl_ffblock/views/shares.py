@@ -271,7 +271,7 @@ def comparison_figure(result: PatchingComparison, **options: Any) -> Any:
         return result_figure(result, **options)
     table = result.to_dataframe()
     names = [
-        _component({name: row[name] for name in ("kind", "layer", "head", "position")})
+        _component({name: row[name] for name in ("kind", "layer", "head", "position") if row[name] != NONE})
         for row in table.to_dict("records")
     ]
     ends = ("estimated", "measured")

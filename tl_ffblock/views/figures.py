@@ -44,6 +44,8 @@ MOST_COLUMNS, MOST_ROWS = 60, 24
 LONGEST_LABEL, LONGEST_TITLE = 16, 110
 # Points of a scatter plot that are named, the largest.
 MOST_NAMED = 8
+# Parts of an axis that names of points are apart, four times as many along the other.
+LEAST_APART = 0.04
 # Arcs of the overview: how many, the least share of the widest stream, and how many have names.
 MOST_ARCS, LEAST_ARC, NAMED_ARCS = 14, 0.05, 3
 NAME_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
@@ -246,14 +248,24 @@ def scatter(
     place.axline((0, 0), slope=1, color="0.7", linewidth=0.8, zorder=0)
     place.scatter(x, y, s=8, color=COLOURS[0], alpha=0.6, linewidths=0)
     named = np.array(labels, dtype=object)[known.flatten()] if len(labels) else []
-    for at in np.argsort(-np.maximum(abs(x), abs(y)))[:MOST_NAMED] if len(named) else []:
-        place.annotate(_title(named[at]), (x[at], y[at]), fontsize=6)
+    for at in _apart(x, y, np.argsort(-np.maximum(abs(x), abs(y))))[:MOST_NAMED] if len(named) else []:
+        place.annotate(_title(named[at]), (x[at], y[at]), fontsize=6, textcoords="offset points", xytext=(2, 2))
     varies = len(x) > 1 and x.std() > 0 and y.std() > 0
     r = f"r = {np.corrcoef(x, y)[0, 1]:.3f}, " if varies else ""
     place.set_xlabel(names[0])
     place.set_ylabel(names[1])
     figure.suptitle(f"{fill(_title(title), 48)}\n{r}{len(x)} numbers".strip(), fontsize=8)
     return figure
+
+
+def _apart(x: Cells, y: Cells, order: Cells) -> list[int]:
+    """Numbers of points in an order, without those so near an earlier one that their names would lie on each other."""
+    wide, high = (LEAST_APART * (np.ptp(axis) or 1.0) for axis in (x, y))
+    kept: list[int] = []
+    for at in order.tolist():
+        if all(abs(x[at] - x[one]) > 4 * wide or abs(y[at] - y[one]) > high for one in kept):
+            kept.append(at)
+    return kept
 
 
 @strict

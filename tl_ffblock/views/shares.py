@@ -18,7 +18,7 @@ from tl_ffblock.attribution.continuation import ContinuationAttribution
 from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
 from tl_ffblock.attribution.patching import PatchingEstimates
 from tl_ffblock.errors import InputError
-from tl_ffblock.interventions.activation_patching import PatchingComparison
+from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import (
     DataBlock,
@@ -66,6 +66,7 @@ PLACES = ("kind", "layer", "head", "neuron", "bias", "position", "query", "key",
 SUMMED = (Attribution, AverageShares, PatchingEstimates)
 # What a cell of a table is, by kind of component: each has a scale of colours of its own.
 NOTES: Mapping[type, str] = {
+    ActivationPatching: "Measured change of the target with {} replaced. Orange raises it, violet lowers it.",
     PatchingEstimates: "Estimated change of the target if {} were the corrupted run's. Orange raises it, violet lowers it.",
 }
 KINDS = {

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import Case, bridge_of, model_of
+from tests.cases import Case, bridge_of
 from tests.tolerances import (
     BATCH_FLOAT32,
     BATCH_FLOAT64,
@@ -17,7 +17,6 @@ from tests.tolerances import (
     COMPLETE_FLOAT32,
     COMPLETE_FLOAT64,
     HALF,
-    REBUILT,
     ROADS_FLOAT32,
     ROADS_FLOAT64,
 )
@@ -109,18 +108,6 @@ def test_a_head_is_what_goes_missing_without_it(case: Case) -> None:
         for scope in part.scopes:
             missing = everything.parts(scope) - without.parts(scope)
             torch.testing.assert_close(part.heads(scope)[head], missing, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])
-def test_value_bias_is_moved_from_bias_to_tokens(family: str) -> None:
-    """The two results differ in parts, and not in what they sum to."""
-    bias, token = (
-        ffb.decompose(model_of(family, DOUBLE), tiny.tokens(family, 5), layer=0, value_bias=where)
-        for where in ("bias", "token")
-    )
-    for scope in bias.scopes:
-        torch.testing.assert_close(*(part.parts(scope).sum(1) + part.bias(scope) for part in (bias, token)), **REBUILT)
-    assert (bias.parts("Attn") - token.parts("Attn")).norm() > 1e-3
 
 
 def test_groups_tiles_and_chunks_change_nothing(case: Case) -> None:

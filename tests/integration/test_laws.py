@@ -181,8 +181,16 @@ def test_huge_activations_are_decomposed_relatively(family: str) -> None:
 # --- batches, padding, caches -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"queries": [-1, 0]}, {"heads": [1]}], ids=str)
-@pytest.mark.parametrize(("side", "dtype"), [("right", SINGLE), ("left", DOUBLE), ("left", SINGLE)], ids=str)
+@pytest.mark.parametrize(
+    ("side", "dtype", "options"),
+    [
+        ("right", SINGLE, {}),
+        ("right", SINGLE, {"queries": [-1, 0]}),
+        ("left", DOUBLE, {"queries": [-1, 0]}),
+        ("left", SINGLE, {"heads": [1]}),
+    ],
+    ids=str,
+)
 def test_a_padded_batch_is_its_sequences_one_by_one(
     case: Case, side: str, dtype: torch.dtype, options: dict[str, Any]
 ) -> None:

@@ -151,10 +151,14 @@ def test_precision_is_that_of_the_arithmetic(case: Case) -> None:
 
 @pytest.mark.parametrize("dtype", HALF, ids=str)
 def test_half_precision_weights(any_case: Case, dtype: torch.dtype) -> None:
-    """A run of 16 bits is decomposed in float32, or float64 if asked, complete to its own rounding, which shows, and no further."""
+    """A run of 16 bits is decomposed in float32, or float64 if asked, complete to its own rounding, which shows, and no further.
+
+    The bridge's logits are Hugging Face's to well below the tolerance.
+    """
     if any_case.api == "hooked" or any_case.toy:
         pytest.skip("16 bits are of models that are loaded")
     model, tokens = any_case.model(dtype), any_case.tokens(5)
+    assert identify(model).memory.difference < TOLERANCE[dtype] / 5
     for precision, arithmetic in ((None, SINGLE), ("float64", DOUBLE)):
         maps = ffb.contribution_maps(model, tokens, precision=precision)
         assert maps[maps.scopes[0]].dtype == arithmetic
@@ -217,15 +221,14 @@ def test_vectors_of_a_padded_batch(case: Case) -> None:
             torch.testing.assert_close(vectors.bias(scope), alone.bias(scope), **BATCH_FLOAT32)
 
 
-@pytest.mark.parametrize("queries", [None, -1])
-def test_a_batch_is_its_sequences_in_any_order(any_case: Case, queries: int | None) -> None:
+def test_a_batch_is_its_sequences_in_any_order(any_case: Case) -> None:
     """Maps, bias parts and completeness of three sequences that run together are those of each alone."""
     model, first = any_case.model(), any_case.tokens(6)
     batch = torch.stack([first, first.flip(0), first.roll(2)])
-    together = ffb.contribution_maps(model, batch, queries=queries)
-    back = ffb.contribution_maps(model, batch.flip(0), queries=queries)[::-1]
+    together = ffb.contribution_maps(model, batch)
+    back = ffb.contribution_maps(model, batch.flip(0))[::-1]
     for *several, tokens in zip(together, back, batch, strict=True):
-        alone = ffb.contribution_maps(model, tokens, queries=queries)
+        alone = ffb.contribution_maps(model, tokens)
         for maps in several:
             for scope, cells in alone.values.items():
                 for found, expected in ((maps[scope], cells), (maps.bias[scope][..., None], alone.bias[scope][..., None])):  # fmt: skip

@@ -233,6 +233,18 @@ def test_what_was_checked_is_checked_again(call: str) -> None:
         getattr(ffb, call)(model, tokens, **options)
 
 
+def test_caches_from_before_the_weights_changed_are_refused(model: Any, texts: tuple[Tensor, Tensor]) -> None:
+    """Three per cent more of every weight is another model."""
+    cache = model.run_with_cache(texts[0][None])[1]
+    with ffb.capture(model) as records:
+        model(texts[0][None])
+    for parameter in model.parameters():
+        parameter.data.mul_(1.03)
+    for given in (records, cache):
+        with pytest.raises(ffb.FFBlockError, match=r"weights .*[Ll]eave cache out"):
+            ffb.contribution_maps(model, texts[0], cache=given)
+
+
 def test_records_serve_a_twin_and_rows_in_order() -> None:
     """Two bridges of one checkpoint are one model; records hold rows by position, ascending."""
     text, first, second = tiny.tokens("gpt2", N), tiny.bridge("gpt2"), tiny.bridge("gpt2")

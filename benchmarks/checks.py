@@ -194,7 +194,8 @@ def main() -> None:
                 )
                 for check, share in shares(row, "flops").items():
                     print(
-                        f"  {check:20} {share:8.3%} of the floating-point operations, {shares(row, 'calls')[check]:7.2%} of those dispatched"
+                        f"  {check:20} {share:8.3%} of the floating-point operations, "
+                        f"{shares(row, 'calls')[check]:7.2%} of those dispatched"
                     )
                 if "fingerprint_over_call" in row:
                     print(f"  {'fingerprint':20} {row['fingerprint_over_call']:8.3%} of the CPU seconds")

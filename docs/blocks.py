@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs import architecture, cost, hook_names, result_classes
+from docs import architecture, cost, hook_names, result_classes, sizes
 from docs.results import (
     causal_tables,
     faithfulness_sentences,
@@ -24,6 +24,7 @@ from docs.results import (
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "CONTRIBUTING.md": sizes.BLOCKS,
     "docs/speed.md": {**cost.BLOCKS, **cost.PROMPT_BLOCKS},
     "docs/attribution.md": cost.ATTRIBUTION_BLOCKS,
     "tl_ffblock/README.md": architecture.BLOCKS,

@@ -182,7 +182,8 @@ def bound() -> str:
     )
     sentence = (
         f"The whole call on twelve layers of GPT-2-small size at {call['n']} tokens ({call['rounds']} rounds): "
-        f"{_with_quartiles(call['share'], 2)} of the twelve products, {_with_quartiles(call['call_over_layers'], 2)} times its twelve layers alone, "
+        f"{_with_quartiles(call['share'], 2)} of the twelve products, "
+        f"{_with_quartiles(call['call_over_layers'], 2)} times its twelve layers alone, "
         f"{_with_quartiles(call['call_in_forwards'], 1)} forward passes of the model with a vocabulary of 1000, where the twelve products "
         f"are {_with_quartiles(call['bound_in_forwards'], 1)} and a forward pass {_with_quartiles(call['forward_over_bound'], 2)} of them."
     )
@@ -210,8 +211,9 @@ def checks() -> str:
     sentence = (
         f"Checks take at most {most:.2%} of the floating-point operations of a call. Counted in operations that torch dispatches, whatever "
         f"their size, they are {low:.0%} to {high:.0%}: sums and comparisons of few numbers. The fingerprint of the weights, which is no "
-        f"operation of torch, reads every weight once: {least_read:.1%} to {most_read:.1%} of the CPU seconds of these calls. A model's first call also compares it with "
-        f"Hugging Face's, checks every layer's identities and, for maps, multiplies weights once; torch {results['torch']}, {results['date']}."
+        f"operation of torch, reads every weight once: {least_read:.1%} to {most_read:.1%} of the CPU seconds of these calls. "
+        "A model's first call also compares it with Hugging Face's, checks every layer's identities and, for maps, multiplies "
+        f"weights once; torch {results['torch']}, {results['date']}."
     )
     return f"{table(('model', 'tokens', 'call', *headings), rows)}\n\n{sentence}"
 

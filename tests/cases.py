@@ -139,7 +139,7 @@ def bridge_of(family: str, **options: Any) -> Any:
 @functools.cache
 def oracle_of(family: str, n: int, value_bias: str = "bias") -> dict[str, Tensor]:
     """The oracle's maps, of the very run that `model_of(family, float64)` makes."""
-    return oracle.oracle_maps(tiny.hf_model(family), tiny.tokens(family, n), value_bias, patch_float64=False)
+    return oracle.oracle_maps(tiny.hf_model(family), tiny.tokens(family, n), value_bias)
 
 
 def callbacks_of(model: nn.Module) -> dict[str, int]:

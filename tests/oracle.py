@@ -3,14 +3,14 @@
 Neither TransformerLens nor `tl_ffblock` is used, and none of the closed forms that the library rests on:
 
 1. A float64 copy of the model runs once. Hooks record the input and output of every module; the attention weights,
-   the scales of the norms and the weights of the router are those of this run. RMSNorm and softmax, which Hugging
-   Face computes in float32, are patched to float64 (rotary tables and the router's softmax stay as they are).
+   the scales of the norms and the weights of the router are those of this run, the very run that a TransformerBridge
+   over the model repeats. RMSNorm, softmax and rotary tables are float32 in it, as Hugging Face computes them.
 2. Per layer all n * (n + 1) vectors are made, [query, key or bias, d_model], by the linear steps of the layer.
 3. Activations are split by Integrated Gradients as it is defined: the gradient of the model's own activation,
    averaged over the straight path from zero with 200 Gauss-Legendre nodes (between the kinks, where there are any).
 4. At every scope the vectors must sum to the module's real output, to 1e-9 of its norm; the one scope without a real
-   output is `Atb` of parallel blocks, compared with input + attention output. (Without the patches of step 1, see
-   `patch_float64`, the float32 norms leave 1e-7, so the bound is 1e-5.)
+   output is `Atb` of parallel blocks, compared with input + attention output. (RMSNorm in float32 leaves 1e-7, so the
+   bound of models that have it is 1e-5.)
 
 What cannot be told from the definition is settled so: the first residual belongs to the query's own column, the
 second one to every column; router weights, and the sigmoid that weighs the shared expert of Qwen2-MoE, are constants.
@@ -18,12 +18,10 @@ second one to every column; router weights, and the sigmoid that weighs the shar
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from typing import Any, Literal
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -32,42 +30,25 @@ from torch import Tensor, nn
 ValueBias = Literal["bias", "token"]
 Order = Literal["post_ln", "pre_ln", "sandwich", "parallel", "norm_after"]
 N_NODES = 200
-COMPLETENESS = 1e-9  # float64 throughout: rounding, worst seen 5e-15
+COMPLETENESS = 1e-9  # float64 norms: rounding, worst seen 5e-15
 COMPLETENESS_FLOAT32 = 1e-5  # float32 inside the norms
 
 
-def oracle_maps(
-    hf_model: nn.Module, input_ids: Tensor, value_bias: ValueBias = "bias", *, patch_float64: bool = True
-) -> dict[str, Tensor]:
-    """Norms of `oracle_vectors`: "L{layer}.{scope}" -> float64 [query, key], the bias part in the last column."""
-    vectors = oracle_vectors(hf_model, input_ids, value_bias, patch_float64=patch_float64)
-    return {key: parts.norm(dim=-1) for key, parts in vectors.items()}
-
-
-def oracle_vectors(
-    hf_model: nn.Module, input_ids: Tensor, value_bias: ValueBias = "bias", *, patch_float64: bool = True
-) -> dict[str, Tensor]:
-    """The parts at every scope: "L{layer}.{scope}" -> float64 [query, key, d_model], the bias part last along key.
+def oracle_maps(hf_model: nn.Module, input_ids: Tensor, value_bias: ValueBias = "bias") -> dict[str, Tensor]:
+    """Norms of the parts at every scope: "L{layer}.{scope}" -> float64 [query, key], the bias part in the last column.
 
     Args:
         hf_model: A Hugging Face model of one of the families in `tiny` (left as it is), with or without a head.
         input_ids: Token ids, [pos] or [1, pos].
         value_bias: Whether the value bias, and in Pre-LN models the beta of the norm before the attention, belong to
             the bias part or to the token.
-        patch_float64: Whether to patch to float64 what Hugging Face computes in float32 within float64 models. False
-            gives the very run of `hf_model.double()`, which a TransformerBridge over it repeats.
 
     Raises:
         AssertionError: if the parts at some scope do not sum to the model's own tensor.
         NotImplementedError: for a model type or variant without an entry here.
     """
-    steps = _decompose(_Run(hf_model, input_ids, patch_float64), value_bias)
-    return {key: parts for key, parts, _ in steps}
-
-
-def oracle_wholes(hf_model: nn.Module, input_ids: Tensor, *, patch_float64: bool = True) -> dict[str, Tensor]:
-    """The model's own tensor at every scope: "L{layer}.{scope}" -> float64 [query, d_model]."""
-    return {key: whole for key, _, whole in _decompose(_Run(hf_model, input_ids, patch_float64), "bias")}
+    steps = _decompose(_Run(hf_model, input_ids), value_bias)
+    return {key: parts.norm(dim=-1) for key, parts in steps}
 
 
 def completeness(parts: Tensor, whole: Tensor) -> Tensor:
@@ -75,15 +56,15 @@ def completeness(parts: Tensor, whole: Tensor) -> Tensor:
     return (parts.sum(1) - whole).norm(dim=-1) / whole.norm(dim=-1)
 
 
-def _decompose(run: "_Run", value_bias: ValueBias) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Key, parts and whole at every scope of every layer, checked against each other."""
-    bound = COMPLETENESS if run.patched else COMPLETENESS_FLOAT32
+def _decompose(run: "_Run", value_bias: ValueBias) -> Iterator[tuple[str, Tensor]]:
+    """Key and parts at every scope of every layer, checked against the whole."""
+    bound = COMPLETENESS_FLOAT32 if any(map(_is_rms, run.model.modules())) else COMPLETENESS
     for index in range(len(run.layers)):
         for scope, parts, whole in _WALKS[run.paths.order](run.layer(index), value_bias):
             key = f"L{index}.{scope}"
             error = completeness(parts, whole).max()
             assert error < bound, f"{key}: the parts miss the whole by {error:.1e}"
-            yield key, parts, whole
+            yield key, parts
 
 
 # --- linear steps on parts [query, key or bias, d_model] --------------------------------------------------------
@@ -482,20 +463,16 @@ def _at(root: nn.Module, path: str) -> nn.Module:
 class _Run:
     """A forward pass of a float64 copy, with everything the modules said."""
 
-    def __init__(self, hf_model: nn.Module, input_ids: Tensor, patch_float64: bool) -> None:
+    def __init__(self, hf_model: nn.Module, input_ids: Tensor) -> None:
         self.model = copy.deepcopy(hf_model.base_model).to("cpu", torch.float64).eval().requires_grad_(False)
         self.model.set_attn_implementation("eager")
         self.config = self.model.config
         self.paths = _find_paths(self.config)
         self.layers = list(_at(self.model, self.paths.layers))
-        self.patched = patch_float64
         self.said: dict[nn.Module, tuple[Tensor, list[Any]]] = {}
         for module in self.model.modules():
-            if patch_float64 and _is_rms(module):
-                _make_float64(module)
             module.register_forward_hook(self._listen, with_kwargs=True)
-        with _float64_softmax() if patch_float64 else nullcontext():
-            answer = self.model(input_ids=input_ids.reshape(1, -1).cpu(), output_attentions=True, use_cache=False)
+        answer = self.model(input_ids=input_ids.reshape(1, -1).cpu(), output_attentions=True, use_cache=False)
         self.attentions = answer.attentions
 
     def _listen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -607,24 +584,6 @@ def _read_norm(module: nn.Module) -> Norm:
         eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
         return Norm(gain, torch.zeros_like(gain), eps, centred=False)
     return Norm(gain, module.bias, module.eps, centred=True)
-
-
-def _make_float64(module: nn.Module) -> None:
-    """Replace a norm's forward, which casts to float32, by the same in float64, compared on a random vector."""
-    norm = _read_norm(module)
-    probe = torch.randn(norm.gain.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    torch.testing.assert_close(norm.linear(probe, probe), module(probe), rtol=1e-5, atol=1e-6)
-    module.forward = lambda x: norm.linear(x, x)
-
-
-def _float64_softmax() -> AbstractContextManager[Any]:
-    """Let the softmax of float64 scores be float64, whatever dtype the caller asks for."""
-    shipped = nn.functional.softmax
-
-    def softmax(scores: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-        return shipped(scores, dim=dim, dtype=None if scores.dtype == torch.float64 else dtype)
-
-    return patch.object(nn.functional, "softmax", softmax)
 
 
 def _join(act: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

@@ -1,4 +1,4 @@
-"""A model and an input -> attention patterns, or attention weighted by values, as `TokenMaps`, heads as channels; and the scores behind patterns."""
+"""A model and an input -> attention patterns, or attention weighted by values, as `TokenMaps` by head; and the scores of patterns."""
 
 import warnings
 from collections.abc import Mapping
@@ -140,9 +140,9 @@ def attention_scores(
 ) -> AttentionScores | list[AttentionScores]:
     """Why heads attend as they do: query and key vectors, and the score of each pair as the sum of their products.
 
-    `score[i, j] = scale * sum_e q[i, e] k[j, e]` with the model's own scale of the layer and q and k as attention multiplied them, rotated where the model rotates
-    (Vaswani et al. 2017, eq. 1; drawn as the neuron view of Vig 2019). Softmax over the keys that i sees has to give the
-    pattern that the run shows, head by head; where it does not there is no result.
+    `score[i, j] = scale * sum_e q[i, e] k[j, e]` with the model's own scale of the layer and q and k as attention multiplied them,
+    rotated where the model rotates (Vaswani et al. 2017, eq. 1; drawn as the neuron view of Vig 2019). Softmax over the keys that
+    i sees has to give the pattern that the run shows, head by head; where it does not there is no result.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.

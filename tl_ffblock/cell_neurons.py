@@ -75,8 +75,8 @@ def neurons(
     """Which neurons of a layer's feed-forward carry the contribution of token `key` to position `query`.
 
     `F_i(x_j) = sum_n m_n(j) v_n` at the feed-forward's output (eq. 12-14, by neuron): v_n is neuron n's value, its row of W_out,
-    m_n(j) the token's share of its coefficient. Along the direction of `F_i(x_j)` each neuron has a signed share, and they sum to the norm that
-    `contribution_maps` has in this cell.
+    m_n(j) the token's share of its coefficient. Along the direction of `F_i(x_j)` each neuron has a signed share, and they sum to
+    the norm that `contribution_maps` has in this cell.
 
     Args:
         model: As in `contribution_maps`.

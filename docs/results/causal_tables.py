@@ -55,7 +55,10 @@ def off_diagonal() -> str:
             lower_ends.append([row.low for row in leads])
             rows.append([f"`{name}`", _title(effect), *cells])
     above = [sum(low > 0 for low in lows) for lows in zip(*lower_ends, strict=True)]
-    count = f"The interval of the lead excludes zero in {above[0]} of {len(rows)} rows against attention, in {above[1]} against attention × value norm."
+    count = (
+        f"The interval of the lead excludes zero in {above[0]} of {len(rows)} rows against attention, "
+        f"in {above[1]} against attention × value norm."
+    )
     return f"{table(head, rows)}\n\n{count}"
 
 

@@ -8,7 +8,8 @@ DATA holds sva/nounpp_test.json (github.com/saprmarks/feature-circuits, data), i
 (github.com/lab-paper-code/dual_path_attribution, data), wikitext2/wiki.test.txt (WikiText-2's test articles) and
 sst2/sst2_glue_dev.tsv (sentence, label). Every method of a set has a CSV in WORK that grows prompt by prompt, and so have
 removals: a run that was stopped goes on where it stopped, and `--methods` and `--prompts` choose pieces, so that a method that
-comes later is scored and measured by itself. `--device cuda` runs there. A hundred prompts of all sets take some hours on one core, minutes on a GPU.
+comes later is scored and measured by itself. `--device cuda` runs there. A hundred prompts of all sets take some hours on one
+core, minutes on a GPU.
 """
 
 import argparse

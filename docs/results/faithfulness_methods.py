@@ -1,7 +1,7 @@
 """The methods of faithfulness.md: a model and an example become a score for every token.
 
-Ours are calls of the package; "hidden keys" and "path + hidden keys" are made of what they give (faithfulness_rule.py). The others are written from their
-definitions:
+Ours are calls of the package; "hidden keys" and "path + hidden keys" are made of what they give (faithfulness_rule.py). The
+others are written from their definitions:
 
 * gradient norm: `||df/dx_j||` by the token's embedding.
 * Integrated Gradients (Sundararajan et al. 2017) on the embeddings by Captum, `STEPS` steps, summed over the embedding, from

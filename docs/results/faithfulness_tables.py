@@ -100,8 +100,11 @@ def against() -> str:
                 ahead += row["low"] > 0
                 behind += [f"{method} on {SETS[name]}"] * bool(row["high"] < 0)
         lines.append(line)
-    said = f"Of {compared} differences {ahead} have an interval above zero, {len(behind)} one below zero{': ' + '; '.join(behind) if behind else ''}."
-    said += f" With Bonferroni's correction for their number, from the widths of the intervals as if normal, it would be {kept[0]} and {kept[1]}."
+    named = f": {'; '.join(behind)}" if behind else ""
+    said = (
+        f"Of {compared} differences {ahead} have an interval above zero, {len(behind)} one below zero{named}. With Bonferroni's "
+        f"correction for their number, from the widths of the intervals as if normal, it would be {kept[0]} and {kept[1]}."
+    )
     return f"{table(['`path` minus', *(SETS[name] for name in sets)], lines)}\n\n{said}"
 
 

@@ -131,8 +131,8 @@ def said_of_changes() -> str:
         "one before; the LN after it in the same two layers. SmolLM2 has particular layers too, the early 0 and 2 and not the late ones. "
         f"In layer 0 its FF changes {largest} (SST-2 and WikiText-2), in later layers little: the mean over layers is {means}, over "
         "reachable cells. The paper's numbers are of whole maps, with their structural zeros, and not comparable with these: by that "
-        f"definition SmolLM2's FF changes {paper}, where the paper reports about 0.15 of GPT-2. In most layers its FF changes less than the "
-        "residual around it does.",
+        f"definition SmolLM2's FF changes {paper}, where the paper reports about 0.15 of GPT-2. In most layers its FF changes "
+        "less than the residual around it does.",
         all(list(_by_ff(run, "all").nlargest(2).index) == [5, 4] for run in minilm if "streusle" not in run),
         all(set(change.nlargest(2).index) == {0, 2} for change in reachable.values()),
         all(change.max() == change[0] for change in reachable.values()),

@@ -60,9 +60,10 @@ def said_of_overlaps() -> str:
             claim(
                 "- **The paper's other half is not seen here.** On GPT-2 heads come to share more with the layer's output and with the "
                 "final output the deeper they are (3.1, 3.2). The largest head's overlap with the layer's output is "
-                f"{told('largest head, layer output')} by thirds (random vectors {told('random vector, layer output')}), and does not rise; "
-                f"with the final output it is {told('largest head, final output')} ({told('random vector, final output')}), so that the "
-                "rise is of a few hundredths. What rises is the overlap of the layer's output itself with the final one: "
+                f"{told('largest head, layer output')} by thirds (random vectors {told('random vector, layer output')}), and does "
+                f"not rise; with the final output it is {told('largest head, final output')} "
+                f"({told('random vector, final output')}), so that the rise is of a few "
+                "hundredths. What rises is the overlap of the layer's output itself with the final one: "
                 f"{told('layer output, final output')}.",
                 block.max() - block.min() < 0.02,
                 block.max() < 0.1,

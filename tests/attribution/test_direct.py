@@ -66,28 +66,6 @@ def biases(result: Any) -> list[tuple[str, int, Tensor]]:
     return list(zip(result.bias_names, result.bias_layers, result.bias_shares, strict=True))
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_a_contribution_is_a_product(family: str) -> None:
-    """`z W_O W_U / scale` and the like, written out with the tensors of TransformerLens's cache, at the last position."""
-    model, tokens = double(family), tiny.tokens(family, 7)
-    logits, cache = model.run_with_cache(tokens[None])
-    last, end = slice(-1, None), cache[f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"][0, -1]
-    centred = end - end.mean() if family == "gpt2" else end
-    vector = (
-        model.ln_final.weight * (model.W_U[:, 7] - model.W_U[:, 11]) / (centred.pow(2).mean() + model.cfg.eps).sqrt()
-    )
-    vector = vector - vector.mean() if family == "gpt2" else vector
-    result = ffb.direct_logit_attribution(model, tokens, DIFFERENCE)
-    for layer, block in enumerate(model.blocks):
-        heads = torch.einsum("he,hed,d->h", cache[f"blocks.{layer}.attn.hook_z"][0, -1], block.attn.W_O, vector)
-        assert_near(result.heads[layer, :, -1], heads.detach())
-        mlp = cache[f"blocks.{layer}.mlp.hook_post"][0, -1] @ block.mlp.W_out @ vector
-        assert_near(result.mlps[layer, last], mlp.detach()[None])
-    assert not result.heads[..., :-1].any() and not result.mlps[:, :-1].any()
-    assert_near(result.entering[last], (cache["blocks.0.hook_resid_pre"][0, -1] @ vector).detach()[None])
-    assert float((logits[0, -1, 7] - logits[0, -1, 11]).detach()) == pytest.approx(result.value)
-
-
 def test_transformer_lens_agrees_on_processed_weights_alone() -> None:
     """`logit_attrs` needs folded norms and centred weights: on the model as it is it runs and does not sum to the target."""
     tokens, raw = tiny.tokens("gpt2", 7), bridge_of("gpt2")

@@ -8,58 +8,11 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.attribution.conftest import DIFFERENCE, direction, double
-from tests.cases import ORDERS, Case, bridge_of, model_of
-from tests.forward_vectors import Vectors
-from tests.tolerances import FORWARD_IS_BACKWARD
+from tests.attribution.conftest import DIFFERENCE, double
+from tests.cases import Case, bridge_of, model_of
 from tl_ffblock.errors import CaptureError
 
 N = 5
-
-
-def forward_vectors(model: Any, tokens: Tensor) -> tuple[Tensor, Any]:
-    """Vectors of the last layer's output by source (each position of the first layer's input, then biases)."""
-    with torch.no_grad(), ffb.capture(model) as records:
-        model(tokens[None])
-    vectors: Tensor | None = None
-    for layer in records:
-        record = records[layer].sequence(0)
-        if vectors is None:
-            x = record.resid_pre
-            vectors = torch.zeros(len(x) + 1, *x.shape, dtype=x.dtype)
-            vectors[range(len(x)), range(len(x))] = x
-        at = Vectors(record, vectors).walk()
-        last = [step for step in at if step != "AtbLnFfResLn" and not step.startswith("InputLn")][-1]
-        vectors = at["AtbFfRes" if record.block.order == "norm_after" else last]
-    assert vectors is not None
-    return vectors, at
-
-
-@pytest.mark.usefixtures("float64_throughout")
-@pytest.mark.parametrize("family", ORDERS)
-def test_forward_vectors_are_the_backward_pass(family: str) -> None:
-    """What each position of the first layer's input brings to a direction behind the last layer, and all biases together."""
-    model, tokens, target = double(family), tiny.tokens(family, N), direction(-1, at=-2)
-    vectors, _ = forward_vectors(model, tokens)
-    result = ffb.attribute(model, tokens, target)
-    shares = vectors[:, -2] @ target.vector
-    size = float(shares.abs().max())
-    assert (result.residual[0] - shares[:-1]).abs().max() <= FORWARD_IS_BACKWARD * size
-    inside = [share for layer, share in zip(result.bias_layers, result.bias_shares.sum(1), strict=True) if layer >= 0]
-    assert abs(float(sum(inside)) - float(shares[-1])) <= FORWARD_IS_BACKWARD * size
-    assert result.residual[-1, -2] == pytest.approx(result.value)
-
-
-@pytest.mark.usefixtures("float64_throughout")
-@pytest.mark.parametrize("family", ["gpt2", "llama", "gpt_neox"])
-def test_forward_vectors_reach_the_logits(family: str) -> None:
-    """Through the final norm and the unembedding."""
-    model, tokens = double(family), tiny.tokens(family, N)
-    _, at = forward_vectors(model, tokens)
-    w_u = model.unembed.W_U.detach()
-    shares = at["AtbLnFfResLn"][:, -1] @ (w_u[:, 7] - w_u[:, 11])
-    result = ffb.attribute(model, tokens, DIFFERENCE)
-    assert (result.residual[0] - shares[:-1]).abs().max() <= FORWARD_IS_BACKWARD * float(shares.abs().max())
 
 
 @pytest.mark.usefixtures("float64_throughout")

@@ -110,11 +110,6 @@ def test_the_short_form_names_the_largest_heads() -> None:
 
 BOTH = torch.stack([TOKENS, TOKENS.flip(0)])
 LISTS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
-    "attribute": lambda model: (ffb.attribute(model, BOTH, 7), ffb.attribute(model, TOKENS, 7)),
-    "patching": lambda model: (
-        ffb.attribution_patching(model, BOTH, BOTH.flip(0), 7),
-        ffb.attribution_patching(model, TOKENS, TOKENS.flip(0), 7),
-    ),
     "continuation": lambda model: (
         ffb.attribute_continuation(model, BOTH.tolist(), [[7], [9, 8]]),
         ffb.attribute_continuation(model, TOKENS.tolist(), [7]),
@@ -124,7 +119,7 @@ LISTS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
         ffb.attribute_continuation(model, TOKENS, generate=2),
     ),
 }
-"""Results of two prompts, and that of the first."""
+"""Results of two prompts, and that of the first; of attributions and patching: test_public_laws, test_attribution_patching."""
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -135,9 +130,6 @@ def test_lists_of_prompts_give_results(name: str) -> None:
     assert list(results[0].labels) == list(alone.labels)
     of_list, of_one = (each.to_dataframe()["value"].sum() for each in (results[0], alone))
     assert of_list == pytest.approx(of_one, rel=1e-4, abs=1e-5)
-    if name == "attribute":
-        mean = results.mean()
-        assert mean == ffb.Attribution.mean(results) and mean.certificate is None
 
 
 def test_a_continuation_for_each_prompt() -> None:

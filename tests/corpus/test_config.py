@@ -35,12 +35,15 @@ def test_help_shows_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"options of {name}" in shown for name in STUDIES if option_fields(name))
 
 
-def test_arguments_become_config_and_options() -> None:
-    """Numbers, lists, choices and absent values arrive as the fields' types; options go to their studies."""
+def test_arguments_become_config_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers, lists, choices and absent values arrive as the fields' types, what is none is refused; options go to their studies."""
     given = "run bypass,cost --data d --out o --lengths 4,8 --limit 3 --mask-fraction 0.5"
     config, options = config_and_options(parser().parse_args(given.split()))
     assert (config.model, config.limit, config.mask_fraction, config.seed) == ("minilm", 3, 0.5, 0)
     assert options == [("bypass", {}), ("cost", {"lengths": (4, 8)})]
+    with pytest.raises(SystemExit):
+        parser().parse_args(["run", "cost", "--data", "d", "--out", "o", "--lengths", "8,x"])
+    assert "argument --lengths: expected whole numbers with commas between them, not '8,x'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -64,14 +64,6 @@ def test_long_texts_are_split_into_pieces(tmp_path: Path) -> None:
     assert all(len(piece.split()) <= 7 for piece in pieces)
 
 
-def test_no_text_at_all_is_refused(tmp_path: Path) -> None:
-    """A run of nothing is an error."""
-    path = tmp_path / "empty.txt"
-    path.write_text("\n\n")
-    with pytest.raises(InputError, match="holds no text"):
-        shards_of(path)
-
-
 @pytest.mark.parametrize(
     ("change", "shard"),
     [
@@ -97,10 +89,3 @@ def test_a_corpus_that_changes_after_its_digest_is_refused_at_its_first_shard(
     assert texts(shards, set(range(shard))) == before[:shard]
     with pytest.raises(InputError, match="was changed"):
         texts(shards, {shard})
-
-
-def test_lines_added_at_the_end_change_no_shard(lines: Path) -> None:
-    shards = shards_of(lines, shard_size=4)
-    before = texts(shards)
-    lines.write_text(lines.read_text() + "\nline 10\nline 11")
-    assert texts(shards) == before

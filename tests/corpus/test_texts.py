@@ -69,7 +69,7 @@ def test_unreadable_lines_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "fields", "says"),
     [
-        ("a.csv", "text\nx", {"column": "body"}, "no column 'body'"),
+        ("a.csv", "text\nx", {"column": "body"}, "no column 'body'; it has 'text'"),
         ("a.xyz", "x", {}, "ending '.xyz'"),
         ("missing.txt", None, {}, "no such file"),
         ("missing", None, {"format": "text"}, "no such file"),

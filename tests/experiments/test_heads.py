@@ -2,11 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import tl_ffblock as ffb
@@ -18,7 +16,6 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import study
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra heads)")
-UD_EWT = Path(__file__).resolve().parents[3] / "shared" / "data" / "ud_ewt" / "en_ewt-ud-dev.conllu"
 Run = Callable[..., CorpusRun]
 BY_HEAD = (study("heads", contributions="head", least_arcs=1),)
 
@@ -113,18 +110,3 @@ def test_a_run_of_studies_with_unlike_masks_asks(run: Run) -> None:
         run("heads,bypass", limit=2, out="asks")
     assert run("heads,bypass", limit=2, mask_fraction=0.0).status == 0
     assert run("heads,bypass", family="llama", limit=2, out="b").status == 0
-
-
-@pytest.mark.skipif(not UD_EWT.is_file(), reason="UD English-EWT is not on this machine")
-def test_a_real_treebank_is_read_whole() -> None:
-    """Every row of 25 147 with a head is a relation between written words, or lies inside one written word."""
-    texts = list(read_conllu(UD_EWT))
-    assert len(texts) == 2001 and all(isinstance(text, CorpusText) for text in texts)
-    rows = [line.split("\t") for line in UD_EWT.read_text(encoding="utf-8").splitlines() if line[:1].isdigit()]
-    words = [row for row in rows if row[0].isdigit()]
-    table = pd.DataFrame(words).iloc[:, [6, 7]].set_axis(["head", "name"], axis=1)
-    read = pd.Series([arc.name for text in texts for arc in text.relations])  # type: ignore[union-attr]
-    assert len(words) == 25147
-    inside = table["name"].value_counts().sub(read.value_counts(), fill_value=0)
-    assert (inside >= 0).all() and inside.drop(["case", "aux", "advmod", "cop", "punct"]).sum() < 0.02 * len(words)
-    assert read.eq("root").sum() == table["head"].eq("0").sum() == 2001

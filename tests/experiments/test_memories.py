@@ -45,17 +45,6 @@ def test_triggers_and_agreement_are_those_of_the_public_functions(
         np.testing.assert_allclose(rows["first"].dropna(), agreeing.dropna())
 
 
-def test_refinement_ends_with_the_models_own_token(shared_run: Run) -> None:
-    """Outcomes are shares of all positions; composition and refinement have a position a sequence."""
-    tables = shared_run(SPEC, family="llama").tables
-    refinement, composition = tables["memories_refinement"], tables["memories_composition"]
-    np.testing.assert_allclose(refinement[["residual", "feed-forward", "agreement", "composition"]].sum(axis=1), 1)
-    assert refinement["positions"].eq(30).all() and composition["positions"].eq(30).all()
-    last = refinement.query("layer == layer.max()")
-    np.testing.assert_allclose(last["final"], last["residual"] + last["agreement"])
-    assert composition[["active", "zero_agreement", "zero_agreement_with_sum"]].stack().between(0, 1).all()
-
-
 @pytest.mark.parametrize("family", ["llama", "bert"])
 def test_however_the_corpus_is_cut(family: str, run: Run, shared_run: Run) -> None:
     """One shard or eight: the same triggers, byte for byte, and the same means."""

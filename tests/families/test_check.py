@@ -1,8 +1,6 @@
 """The user's self-check: `check_model` and `tl-ffblock check`."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import bridge_of, processed, wrapped
 from tl_ffblock import check
+from tl_ffblock.cli.main import main
 from tl_ffblock.layer.scopes import scope_names
 
 Bridges = Callable[..., Any]
@@ -70,26 +69,17 @@ def test_processed_weights_are_said() -> None:
     assert (result.ok, result.processed) == (True, True)
 
 
-def test_command(tmp_path: Path) -> None:
-    """`tl-ffblock check --model FOLDER` prints the table and the verdict; the exit status tells."""
-    folder = tiny.save_local("llama", tmp_path)
-    ran = _run("check", "--model", str(folder), "--text", "the cat sat on the mat .", "--all")
-    assert ran.returncode == 0, ran.stderr
-    assert re.search(r"ok: all \d+ equations hold to 1e−4 \(float32\)", ran.stdout)
-    assert ran.stdout.count("norm(layer input) W_V + b_V = value") == 3  # layers
-
-
-def test_command_fails(tmp_path: Path) -> None:
-    """A model that is refused: status 1 and the reason."""
-    tiny.hf_model("granite", residual_multiplier=0.5).save_pretrained(tmp_path)
-    ran = _run("check", "--model", str(tmp_path))
-    assert ran.returncode == 1, ran.stderr
-    assert "not supported" in ran.stdout and "0.5" in ran.stdout
-
-
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tl_ffblock", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`tl-ffblock check --model FOLDER` prints the table and the verdict; a model that is refused is status 1 and the reason."""
+    folder = tiny.save_local("llama", tmp_path / "right")
+    assert main(["check", "--model", str(folder), "--text", "the cat sat on the mat .", "--all"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"ok: all \d+ equations hold to 1e−4 \(float32\)", shown)
+    assert shown.count("norm(layer input) W_V + b_V = value") == 3  # layers
+    tiny.hf_model("granite", residual_multiplier=0.5).save_pretrained(tmp_path / "refused")
+    assert main(["check", "--model", str(tmp_path / "refused")]) == 1
+    shown = capsys.readouterr().out
+    assert "not supported" in shown and "0.5" in shown
 
 
 def test_an_empty_tokenizer_is_none() -> None:

@@ -154,19 +154,9 @@ def test_an_edit_is_no_neurons() -> None:
     torch.testing.assert_close(edited.token_shares.sum(dim=1) + edited.bias_shares, edited.coefficients, **QUADRATURE)
 
 
-@pytest.mark.wrong_types
 def test_what_has_no_neurons_is_refused() -> None:
-    """Layers without feed-forward, several layers, no neurons asked for, names without positions, a tolerance not met."""
+    """Layers without feed-forward, a tolerance not met; wrong arguments: test_odd_calls."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
-    with pytest.raises(ValueError, match=r"layer=\[0, 1\]: expected a whole number, one per call"):
-        ffb.neurons(model, tokens, layer=[0, 1], query=-1)
-    with pytest.raises(ValueError, match="k=0"):
-        ffb.neurons(model, tokens, layer=0, query=-1, k=0)
-    with pytest.raises(ValueError, match="query='END': names go with positions"):
-        ffb.neurons(model, tokens, layer=0, query="END")
-    with pytest.raises(ValueError, match="query=7: expected positions"):
-        ffb.neurons(model, tokens, layer=0, query=7)
-    ffb.neurons(model, tokens, layer=0, query=-1)
     with pytest.raises(CompletenessError, match="layer 0"):
         ffb.neurons(model, tokens, layer=0, query=-1, rtol=1e-12)
     with pytest.raises(UnsupportedModelError, match="has no feed-forward"):

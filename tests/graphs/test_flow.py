@@ -273,12 +273,6 @@ def test_overlap_is_one_on_itself_symmetric_and_counts() -> None:
     assert ffb.graphs.overlap(first, first.flip(1)).tolist() == [1.0, 1.0]
 
 
-def test_a_position_beyond_the_text_is_refused() -> None:
-    """By its name; other odd calls are in tests/integration/test_odd_calls.py."""
-    with pytest.raises(ffb.errors.InputError, match="position"):
-        ffb.flow_graph(model_of("gpt2"), tiny.tokens("gpt2", N), position=N)
-
-
 def test_an_edit_inside_a_layer_draws_no_wrong_graph() -> None:
     """What attention wrote after a hook is not what its heads sum to: refused, and named."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)

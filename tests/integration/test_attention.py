@@ -1,6 +1,5 @@
 """Attention patterns as labelled maps, scores as sums of products of query and key, heads as an axis of results."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from torch import Tensor
 from tests import tiny
 from tests.cases import model_of
 from tl_ffblock import (
-    ContributionMaps,
     TokenMaps,
     attention_maps,
     attention_scores,
@@ -72,18 +70,6 @@ def test_value_weighted_attention_is_what_heads_write(name: str) -> None:
     assert maps.kind == "value-weighted attention"
     assert maps.channels == contributions.heads.channels[:-1]
     torch.testing.assert_close(maps.values, contributions.heads["Attn"][:, :-1], rtol=1e-6, atol=1e-9)
-
-
-def test_heads_are_channels_of_token_maps(tmp_path: Path) -> None:
-    """One scope's heads as maps that views and statistics read; saved, loaded and subtracted they stay themselves."""
-    maps = contribution_maps(model_of("llama"), tiny.tokens("llama", 5), heads=True)
-    by_head = maps.token_maps("AtbLnFf", heads=True)
-    assert by_head.channels == maps.heads.channels
-    for number, channel in enumerate(by_head.channels):
-        assert by_head[channel, 1].equal(maps.heads["AtbLnFf", 1][number])
-    assert repr(by_head).startswith("TokenMaps: AtbLnFf contributions by head of ")
-    assert ContributionMaps.load(maps.save(tmp_path / "maps.safetensors")) == maps
-    assert not (maps - maps).heads["AtbLnFf"].any()
 
 
 def test_maps_without_heads_say_so() -> None:

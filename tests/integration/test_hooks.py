@@ -124,10 +124,6 @@ def test_the_users_hooks_stay(model: Any, tokens: Tensor) -> None:
     assert calls == ["before", "inside"]
 
 
-def _fail(*_: Any, **__: Any) -> None:
-    raise StopError
-
-
 def test_two_captures_at_once(model: Any, tokens: Tensor) -> None:
     """Nested captures read the same run, and may end in any order."""
     before = callbacks_of(model)

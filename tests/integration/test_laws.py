@@ -9,7 +9,7 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import Case, bridge_of, model_of
+from tests.cases import Case, bridge_of
 from tests.tolerances import (
     BATCH_FLOAT32,
     BATCH_FLOAT64,
@@ -17,7 +17,6 @@ from tests.tolerances import (
     COMPLETE_FLOAT32,
     COMPLETE_FLOAT64,
     HALF,
-    REBUILT,
     ROADS_FLOAT32,
     ROADS_FLOAT64,
 )
@@ -111,18 +110,6 @@ def test_a_head_is_what_goes_missing_without_it(case: Case) -> None:
             torch.testing.assert_close(part.heads(scope)[head], missing, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])
-def test_value_bias_is_moved_from_bias_to_tokens(family: str) -> None:
-    """The two results differ in parts, and not in what they sum to."""
-    bias, token = (
-        ffb.decompose(model_of(family, DOUBLE), tiny.tokens(family, 5), layer=0, value_bias=where)
-        for where in ("bias", "token")
-    )
-    for scope in bias.scopes:
-        torch.testing.assert_close(*(part.parts(scope).sum(1) + part.bias(scope) for part in (bias, token)), **REBUILT)
-    assert (bias.parts("Attn") - token.parts("Attn")).norm() > 1e-3
-
-
 def test_groups_tiles_and_chunks_change_nothing(case: Case) -> None:
     """In small pieces as of long sequences, in tall tiles as on a GPU, a single row at a time: the same norms."""
     model, tokens = case.model(DOUBLE), case.tokens(7)
@@ -164,10 +151,14 @@ def test_precision_is_that_of_the_arithmetic(case: Case) -> None:
 
 @pytest.mark.parametrize("dtype", HALF, ids=str)
 def test_half_precision_weights(any_case: Case, dtype: torch.dtype) -> None:
-    """A run of 16 bits is decomposed in float32, or float64 if asked, complete to its own rounding, which shows, and no further."""
+    """A run of 16 bits is decomposed in float32, or float64 if asked, complete to its own rounding, which shows, and no further.
+
+    The bridge's logits are Hugging Face's to well below the tolerance.
+    """
     if any_case.api == "hooked" or any_case.toy:
         pytest.skip("16 bits are of models that are loaded")
     model, tokens = any_case.model(dtype), any_case.tokens(5)
+    assert identify(model).memory.difference < TOLERANCE[dtype] / 5
     for precision, arithmetic in ((None, SINGLE), ("float64", DOUBLE)):
         maps = ffb.contribution_maps(model, tokens, precision=precision)
         assert maps[maps.scopes[0]].dtype == arithmetic
@@ -194,8 +185,16 @@ def test_huge_activations_are_decomposed_relatively(family: str) -> None:
 # --- batches, padding, caches -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"queries": [-1, 0]}, {"heads": [1]}], ids=str)
-@pytest.mark.parametrize(("side", "dtype"), [("right", SINGLE), ("left", DOUBLE), ("left", SINGLE)], ids=str)
+@pytest.mark.parametrize(
+    ("side", "dtype", "options"),
+    [
+        ("right", SINGLE, {}),
+        ("right", SINGLE, {"queries": [-1, 0]}),
+        ("left", DOUBLE, {"queries": [-1, 0]}),
+        ("left", SINGLE, {"heads": [1]}),
+    ],
+    ids=str,
+)
 def test_a_padded_batch_is_its_sequences_one_by_one(
     case: Case, side: str, dtype: torch.dtype, options: dict[str, Any]
 ) -> None:
@@ -222,15 +221,14 @@ def test_vectors_of_a_padded_batch(case: Case) -> None:
             torch.testing.assert_close(vectors.bias(scope), alone.bias(scope), **BATCH_FLOAT32)
 
 
-@pytest.mark.parametrize("queries", [None, -1])
-def test_a_batch_is_its_sequences_in_any_order(any_case: Case, queries: int | None) -> None:
+def test_a_batch_is_its_sequences_in_any_order(any_case: Case) -> None:
     """Maps, bias parts and completeness of three sequences that run together are those of each alone."""
     model, first = any_case.model(), any_case.tokens(6)
     batch = torch.stack([first, first.flip(0), first.roll(2)])
-    together = ffb.contribution_maps(model, batch, queries=queries)
-    back = ffb.contribution_maps(model, batch.flip(0), queries=queries)[::-1]
+    together = ffb.contribution_maps(model, batch)
+    back = ffb.contribution_maps(model, batch.flip(0))[::-1]
     for *several, tokens in zip(together, back, batch, strict=True):
-        alone = ffb.contribution_maps(model, tokens, queries=queries)
+        alone = ffb.contribution_maps(model, tokens)
         for maps in several:
             for scope, cells in alone.values.items():
                 for found, expected in ((maps[scope], cells), (maps.bias[scope][..., None], alone.bias[scope][..., None])):  # fmt: skip

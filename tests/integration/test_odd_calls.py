@@ -322,6 +322,7 @@ FLOW = {
     "a flow graph pruned by 3": odd(lambda g: ffb.flow_graph(g.m, g.ids, pruning=3), "pruning=3", "Pruning"),
     "a flow graph of layers 0 and 2": odd(lambda g: ffb.flow_graph(g.m, g.ids, layers=[0, 2]), "layers=[0, 2]", "consecutive"),
     "a flow graph of layer True": odd(lambda g: ffb.flow_graph(g.m, g.ids, layers=True), "True"),
+    "a flow graph beyond the text": odd(lambda g: ffb.flow_graph(g.m, g.ids, position=6), "position=6"),
     "a flow graph at text": odd(lambda g: ffb.flow_graph(g.m, g.ids, position="END"), "position='END'"),
     "a flow graph of target True": odd(lambda g: ffb.flow_graph(g.m, g.ids, target=True), "True"),
     "a flow graph of target 1.5": odd(lambda g: ffb.flow_graph(g.m, g.ids, target=1.5), "target=1.5"),

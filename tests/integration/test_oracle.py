@@ -8,7 +8,7 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import oracle, tiny
-from tests.cases import COVERING, Case, bridge_of, model_of, oracle_of, slow_beyond
+from tests.cases import COVERING, Case, model_of, oracle_of, slow_beyond
 from tests.tolerances import CAPTUM, GOLDEN_FLOAT32, ORACLE, ORACLE_FLOAT32_WITHIN
 
 
@@ -41,17 +41,6 @@ def test_maps_are_the_oracles(family: str, value_bias: str) -> None:
     compare(single, oracle_of(family, 7, value_bias), GOLDEN_FLOAT32, 1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("float64_throughout")
-@pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_maps_in_float64_throughout_are_the_oracles(family: str) -> None:
-    """Nothing but rounding is left, and where rotary tables and routers' softmax are float32 in both, these."""
-    tokens = tiny.tokens(family, 9)
-    maps = ffb.contribution_maps(bridge_of(family, dtype=torch.float64), tokens)
-    plain = family in ("gpt2", "gpt2_relu", "opt", "bert", "roberta")
-    compare(maps, oracle.oracle_maps(tiny.hf_model(family), tokens), ORACLE if plain else 2e-6, 1e-6)
-
-
 @pytest.mark.parametrize("n", [1, 2, 13])
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])
 def test_maps_are_the_oracles_at_any_length(family: str, n: int) -> None:
@@ -81,7 +70,7 @@ def test_variants_within_a_family_are_read_from_the_modules(family: str, overrid
     """Activations, widths, group sizes, windows, biases and epsilons are the model's; one and the same token is a text as any."""
     model, own = tiny.bridge(family, dtype=torch.float64, **overrides), tiny.hf_model(family, **overrides)
     for tokens in (tiny.tokens(family, 6), torch.full((6,), 9)):
-        expected = oracle.oracle_maps(own, tokens, patch_float64=False)
+        expected = oracle.oracle_maps(own, tokens)
         compare(ffb.contribution_maps(model, tokens), expected, tolerance(family))
 
 

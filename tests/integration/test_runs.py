@@ -1,6 +1,5 @@
 """What a forward pass delivers, keeps and refuses."""
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -84,25 +83,3 @@ def test_logits_are_those_of_the_model() -> None:
         model(tokens)
     with pytest.raises(ffb.FFBlockError, match="a cache holds no logits"):
         open_run(model, tokens, cache=records, keeps_logits=True)
-
-
-def test_records_of_some_layers_are_maps_of_these_layers() -> None:
-    """What `capture` recorded of layers 0 and 2 is, as a cache, the maps of layers 0 and 2."""
-    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 5)
-    with capture(model, [0, 2]) as records:
-        model(tokens[None])
-    maps = ffb.contribution_maps(model, tokens, cache=records)
-    assert maps.layers == (0, 2)
-    assert torch.equal(maps["Atb"], ffb.contribution_maps(model, tokens, layers=[0, 2])["Atb"])
-
-
-@pytest.mark.parametrize("name", ["contribution_maps", "decompose"])
-def test_signatures_show_every_option(name: str) -> None:
-    """Options that stand in one place are keyword arguments to `help`, to a notebook, and to a misspelt name."""
-    call = getattr(ffb, name)
-    shown = inspect.signature(call).parameters
-    assert {"attention_mask", "fwd_hooks", "cache", "method", "value_bias", "rtol", "precision"} <= set(shown)
-    assert all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in shown.values())
-    assert ("chunk_bytes" in shown) == (name == "contribution_maps")
-    with pytest.raises(TypeError, match="no argument `methods`. Did you mean `method`"):
-        call(model_of("gpt2"), tiny.tokens("gpt2", 5), **({"layer": 0} if name == "decompose" else {}), methods="exact")

@@ -40,26 +40,6 @@ def test_a_card_says_what_the_functions_say(folder: Path) -> None:
     assert all(t.coefficient > 0 for t in card.positive) and all(t.coefficient < 0 for t in card.negative)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["305", "--corpus", "corpus.txt"], "expected LAYER:NEURON"),
-        (["1:3", "--corpus", "nowhere.txt"], "there is no such file"),
-        (["1:3", "--corpus", "corpus.txt", "--k", "0"], "expected 1 or more"),
-        (["1:3", "--corpus", "corpus.txt", "--skip-first", "-1"], "--skip-first -1: expected 0 or more"),
-        (["1:3", "--corpus", "empty.txt"], "there is no text in it"),
-    ],
-)
-def test_what_a_user_gives_wrong_is_said_at_once(
-    arguments: list[str], says: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One line and status 2, before a model is loaded."""
-    monkeypatch.chdir(folder)
-    (folder / "empty.txt").write_text("\n")
-    assert main(["memory", *arguments, "--model", "none"]) == 2
-    assert says in capsys.readouterr().err
-
-
 def test_a_card_shows_a_text_of_the_readers_own(folder: Path) -> None:
     """At every position parts and bias sum to the coefficient there, which is the model's own activation."""
     model = load_model(folder / "model")

@@ -16,7 +16,6 @@ from tl_ffblock.results.tables import HeadTable, ScopeTable
 from tl_ffblock.results.tokens import visible
 
 TOKENS = ("[CLS]", "a b", "\n", "", "é")
-LAYERS_HELD = "there are layers 1, 4 (negative numbers count from the end)"
 
 
 def make(seed: int = 0, **changes: Any) -> ContributionMaps:
@@ -151,25 +150,6 @@ def test_colours_of_a_figure_end_at_the_99th_percentile(signed: bool) -> None:
     assert end == pytest.approx(np.percentile(cells, 99)) and end < cells.max()
     assert image.get_clim()[0] == (-end if signed else 0)
     assert image.colorbar.extend == ("both" if signed else "max")
-
-
-@pytest.mark.wrong_types
-@pytest.mark.parametrize(
-    ("key", "said"),
-    [
-        ("AtbLn", ("'AtbLn'", "Atb, AtbFf", "`Atb`")),
-        (("AtbLn", 1), ("'AtbLn'", "Atb, AtbFf", "`Atb`")),
-        *((("Atb", layer), (f"no layer {layer!r}", "layers 1, 4")) for layer in (0, -3, "4", [1, 4], True)),
-    ],
-    ids=str,
-)
-def test_a_missing_key_says_what_there_is(maps: ContributionMaps, key: Any, said: tuple[str, ...]) -> None:
-    """KeyErrors list the scopes or layers, without the quotes that Python puts around a KeyError's text."""
-    for table in (maps, maps.completeness):
-        with pytest.raises(KeyError) as error:
-            table[key]
-        assert not [part for part in said if part not in str(error.value)]
-        assert str(error.value).startswith("no ")
 
 
 def test_arithmetic_is_that_of_the_numbers() -> None:

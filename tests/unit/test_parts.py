@@ -26,15 +26,6 @@ def parts() -> Any:
     return Parts(draw(N, N, D), draw(N, D, seed=1), draw(N, D, seed=2))
 
 
-@pytest.mark.parametrize("value_bias", ["bias", "token"])
-@pytest.mark.parametrize("row_sum", [1.0, 0.4])
-@pytest.mark.parametrize("order", ["pre_ln", "post_ln"])
-def test_attention_is_complete(make_record: Callable[..., Any], order: str, row_sum: float, value_bias: str) -> None:
-    """Parts and bias sum to the attention output, with attention sinks (rows of 0.4) too."""
-    record = make_record(order, row_sum=row_sum)
-    torch.testing.assert_close(attend(record, value_bias=value_bias).total(), record.whole["Attn"], **ALGEBRA)
-
-
 def test_constant_of_the_values_is_scaled_by_the_row_sum_and_output_bias_is_not(
     make_record: Callable[..., Any],
 ) -> None:

@@ -60,8 +60,8 @@ def test_a_layer_that_is_not_there_is_refused(asked: Any) -> None:
         LayerError, match=r"no layer .* in toy; there are layers 1, 4 \(negative numbers count"
     ) as error:
         layer_number(asked, (1, 4), "in toy")
-    assert isinstance(error.value, ValueError)
-    assert isinstance(error.value, KeyError)
+    assert isinstance(error.value, ValueError) and isinstance(error.value, KeyError)
+    assert str(error.value).startswith("no layer"), "without the quotes that Python puts around a KeyError's text"
 
 
 def test_numbers_without_gaps_are_shown_as_a_span() -> None:

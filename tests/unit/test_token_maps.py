@@ -36,16 +36,6 @@ def test_channels_and_layers_are_found_by_name_and_number(patterns: TokenMaps) -
     assert patterns["head 0", -2].equal(patterns.values[0, 0])
 
 
-@pytest.mark.wrong_types
-@pytest.mark.parametrize(
-    ("key", "said"), [("head 3", "'head 3'.* head 0, head 1, head 2"), (("head 0", 0), "no layer 0 .* 1, 4")]
-)
-def test_a_missing_key_says_what_there_is(patterns: TokenMaps, key: Any, said: str) -> None:
-    """As for contribution maps: a KeyError that lists channels or layers."""
-    with pytest.raises(KeyError, match=said):
-        patterns[key]
-
-
 def test_only_a_causal_model_has_cells_out_of_reach(patterns: TokenMaps) -> None:
     """Row r is position queries[r]: 3 reaches all four tokens, 1 the first two."""
     assert patterns.reachable().tolist() == [[True] * 4, [True, True, False, False]]
@@ -91,15 +81,6 @@ def test_contribution_maps_are_token_maps_with_scopes_as_channels() -> None:
         maps.token_maps("AtbFf")
     with pytest.raises(InputError, match="no scope given; there are Attn, Atb"):
         maps.token_maps(())
-
-
-def test_repr_says_what_a_reader_asks_first(patterns: TokenMaps) -> None:
-    """Kind, model, tokens made visible, queries, layers, channels and dtype."""
-    assert repr(patterns).splitlines() == [
-        "TokenMaps: attention of toy · 4 tokens · 2 queries · layers 1, 4 · float32",
-        "  tokens    a ·b c d",
-        "  channels  head 0, head 1, head 2",
-    ]
 
 
 def test_dataframe_has_one_row_for_every_cell(patterns: TokenMaps) -> None:

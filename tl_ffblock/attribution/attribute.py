@@ -149,9 +149,9 @@ def attribute(
             `Attribution.nonlinear`.
         rules: "path", "patching", "gradient", or `Rules` of your own.
         of: Parts beside tokens, residual stream and biases: "heads" [layer head pos], "edges" [layer head query key],
-            "neurons" [pos d_mlp] of each layer, "mlps" [layer pos], and "maps", the layer maps of `contribution_maps` with a sign: what every
-            contribution contributes to the target (`rules="path"`; one more forward pass, and one vjp through each layer per scope),
-            and "graph", for `Attribution.graph`.
+            "neurons" [pos d_mlp] of each layer, "mlps" [layer pos], and "maps", the layer maps of `contribution_maps` with a sign:
+            what every contribution contributes to the target (`rules="path"`; one more forward pass, and one vjp through each
+            layer per scope), and "graph", for `Attribution.graph`.
         checkpoint: Whether layers keep their inputs alone and run again in the backward pass, which takes a forward pass more
             and much less memory; the numbers are the same to the bit. None means beyond 1024 tokens, where no hook of yours
             would see a tensor twice.

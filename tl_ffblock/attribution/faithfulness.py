@@ -240,8 +240,8 @@ def _read_methods(results: MethodScores, run: Run) -> dict[str, Sequence[Scores]
         if len(rules) != 1:
             kinds = ", ".join(sorted({type(result).__name__ for result in given})) or type(results).__name__
             raise InputError(
-                f"results holds {kinds} by rules {', '.join(map(repr, rules)) or 'of no name'}: expected Attributions by the same rules, as "
-                "ffb.attribute makes them, or a mapping, by a method's name one for each prompt."
+                f"results holds {kinds} by rules {', '.join(map(repr, rules)) or 'of no name'}: expected Attributions by the same "
+                "rules, as ffb.attribute makes them, or a mapping, by a method's name one for each prompt."
             )
         results = {rules[0]: given}
     if others := [name for name in results if not isinstance(name, str)]:

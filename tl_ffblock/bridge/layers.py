@@ -488,7 +488,10 @@ class BoundLayer:
 
 
 def has_norm(hooked: HookedModel, name: str) -> bool:
-    """Whether a module of this name is a norm that the model has: with `normalization_type=None` it is not there, or gives back what it gets."""
+    """Whether a module of this name is a norm that the model has.
+
+    With `normalization_type=None` it is not there, or gives back what it gets.
+    """
     with suppress(AttributeError):
         return not isinstance(_inner(hooked.get_submodule(name)), nn.Identity)
     return False

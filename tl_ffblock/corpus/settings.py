@@ -91,7 +91,7 @@ def declared_fields(module: str, class_name: str) -> tuple[DeclaredField, ...]:
 def _declared(body: list[ast.stmt]) -> Iterator[DeclaredField]:
     for node, below in pairwise(body):
         if isinstance(node, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-            name, text, kind = ast.unparse(node.target), str(below.value.value), node.annotation
+            name, text, kind = ast.unparse(node.target), " ".join(str(below.value.value).split()), node.annotation
             default = REQUIRED if node.value is None else ast.literal_eval(node.value)
             if isinstance(kind, ast.BinOp):  # `int | None`
                 kind = kind.left
@@ -168,7 +168,8 @@ class Config(Options):
     long: Literal["cut", "split"] = "cut"
     """A longer text is cut off, or split into consecutive pieces that become one sequence each (approximately by words)."""
     mask_fraction: float | None = None
-    """Share of the tokens that becomes the mask token; by default, for masked language models, 0.12 in the studies of Kobayashi et al. as in the paper and 0 in heads, probes and memories; 0 for others."""
+    """Share of the tokens that becomes the mask token; by default, for masked language models, 0.12 in the studies of Kobayashi et al.
+    as in the paper and 0 in heads, probes and memories; 0 for others."""
     tagger: str | None = None
     """Optional `module:function` that maps a text to (start, end) character spans of entities or multi-word expressions."""
     seed: int = 0

@@ -99,7 +99,7 @@ class ContributionSweep(Result):
         return MeanInterval(*map(self._without_heads, (over.mean, over.low, over.high, over.counts)))
 
     def to_dataframe(self, *, by_prompt: bool = False) -> pd.DataFrame:
-        """One row per cell: layer, scope, head (if asked for), query, key, their tokens, value, effect; of several prompts low, high, n too.
+        """One row per cell: layer, scope, head (if asked for), query, key, their tokens, value, effect; of prompts low, high, n too.
 
         The columns that name cells are those of `ContributionMaps.to_dataframe`, so that the two can be merged on them.
 

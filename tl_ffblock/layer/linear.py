@@ -175,7 +175,7 @@ def reconcile(parts: Parts, whole: Float[Tensor, "query d"], rtol: float) -> Par
 
 
 def captum_shares(activation: Activation, players: Sequence[Parts], n_steps: int) -> Parts:
-    """Attribute the activation's output to the players of its pre-activation(s) with captum's Gauss-Legendre rule (appendix E of the paper).
+    """Attribute the activation's output to the players of its pre-activation(s) by captum's Gauss-Legendre rule (appendix E).
 
     The players of one position are one example: tokens, bias and remainder by neuron. The function
     is the sum of all neurons' outputs, whose gradient with respect to a player's neuron is that

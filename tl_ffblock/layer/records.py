@@ -1,7 +1,8 @@
 """What one layer is, what one run of it was, and how it is decomposed: frozen dataclasses, no model, no hooks.
 
 `Block` holds a layer's weights in one convention for every family; `LayerRecord` the few tensors of
-a run from which everything else follows; `Settings` how a decomposition is made and when it is refused. Axis names: `head query key d d_head d_mlp`; `d` is d_model.
+a run from which everything else follows; `Settings` how a decomposition is made and when it is refused.
+Axis names: `head query key d d_head d_mlp`; `d` is d_model.
 """
 
 import re

@@ -59,7 +59,10 @@ class NeuronShares(Result):
         return self.shares.abs().topk(most, dim=-1).indices
 
     def to_dataframe(self, k: int | None = None) -> pd.DataFrame:
-        """One row per cell and neuron, the k largest shares of each cell: layer, query, key, their tokens, neuron, share, token_share, coefficient."""
+        """One row per cell and neuron, the k largest shares of each cell.
+
+        Columns: layer, query, key, their tokens, neuron, share, token_share, coefficient.
+        """
         top = self.top(k)
         rows = [
             {

@@ -88,7 +88,8 @@ SIGNED_BYTES = 400_000
 # How each kind of rules attributes a target, for captions.
 METHODS = {
     "path": "attribution by one backward pass: attention patterns and norm scales as in the run, activations by Integrated Gradients",
-    "patching": "attribution by one backward pass: queries and keys with their gradient, norm scales as in the run, activations by Integrated Gradients",
+    "patching": "attribution by one backward pass: queries and keys with their gradient, norm scales as in the run, activations by "
+    "Integrated Gradients",
     "gradient": "attribution by gradient × input",
     "direct": "direct logit attribution: what components write to the residual stream, norm scales as in the run",
 }
@@ -203,7 +204,7 @@ def lens_figure(result: LogitLens, **options: Any) -> Any:
 
 @page_of.register
 def table_page(result: Result) -> PageData:
-    """The page of any other result: its numbers as maps where they are one per row and column, a map per kind, else the largest in a table."""
+    """The page of any other result: its numbers as maps, one per kind, where they have rows and columns, else the largest in a table."""
     headline, facts = result.summary()
     frame, labels, value = _numbers_of(result)
     maps = tuple(_grids(result)) if value is not None else ()

@@ -55,7 +55,7 @@ class OutliersOptions(Options):
 
     shares: ClassVar[tuple[str, ...]] = ("ignored_dimensions",)
     ignored_dimensions: float = 0.01
-    """Share of the dimensions with the smallest gain that outliers leaves out when it measures the change by FF again; 0 skips this slow part."""
+    """Share of the dimensions with the smallest gain that are left out when the change by FF is measured again; 0 skips that."""
 
 
 class Outliers(MomentsStudy):

@@ -349,14 +349,10 @@ class _Batch:
         else:
             read = ablated[0] + self._changes(kept, slice(0, 1))
             for branch in branches:
-                read = read + branch.written(
-                    ablated[branch.senders].sum(dim=0) + self._changes(kept, branch.senders)
-                )
+                read = read + branch.written(ablated[branch.senders].sum(dim=0) + self._changes(kept, branch.senders))
         return read if norm is None else norm(read)
 
-    def _changes(
-        self, kept: Float[Tensor, "run receiver used"], senders: slice
-    ) -> Float[Tensor, "run receiver pos d"]:
+    def _changes(self, kept: Float[Tensor, "run receiver used"], senders: slice) -> Float[Tensor, "run receiver pos d"]:
         """What kept edges from some senders add to the sum of ablated outputs."""
         rows = self._rows(senders)
         differences = self.differences[:, rows]

@@ -136,7 +136,7 @@ class GraphCertificate(Values):
     def __repr__(self) -> str:
         worst = f" ({self.worst})" if self.worst else ""
         measured = [f"{name} {scientific(error)}" for name, error in self.errors.items()]
-        measured[0] += worst
+        measured[:1] = [error + worst for error in measured[:1]]
         return " · ".join(filter(None, [self.source, *measured]))
 
 

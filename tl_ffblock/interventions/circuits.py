@@ -247,6 +247,10 @@ def circuit_faithfulness(
             words.append(pair.words)
             bar.step()
     table = torch.stack(values, dim=1)
+    if torch.isclose(table[-1].mean(), torch.stack(clean_values).mean()):
+        raise InputError(
+            "the target is the same with and without ablated edges, so no part of its change can be measured."
+        )
     return CircuitFaithfulness(
         model=runs.edges.model.name,
         target=words[0] if len(set(words)) == 1 else runs.metric.name,

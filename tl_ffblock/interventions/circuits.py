@@ -197,12 +197,7 @@ def run_circuit(
     """
     runs = _Pairs.open(model, clean, corrupted, target, ablation)
     kept = kept_edges(runs.edges, circuit)[None]
-    with Progress("circuit", len(runs.pairs), "pairs", shown=progress) as bar:
-        values = []
-        for pair in runs:
-            values.append(pair.values(kept)[0])
-            bar.step()
-    return torch.stack(values)
+    return torch.stack([pair.values(kept)[0] for pair in runs.counted(shown=progress)])
 
 
 @strict
@@ -238,14 +233,8 @@ def circuit_faithfulness(
     runs = _Pairs.open(model, clean, corrupted, target, ablation)
     kept = torch.stack([kept_edges(runs.edges, circuit) for circuit in chosen])
     masks = torch.cat([kept, torch.zeros_like(kept[:1])])
-    values, clean_values, gaps, words = [], [], [], []
-    with Progress("circuit faithfulness", len(runs.pairs), "pairs", shown=progress) as bar:
-        for pair in runs:
-            values.append(pair.values(masks))
-            clean_values.append(pair.clean_value)
-            gaps.append(pair.gaps)
-            words.append(pair.words)
-            bar.step()
+    rows = [(pair.values(masks), pair.clean_value, pair.gaps, pair.words) for pair in runs.counted(shown=progress)]
+    values, clean_values, gaps, words = zip(*rows, strict=True)
     table = torch.stack(values, dim=1)
     if torch.isclose(table[-1].mean(), torch.stack(clean_values).mean()):
         raise InputError(
@@ -415,6 +404,13 @@ class _Pairs:
             labels = tuple(joined(pair, "→") for pair in zip(*texts, strict=True))
             words = words_of(self.edges.model, metric)
             yield _Pair(self.edges, clean, ablated, metric, words, labels, values[0], values[1], gaps)
+
+    def counted(self, *, shown: bool) -> Iterator[_Pair]:
+        """The pairs, with a bar."""
+        with Progress("circuits", len(self.pairs), "pairs", shown=shown) as bar:
+            for pair in self:
+                yield pair
+                bar.step()
 
     def _means(self) -> Float[Tensor, "sender 1 d"]:
         """Of every sender the mean over all positions of all corrupted prompts."""

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from tl_ffblock._version import __version__
+from tl_ffblock.graphs.circuit import Circuit
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode
 from tl_ffblock.graphs.graph import PRUNED, Component, Graph
+from tl_ffblock.interventions.circuits import EdgeEffects
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.views.registry import page_of
@@ -28,6 +30,11 @@ _ESTIMATES = (
     "Estimated changes of the target if a receiver alone read a sender's output of the corrupted run (edge attribution patching). "
     "Columns are layers: inputs of heads, heads, feed-forwards."
 )
+_EFFECTS = (
+    "Measured changes of the target if a receiver alone reads a sender's output of the corrupted run (path patching). Columns are "
+    "layers: inputs of heads, heads, feed-forwards."
+)
+_CIRCUIT = "The edges of a circuit with the scores by which they were chosen. Columns are layers: inputs of heads, heads, feed-forwards."
 _TITLES = {
     "input": "layer input",
     "qkv": "q k v",
@@ -73,6 +80,16 @@ def _(graph: Graph) -> GraphPage:
 @page_of.register
 def _(graph: EdgeEstimates, *, keep: float = KEEP) -> GraphPage:
     return _layered(graph.prune(keep), _ESTIMATES)
+
+
+@page_of.register
+def _(graph: EdgeEffects) -> GraphPage:
+    return _layered(graph.prune(1.0), _EFFECTS)
+
+
+@page_of.register
+def _(graph: Circuit) -> GraphPage:
+    return _layered(graph.prune(1.0), _CIRCUIT)
 
 
 @page_of.register

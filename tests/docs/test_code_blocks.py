@@ -159,6 +159,10 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         close(torch.tensor(n["values"]["value"].iloc[-1]), torch.tensor(n["direct"].value), rtol=1e-3, atol=1e-5),
         set(n["tokens"]["rank"]) == set(range(5)),
     ],
+    "how_to/circuits.md": lambda n, at: [
+        len(n["circuit"]) == 1000, n["again"] & n["circuit"] == n["again"], n["curve"].certificate.empty < 1e-4,
+        (at / "circuit.safetensors").is_file(), len(n["shared"]) + len(n["rest"]) == 1000, len(n["table"]) == 20, len(n["effects"].ends) == 2,
+    ],
     "how_to/refused.md": lambda n, at: [],
 }
 # fmt: on

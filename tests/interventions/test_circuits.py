@@ -317,6 +317,7 @@ def test_mib_files(family: str, tmp_path: Path) -> None:
             Circuit.from_mib_json(tmp_path / "split.json", model)
 
 
+@pytest.mark.wrong_types
 def test_refusals(tmp_path: Path) -> None:
     """In words: what was given, what is expected."""
     model, (clean, corrupted) = model_of("gpt2"), pair("gpt2")

@@ -239,7 +239,8 @@ def patching() -> str:
     first = results["rows"][0]
     where = (
         f"SmolLM2-135M-Instruct, {first['tokens']} tokens, one thread, CPU seconds, {results['rounds']} rounds, ratios within a round "
-        f"(least and most); a forward pass takes {first['forward_s']:.2f} s; {results['machine']}, torch {results['torch']}, {results['date']}."
+        f"(least and most); a forward pass takes {first['forward_s']:.2f} s; "
+        f"{results['machine']}, torch {results['torch']}, {results['date']}."
     )
     head = (
         "sweep",

@@ -19,12 +19,15 @@ MADE_BY = {
     "AverageShares": "`average_shares`",
     "CarriedShares": "`memories.carried_shares`",
     "CausalValidation": "`causal_validation`",
+    "Circuit": "`Circuit.topn`, `Circuit.greedy`",
+    "CircuitFaithfulness": "`circuit_faithfulness`",
     "CoefficientParts": "`memories.token_parts`",
     "ContinuationAttribution": "`attribute_continuation`",
     "ContributionMaps": "`contribution_maps`",
     "ContributionSweep": "`contribution_sweep`",
     "Decomposition": "`decompose`",
     "DirectLogitAttribution": "`direct_logit_attribution`",
+    "EdgeEffects": "`edge_patching`",
     "EdgeEstimates": "`attribution_patching(edges=True)`",
     "Faithfulness": "`faithfulness`",
     "FlowGraph": "`flow_graph`",
@@ -42,11 +45,12 @@ MADE_BY = {
     "ValueTokens": "`memories.value_tokens`",
 }
 """Classes by name, and the call that makes each."""
-BASES = {"Graph", "MemoryTable"}
+BASES = {"EdgeGraph", "Graph", "MemoryTable"}
 MEANS = {
     "AverageMaps": "is a mean",
     "AverageShares": "is a mean",
     "CausalValidation": "is of many prompts",
+    "CircuitFaithfulness": "is of many prompts",
     "ContributionSweep": "is of many prompts",
     "Faithfulness": "is of many prompts",
     "PatchedMaps": "`average` of its maps",

@@ -56,14 +56,17 @@ if TYPE_CHECKING:
     from tl_ffblock.cell_neurons import neurons
     from tl_ffblock.contributions import contribution_maps, decompose
     from tl_ffblock.errors import FFBlockError
-    from tl_ffblock.graphs import FlowGraph, Graph
+    from tl_ffblock.graphs import Circuit, FlowGraph, Graph
     from tl_ffblock.interventions import (
         Contributions,
         activation_patching,
         causal_validation,
+        circuit_faithfulness,
         contribution_sweep,
         difference,
+        edge_patching,
         patched_maps,
+        run_circuit,
     )
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.linear import Decomposition
@@ -83,6 +86,7 @@ _HOMES = {
     "Attribution": "attribution",
     "AverageMaps": "results.average",
     "AverageShares": "attribution",
+    "Circuit": "graphs",
     "ContributionMaps": "results.maps",
     "Contributions": "interventions",
     "Decomposition": "layer.linear",
@@ -106,6 +110,7 @@ _HOMES = {
     "average_shares": "attribution",
     "capture": "bridge.capture",
     "causal_validation": "interventions",
+    "circuit_faithfulness": "interventions",
     "contextualization_change": "results.measures",
     "contribution_maps": "contributions",
     "contribution_sweep": "interventions",
@@ -113,6 +118,7 @@ _HOMES = {
     "difference": "interventions",
     "direct_logit_attribution": "attribution",
     "direction": "attribution",
+    "edge_patching": "interventions",
     "faithfulness": "attribution",
     "find_positions": "results.tokens",
     "flow_graph": "attribution",
@@ -129,6 +135,7 @@ _HOMES = {
     "patched_maps": "interventions",
     "probability": "metrics",
     "rank": "metrics",
+    "run_circuit": "interventions",
 }
 """Where each name is defined."""
 
@@ -164,6 +171,7 @@ __all__ = [
     "Attribution",
     "AverageMaps",
     "AverageShares",
+    "Circuit",
     "ContributionMaps",
     "Contributions",
     "Decomposition",
@@ -188,6 +196,7 @@ __all__ = [
     "average_shares",
     "capture",
     "causal_validation",
+    "circuit_faithfulness",
     "contextualization_change",
     "contribution_maps",
     "contribution_sweep",
@@ -195,6 +204,7 @@ __all__ = [
     "difference",
     "direct_logit_attribution",
     "direction",
+    "edge_patching",
     "faithfulness",
     "find_positions",
     "flow_graph",
@@ -211,6 +221,7 @@ __all__ = [
     "patched_maps",
     "probability",
     "rank",
+    "run_circuit",
 ]
 
 

@@ -132,6 +132,29 @@ def test_numbers_of_direct_contributions_are_as_stated() -> None:
     assert f"it runs and does not sum: {float(theirs.sum().detach()):.2f} here" in page
 
 
+@pytest.mark.slow
+def test_numbers_of_circuits_are_as_stated() -> None:
+    """The circuit's target and faithfulness, CMD and CPR, and the correlation of estimates with measured edges."""
+    if SHIPPED["smollm2"].folder() is None:
+        pytest.skip("smollm2 is not installed")
+    page = (Path(__file__).parents[2] / "docs/how_to/circuits.md").read_text(encoding="utf-8").replace("−", "-")
+    model, target = ffb.load_model("smollm2"), ffb.logit(" Mary", minus=" John")
+    pair = [f"When Mary and John went to the store, {name} gave a drink to" for name in ("John", "Mary")]
+    edges = ffb.attribution_patching(model, *pair, target, edges=True, steps=5).edges
+    by_size, circuit = ffb.Circuit.by_size(edges), ffb.Circuit.topn(edges, 1000)
+    curves = [
+        ffb.circuit_faithfulness(model, *pair, by_size, target, ablation=ablation) for ablation in ("corrupted", "zero")
+    ]
+    own = ffb.circuit_faithfulness(model, *pair, circuit, target)
+    ends = f"The whole logit difference is {float(own.clean):.2f}, that of the corrupted run {float(own.ablated):.2f}."
+    whole = f"{circuit.n_possible // 1000} {circuit.n_possible % 1000}"
+    gives = f"of {whole} edges give {float(own.values):.2f}: a faithfulness of {float(own.faithfulness):.2f}"
+    areas = f"CMD is {curves[0].cmd:.3f} and CPR {curves[0].cpr:.3f}"
+    assert ends in page and gives in page and areas in page and f"have a CMD of {curves[1].cmd:.2f}" in page
+    measured = ffb.edge_patching(model, *pair, target, ffb.Circuit.topn(edges, 100))
+    assert f"is {measured.correlation(edges):.2f} over them" in page
+
+
 TOOLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "folded, by head": (_dla(_folded), ""),
     "as it is loaded": (_dla(lambda: tiny.bridge("gpt2")), "compatibility mode"),

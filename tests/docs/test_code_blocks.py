@@ -165,6 +165,10 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         set(n["mean"].to_dataframe()["position"]) == {"IO", "S2", "END"}, list(n["compared"].correlation.index) == ["head"],
         not torch.equal(n["zero"].patched["head"], n["sweep"].patched["head"][23:24]),
     ],
+    "how_to/circuits.md": lambda n, at: [
+        len(n["circuit"]) == 1000, n["again"] & n["circuit"] == n["again"], n["curve"].certificate.empty < 1e-4,
+        (at / "circuit.safetensors").is_file(), len(n["shared"]) + len(n["rest"]) == 1000, len(n["table"]) == 20, len(n["effects"].ends) == 2,
+    ],
     "how_to/refused.md": lambda n, at: [],
 }
 # fmt: on

@@ -1,7 +1,7 @@
 """Text and tensors -> batches of tokens, their labels, and the forward pass.
 
-Texts are never padded here. Sequences that run together are of equal length, or in causal models of nearly equal length: what no token of a causal model
-sees can stand after it.
+Texts are never padded here. Sequences that run together are of equal length, or in causal models of nearly equal length: what
+no token of a causal model sees can stand after it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,15 +1,18 @@
 """Graphs of components: what flows through a position, what an attribution is made of, which edges matter."""
 
 from tl_ffblock.graphs.attribution_graph import AttributionGraph
-from tl_ffblock.graphs.edge_estimates import EdgeEstimates
+from tl_ffblock.graphs.circuit import Circuit
+from tl_ffblock.graphs.edge_estimates import EdgeEstimates, EdgeGraph
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode, FlowVectors, Pruning, overlap, top_tokens
 from tl_ffblock.graphs.graph import Component, Edge, Graph, GraphCertificate, GraphTarget
 
 __all__ = [
     "AttributionGraph",
+    "Circuit",
     "Component",
     "Edge",
     "EdgeEstimates",
+    "EdgeGraph",
     "FlowGraph",
     "FlowNode",
     "FlowVectors",

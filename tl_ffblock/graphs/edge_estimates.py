@@ -25,35 +25,14 @@ SENDERS, RECEIVERS = ("resid", "head", "mlp", REMAINING), (*_INPUTS, "mlp", "tar
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
-class EdgeEstimates(Graph):
-    """Estimated changes of a target, in its units, if a receiver alone read a sender's output of the corrupted run.
+class EdgeGraph(Graph):
+    """Edges from senders to receivers: estimates, measured effects, or the edges of a circuit."""
 
-    Laws, measured in every run: with "remaining" the edges into a receiver sum to `<change of its input, derivative there>`;
-    the edges out of a sender sum to the estimate of the sender itself. `certificate.streams` is the largest distance of the
-    senders' sum from the change of the residual stream where a receiver reads it, over the stream's norm: rounding where the
-    stream is a plain sum; in Post-LN and after norms in branches what norm scales do, which is "remaining" with edits.
-    `certificate.derivatives` is that of the derivatives by all inputs of a layer, with the skip connection, from that by the
-    residual stream: rounding. The labels are "clean→corrupted" where the two differ.
-    """
-
-    at_positions: Float[Tensor, "edge pos"] | None = None
-    """The weights by position, where that was asked for."""
-
-    UNPRUNED = ("at_positions",)
     TRUNK = ()
-
-    target = renamed("target", "targets[0].name", lambda graph: graph.targets[0].name)
-    streams = renamed("streams", "certificate.streams", lambda graph: graph.certificate.streams)
-    derivatives = renamed("derivatives", "certificate.derivatives", lambda graph: graph.certificate.derivatives)
-
-    @property
-    def by_position(self) -> bool:
-        """Whether there is a number for every position."""
-        return self.at_positions is not None
 
     @property
     def senders(self) -> tuple[str, ...]:
-        """Names of what sends, "remaining" last."""
+        """Names of what sends, "remaining" last where there is such a sender."""
         return tuple(node.name for node in self.nodes if node.kind in SENDERS)
 
     @property
@@ -63,19 +42,33 @@ class EdgeEstimates(Graph):
 
     @property
     def values(self) -> Float[Tensor, "sender receiver *pos"]:
-        """All edges as a matrix, by position where that was asked for; 0 where no edge is possible."""
-        return self._matrix(self.weights[:, 0] if self.at_positions is None else self.at_positions)
+        """All edges as a matrix; 0 where there is no edge."""
+        return self._matrix(self.weights[:, 0])
 
     @property
-    def possible(self) -> Bool[Tensor, "sender receiver"]:
-        """Whether the sender's output reaches the receiver's input past all attention and feed-forwards."""
+    def present(self) -> Bool[Tensor, "sender receiver"]:
+        """Whether there is an edge."""
         return self._matrix(torch.ones(len(self.ends), dtype=torch.bool))
 
     def __getitem__(self, edge: tuple[str, str]) -> Float[Tensor, "*pos"]:
         """One edge, `edges["L3H5", "L7.mlp"]`; names as `eap_name` writes them are read, too.
 
         Raises:
-            ScopeKeyError: if there is no such sender or receiver, or no way from one to the other.
+            ScopeKeyError: if there is no such sender or receiver, or no edge from one to the other.
+        """
+        row, column = self.numbers(edge)
+        if not self.present[row, column]:
+            sender, receiver = self.senders[row], self.receivers[column]
+            raise ScopeKeyError(
+                f"no edge from {sender} to {receiver} here; it may be that {receiver} does not come after {sender}."
+            )
+        return self.values[row, column]
+
+    def numbers(self, edge: tuple[str, str]) -> tuple[int, int]:
+        """The row and the column of an edge in `values`.
+
+        Raises:
+            ScopeKeyError: if there is no such sender or receiver.
         """
         senders, receivers = self.senders, self.receivers
         if not isinstance(edge, tuple) or len(edge) != 2:
@@ -87,31 +80,7 @@ class EdgeEstimates(Graph):
         for name, names, what in ((sender, senders, "sender"), (receiver, receivers, "receiver")):
             if name not in names:
                 raise ScopeKeyError(f"no {what} {brief(name)}: {what}s are {', '.join(names[:6])}, ... {names[-1]}.")
-        row, column = senders.index(sender), receivers.index(receiver)
-        if not self.possible[row, column]:
-            raise ScopeKeyError(f"no edge from {sender} to {receiver}: {receiver} does not come after {sender}.")
-        return self.values[row, column]
-
-    def to_dataframe(self, names: Names = "components") -> pd.DataFrame:
-        """One row per edge as of every graph; with positions one per edge and position, with "token" of it.
-
-        Args:
-            names: How components are written.
-        """
-        frame = super().to_dataframe(names)
-        if self.at_positions is None:
-            return frame
-        n = len(self.labels)
-        frame = frame.loc[frame.index.repeat(n)].reset_index(drop=True)
-        positions = torch.arange(n).repeat(len(self.ends))
-        weights = self.at_positions.flatten()
-        of_position = {
-            "source_position": positions,
-            "target_position": positions,
-            "size": weights.abs(),
-            "weight": weights,
-        }
-        return frame.assign(**tabulated(of_position), token=[*self.labels] * len(self.ends))
+        return senders.index(sender), receivers.index(receiver)
 
     def _reads(self) -> Iterator[tuple[int, int]]:
         """Inputs of heads with the heads that read them: several where they share a key-value head."""
@@ -134,6 +103,65 @@ class EdgeEstimates(Graph):
         matrix = values.new_zeros(*sides.sum(dim=1), *values.shape[1:])
         matrix[numbers[0, self.ends[:, 0]][known], numbers[1, self.ends[:, 1]][known]] = values[known]
         return matrix
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class EdgeEstimates(EdgeGraph):
+    """Estimated changes of a target, in its units, if a receiver alone read a sender's output of the corrupted run.
+
+    Laws, measured in every run: with "remaining" the edges into a receiver sum to `<change of its input, derivative there>`;
+    the edges out of a sender sum to the estimate of the sender itself. `certificate.streams` is the largest distance of the
+    senders' sum from the change of the residual stream where a receiver reads it, over the stream's norm: rounding where the
+    stream is a plain sum; in Post-LN and after norms in branches what norm scales do, which is "remaining" with edits.
+    `certificate.derivatives` is that of the derivatives by all inputs of a layer, with the skip connection, from that by the
+    residual stream: rounding. The labels are "clean→corrupted" where the two differ.
+    """
+
+    at_positions: Float[Tensor, "edge pos"] | None = None
+    """The weights by position, where that was asked for."""
+
+    UNPRUNED = ("at_positions",)
+
+    target = renamed("target", "targets[0].name", lambda graph: graph.targets[0].name)
+    streams = renamed("streams", "certificate.streams", lambda graph: graph.certificate.streams)
+    derivatives = renamed("derivatives", "certificate.derivatives", lambda graph: graph.certificate.derivatives)
+
+    @property
+    def by_position(self) -> bool:
+        """Whether there is a number for every position."""
+        return self.at_positions is not None
+
+    @property
+    def values(self) -> Float[Tensor, "sender receiver *pos"]:
+        """All edges as a matrix, by position where that was asked for; 0 where no edge is possible."""
+        return self._matrix(self.weights[:, 0] if self.at_positions is None else self.at_positions)
+
+    @property
+    def possible(self) -> Bool[Tensor, "sender receiver"]:
+        """Whether the sender's output reaches the receiver's input past all attention and feed-forwards."""
+        return self.present
+
+    def to_dataframe(self, names: Names = "components") -> pd.DataFrame:
+        """One row per edge as of every graph; with positions one per edge and position, with "token" of it.
+
+        Args:
+            names: How components are written.
+        """
+        frame = super().to_dataframe(names)
+        if self.at_positions is None:
+            return frame
+        n = len(self.labels)
+        frame = frame.loc[frame.index.repeat(n)].reset_index(drop=True)
+        positions = torch.arange(n).repeat(len(self.ends))
+        weights = self.at_positions.flatten()
+        of_position = {
+            "source_position": positions,
+            "target_position": positions,
+            "size": weights.abs(),
+            "weight": weights,
+        }
+        return frame.assign(**tabulated(of_position), token=[*self.labels] * len(self.ends))
 
 
 def edge_components(n_layers: int, n_heads: int, n_kv: int, *, fed: bool) -> list[Component]:

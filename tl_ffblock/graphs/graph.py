@@ -136,7 +136,7 @@ class GraphCertificate(Values):
     def __repr__(self) -> str:
         worst = f" ({self.worst})" if self.worst else ""
         measured = [f"{name} {scientific(error)}" for name, error in self.errors.items()]
-        measured[0] += worst
+        measured[:1] = [error + worst for error in measured[:1]]
         return " · ".join(filter(None, [self.source, *measured]))
 
 
@@ -383,8 +383,8 @@ class Graph(Result):
         return tabulated({"unit": self.units or ("share",) * len(self.sizes), "size": self.sizes, **weights})
 
     def _by_target(self, name: str) -> list[str]:
-        """The columns of a table by target; the name alone where there is one target."""
-        return [name] if len(self.targets) == 1 else [f"{name} of {target.name}" for target in self.targets]
+        """The columns of a table by target; the name alone where there is one, or scores of edges without a target."""
+        return [name] if self.weights.shape[1] == 1 else [f"{name} of {target.name}" for target in self.targets]
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """Its size, the text, the targets, and the largest edges that enter or leave a head or a feed-forward."""

@@ -1,6 +1,13 @@
-"""Maps inside causal experiments: contributions as interventions, patched runs, causal validation of a map."""
+"""Maps inside causal experiments: contributions as interventions, patched runs, causal validation of a map, circuits."""
 
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison, activation_patching
+from tl_ffblock.interventions.circuits import (
+    CircuitFaithfulness,
+    EdgeEffects,
+    circuit_faithfulness,
+    edge_patching,
+    run_circuit,
+)
 from tl_ffblock.interventions.contributions import Contributions, EditPoint, edit_point
 from tl_ffblock.interventions.edits import Edit, knockout, measure_edits, measure_unedited, removal
 from tl_ffblock.interventions.patched import PatchedMaps, VectorDifference, difference, patched_maps
@@ -10,8 +17,10 @@ from tl_ffblock.interventions.validation import CausalValidation, SamplePlan, ca
 __all__ = [
     "ActivationPatching",
     "CausalValidation",
+    "CircuitFaithfulness",
     "ContributionSweep",
     "Contributions",
+    "EdgeEffects",
     "Edit",
     "EditPoint",
     "PatchedMaps",
@@ -20,12 +29,15 @@ __all__ = [
     "VectorDifference",
     "activation_patching",
     "causal_validation",
+    "circuit_faithfulness",
     "contribution_sweep",
     "difference",
+    "edge_patching",
     "edit_point",
     "knockout",
     "measure_edits",
     "measure_unedited",
     "patched_maps",
     "removal",
+    "run_circuit",
 ]

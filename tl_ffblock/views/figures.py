@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float64, Shaped
 
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.interventions.circuits import CircuitFaithfulness
 from tl_ffblock.interventions.validation import (
     ATTENTION,
     KNOCKOUT,
@@ -110,6 +111,28 @@ def validation_figure(result: CausalValidation, *, cells: CellChoice = "off-diag
         f"{result.model} · {len(result.tokens)} prompts · {correlated} {cells} cells at most a panel",
         fontsize=8,
     )
+    return figure
+
+
+@figure_of.register(CircuitFaithfulness)
+@strict
+def circuit_figure(result: CircuitFaithfulness) -> Any:
+    """Faithfulness by circuit size, with its interval over pairs; CMD is the area between the line and 1.
+
+    Args:
+        result: Of circuits of several sizes.
+    """
+    table = result.to_dataframe().sort_values("edges", kind="stable")
+    area = f"CMD {significant(result.cmd)} · CPR {significant(result.cpr)}" if len(table) > 1 else ""
+    figure = lines(
+        {"faithfulness": table["value"].to_numpy()},
+        title=f"{_title(result.summary()[0])}\n{area}",
+        xlabel="edges of the circuit, as a part of all",
+        x=[f"{fraction:.1%}" for fraction in table["fraction"]],
+    )
+    place = figure.axes[0]
+    place.fill_between(range(len(table)), table["low"], table["high"], color=COLOURS[0], alpha=0.2, linewidth=0)
+    place.axhline(1, color="0.7", linewidth=1, zorder=0)
     return figure
 
 

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from tl_ffblock._version import __version__
+from tl_ffblock.graphs.circuit import Circuit
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode
 from tl_ffblock.graphs.graph import PRUNED, Component, Graph
+from tl_ffblock.interventions.circuits import EdgeEffects
 from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.views.registry import page_of
@@ -16,8 +18,8 @@ from tl_ffblock.views.registry import page_of
 _FLOW = (
     "What flows through one position. What enters a node sums to it: along lines, its own (biases), and what is not on the page. "
     "A node's word, where it has one, is the top token of its vector through the model's own read-out (a logit lens), which "
-    "correlates and proves nothing. Colours are shares of the target through all layers, with patterns and norm scales those of the forward pass; a "
-    "node's own counts wherever it goes, other positions too."
+    "correlates and proves nothing. Colours are shares of the target through all layers, with patterns and norm scales those of "
+    "the forward pass; a node's own counts wherever it goes, other positions too."
 )
 _LAYERED = (
     "Paths of the target from the tokens through all layers: what flows into a node, and its own bias, flows out of it. Rows are "
@@ -31,6 +33,11 @@ _ESTIMATES = (
 _FOLDED = (
     " Where nothing that is shown enters or leaves the stream of a position for some layers, one line stands for them."
 )
+_EFFECTS = (
+    "Measured changes of the target if a receiver alone reads a sender's output of the corrupted run (path patching). Columns are "
+    "layers: inputs of heads, heads, feed-forwards."
+)
+_CIRCUIT = "The edges of a circuit with the scores by which they were chosen. Columns are layers: inputs of heads, heads, feed-forwards."
 _TITLES = {
     "input": "layer input",
     "qkv": "q k v",
@@ -65,7 +72,7 @@ _WORDS = {
     "target": "the target",
 }
 CLEAR = 2.0
-"""Nats of the distribution over tokens below which a node shows its word, as of fewer than eight tokens; queries, keys and rows never do."""
+"""Nats of the distribution over tokens below which a node shows its word; queries, keys and rows never do."""
 KEEP = 0.3
 """The part of the sizes of all edges that a page of edge estimates shows."""
 
@@ -84,6 +91,16 @@ def _(graph: Graph, *, fold: bool = True) -> GraphPage:
 @page_of.register
 def _(graph: EdgeEstimates, *, keep: float = KEEP) -> GraphPage:
     return _layered(graph.prune(keep), _ESTIMATES, fold=False)
+
+
+@page_of.register
+def _(graph: EdgeEffects) -> GraphPage:
+    return _layered(graph.prune(1.0), _EFFECTS, fold=False)
+
+
+@page_of.register
+def _(graph: Circuit) -> GraphPage:
+    return _layered(graph.prune(1.0), _CIRCUIT, fold=False)
 
 
 @page_of.register

@@ -1,0 +1,360 @@
+# Noun: edge ablation, as evaluations of circuits use it (Hanna et al. 2024; Mueller et al. 2025, MIB).
+"""Edge ablation: forward passes in which receivers read ablated outputs of some of their senders.
+
+    input of r = sum over senders s of (ablated output of s + kept[s, r] (output of s - ablated output of s)) + biases
+
+Senders are the residual stream at the first layer, heads (z W_O) and feed-forwards; receivers the query, key and value inputs of
+heads before the norm of attention, the inputs of feed-forwards before theirs, and the residual stream after the last layer. The
+stream itself is the model's own, a sum of what every sender writes in this pass, so an ablated edge changes its receiver alone.
+
+1. Outputs of senders are read at z and after the feed-forward; a buffer holds them less the ablated ones, [run sender pos d].
+2. Queries, keys and values of a receiver with an ablated edge are `norm(input) W + b`, set before any rotation or norm of theirs.
+   The feed-forward's input is set after its norm, the last stream at the last layer's output.
+3. A norm in a branch (Gemma 2) takes all heads of a layer together: what a receiver reads of them is the norm of their sum, of
+   kept and of ablated outputs. The laws below hold for it, too.
+4. In Post-LN the stream is normalised and no sum of senders: refused.
+
+Laws, measured for every prompt with every receiver's input made anew: without ablated edges the logits are the model's own; with
+all edges ablated those of the corrupted run, or of the stream that ablated outputs and biases sum to; and if heads and
+feed-forwards read the corrupted run alone, what they write are the corrupted run's logits, so that every receiver obeys.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import torch
+from einops import einsum
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tl_ffblock.bridge.layers import BoundLayer, QueryKeyWeights
+from tl_ffblock.bridge.linears import matrix
+from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.readout import read_out
+from tl_ffblock.errors import CompletenessError, UnsupportedModelError
+from tl_ffblock.layer.records import AttentionWeights, Norm
+
+_BATCH_BYTES = {"cpu": 2**28, "cuda": 2**32}
+"""What the outputs of senders of the runs of a batch may occupy, by device."""
+
+
+@dataclass(frozen=True, eq=False)
+class SenderOutputs:
+    """What every sender writes in a forward pass of one prompt, before any norm of its branch."""
+
+    senders: Float[Tensor, "sender pos d"]
+    logits: Float[Tensor, "pos d_vocab"]
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """Attention or the feed-forward of a layer: its senders, and what is done with the sum of their outputs."""
+
+    senders: slice
+    bias: Float[Tensor, " d"]
+    norm: Norm | None
+
+    def written(self, outputs: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
+        """What the residual stream gets of the sum of the senders' outputs."""
+        return outputs + self.bias if self.norm is None else self.norm(outputs + self.bias)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Of one layer, in the dtype of the buffer."""
+
+    attention: AttentionWeights
+    keys: QueryKeyWeights
+    attention_norm: Norm | None
+    feed_forward_norm: Norm | None
+    branches: tuple[_Branch, ...]
+
+
+@dataclass(frozen=True)
+class EdgeAblation:
+    """A model whose edges can be ablated. Numbers of senders and receivers are in the order of `graphs.edge_components`."""
+
+    model: Model
+
+    @classmethod
+    def of(cls, model: Model) -> "EdgeAblation":
+        """Recognise a model whose receivers read sums of senders.
+
+        Raises:
+            UnsupportedModelError: for Post-LN, and for classes other than TransformerBridge.
+        """
+        if model.family.order == "post_ln":
+            raise UnsupportedModelError(
+                f"{model.name} ({model.family.name}) normalises its residual stream after every sum (Post-LN): what a receiver reads "
+                "is not a sum of senders' outputs, so no edge can be ablated alone. Ablate heads or feed-forwards instead."
+            )
+        if model.api != "TransformerBridge":
+            raise UnsupportedModelError(
+                f"{model.name} is a {model.api}: edges are ablated in a TransformerBridge. Use ffb.load_model, or "
+                "TransformerBridge.boot_transformers."
+            )
+        return cls(model)
+
+    @property
+    def fed(self) -> bool:
+        """Whether layers have feed-forwards."""
+        return self.model.layers[0].has_feed_forward
+
+    @cached_property
+    def n_kv(self) -> int:
+        """Key-value heads per layer."""
+        return len(matrix(self.model.layers[0].block.attn, "W_K"))
+
+    def heads_of(self, layer: int) -> slice:
+        """Senders that are heads of a layer; the feed-forward comes after them."""
+        first = 1 + layer * (self.model.n_heads + self.fed)
+        return slice(first, first + self.model.n_heads)
+
+    def inputs_of(self, layer: int) -> dict[str, slice]:
+        """Receivers of a layer: "q", "k", "v" and "mlp"."""
+        sizes = {"q": self.model.n_heads, "k": self.n_kv, "v": self.n_kv} | ({"mlp": 1} if self.fed else {})
+        first, found = layer * sum(sizes.values()), {}
+        for name, size in sizes.items():
+            found[name] = slice(first, first + size)
+            first += size
+        return found
+
+    def seen(self, layer: int, name: str) -> int:
+        """How many senders come before a receiver of a layer."""
+        heads = self.heads_of(layer)
+        return heads.stop if name == "mlp" and self.model.family.order != "parallel" else heads.start
+
+    @cached_property
+    def possible(self) -> Bool[Tensor, "sender receiver"]:
+        """Whether a sender's output is part of what a receiver reads; the target is the last receiver."""
+        n_layers = self.model.n_layers
+        n_receivers = self.inputs_of(n_layers)["q"].start + 1
+        possible = torch.zeros(self.heads_of(n_layers).start, n_receivers, dtype=torch.bool)
+        possible[:, -1] = True
+        for layer in range(n_layers):
+            for name, receivers in self.inputs_of(layer).items():
+                possible[: self.seen(layer, name), receivers] = True
+        return possible
+
+    @torch.no_grad()
+    def outputs(self, tokens: Int[Tensor, " pos"]) -> SenderOutputs:
+        """A forward pass without ablated edges."""
+        read = _Batch(self, torch.ones_like(self.possible)[None], None)
+        logits = self._run(tokens, read)
+        return SenderOutputs(read.differences[0], logits[0])
+
+    @torch.no_grad()
+    def logits(
+        self,
+        tokens: Int[Tensor, " pos"],
+        ablated_outputs: Float[Tensor, "sender pos d"],
+        kept: Bool[Tensor, "run sender receiver"],
+    ) -> Iterator[Float[Tensor, "run pos d_vocab"]]:
+        """Logits of one prompt under every choice of kept edges, some runs at a time.
+
+        Args:
+            tokens: The prompt.
+            ablated_outputs: What the receiver of an ablated edge reads in place of its sender's output.
+            kept: By run; all other edges are ablated.
+        """
+        cfg = self.model.hooked.cfg
+        of_run = (len(self.possible) + 3 * self.model.n_heads) * int(cfg.d_model) + int(getattr(cfg, "d_vocab", 0) or 0)
+        for rows in torch.split(kept, self.model.at_once(_BATCH_BYTES, len(tokens) * of_run)):
+            yield self._run(tokens, _Batch(self, rows, ablated_outputs))
+
+    @torch.no_grad()
+    def check(
+        self,
+        tokens: Int[Tensor, " pos"],
+        clean: SenderOutputs,
+        corrupted: SenderOutputs,
+        ablated_outputs: Float[Tensor, "sender pos d"] | None = None,
+    ) -> dict[str, float]:
+        """Compare runs that must give known logits with these, every receiver's input made anew.
+
+        Args:
+            tokens: The prompt.
+            clean: Its run.
+            corrupted: A run of another prompt of as many tokens.
+            ablated_outputs: What receivers of ablated edges read; None means the corrupted run's outputs.
+
+        Returns:
+            By how much the logits of three runs miss what they have to be, of the largest: "full", "empty", "receivers".
+
+        Raises:
+            CompletenessError: if rounding does not explain one of them.
+        """
+        every, none = torch.ones_like(self.possible), torch.zeros_like(self.possible)
+        written = none.clone()
+        written[1:, -1] = True  # heads and feed-forwards read the corrupted run, the target reads what they write
+        runs = _Batch(self, torch.stack([every, none, written]), corrupted.senders, every_receiver=True)
+        found = dict(zip(("full", "empty", "receivers"), self._run(tokens, runs), strict=True))
+        expected = {"full": clean.logits, "empty": corrupted.logits, "receivers": corrupted.logits}
+        if ablated_outputs is not None:
+            runs = _Batch(self, torch.stack([every, none]), ablated_outputs, every_receiver=True)
+            found |= dict(zip(("full", "empty"), self._run(tokens, runs), strict=True))
+            expected["empty"] = read_out(self.model, "final_norm")(self.ablated_stream(ablated_outputs))
+        tolerance = self.model.tolerance
+        largest = float(torch.stack([clean.logits, corrupted.logits]).abs().max())
+        gaps = {name: float((found[name] - expected[name]).abs().max()) / largest for name in found}
+        if not all(gap <= tolerance for gap in gaps.values()):
+            raise CompletenessError(
+                f"{self.model.name}: logits of the full circuit miss the clean run's by {gaps['full']:.1e} of the largest, those of the "
+                f"empty one the ablated run's by {gaps['empty']:.1e}, those of receivers that read a corrupted run that run's by "
+                f"{gaps['receivers']:.1e} (tolerance {tolerance:.0e}). Senders do not sum to the residual stream, or a HookPoint is "
+                "not obeyed; an edit of your hooks in the residual stream does this."
+            )
+        return gaps
+
+    def ablated_stream(
+        self, outputs: Float[Tensor, "sender pos d"], n_seen: int | None = None
+    ) -> Float[Tensor, "pos d"]:
+        """The residual stream that outputs of senders and biases sum to.
+
+        Args:
+            outputs: Of all senders.
+            n_seen: How many senders come before; None means all.
+        """
+        stream = outputs[0]
+        for branch in self.branches:
+            if n_seen is None or branch.senders.start < n_seen:
+                stream = stream + branch.written(outputs[branch.senders].sum(dim=0))
+        return stream
+
+    @property
+    def branches(self) -> tuple[_Branch, ...]:
+        """Attention and feed-forwards of all layers."""
+        return tuple(branch for layer in self.weights for branch in layer.branches)
+
+    @cached_property
+    def weights(self) -> tuple[_Weights, ...]:
+        """Of every layer."""
+        return tuple(self._weights(layer) for layer in self.model.layers)
+
+    def _weights(self, layer: BoundLayer) -> _Weights:
+        block, heads = layer.read(self.model.working_dtype), self.heads_of(layer.number)
+        attention = block.attention
+        branches = [_Branch(heads, attention.b_o, block.attn_out_norm)]
+        if self.fed:
+            last = slice(heads.stop, heads.stop + 1)
+            branches.append(_Branch(last, torch.zeros_like(attention.b_o), block.ff_out_norm))
+        keys = layer.query_keys(self.model.working_dtype)
+        return _Weights(attention, keys, block.attn_norm, block.ff_norm, tuple(branches))
+
+    def _run(self, tokens: Int[Tensor, " pos"], batch: "_Batch") -> Float[Tensor, "run pos d_vocab"]:
+        several = tokens.to(self.model.device).expand(len(batch.kept), -1)
+        logits: Tensor = self.model.hooked.run_with_hooks(several, fwd_hooks=list(batch.hooks()))
+        return logits
+
+
+class _Batch:
+    """Runs of one prompt side by side, each with kept edges of its own."""
+
+    def __init__(
+        self,
+        edges: EdgeAblation,
+        kept: Bool[Tensor, "run sender receiver"],
+        ablated_outputs: Float[Tensor, "sender pos d"] | None,
+        *,
+        every_receiver: bool = False,
+    ) -> None:
+        self.edges, self.kept, self.ablated_outputs = edges, kept & edges.possible, ablated_outputs
+        some_ablated = (edges.possible & ~kept).any(dim=(0, 1))
+        self.active: Bool[Tensor, " receiver"] = torch.ones_like(some_ablated) if every_receiver else some_ablated
+        """Receivers whose inputs are made anew: those with an ablated edge in a run of the batch."""
+        of_all = ablated_outputs is None
+        some_kept = self.kept.any(dim=(0, 2)) if of_all else self.kept[:, :, self.active].any(dim=(0, 2))
+        self.used: list[int] = some_kept.nonzero()[:, 0].tolist()
+        """Senders whose outputs are kept by a receiver whose input is made anew, ascending."""
+        self.differences = torch.empty(0)
+        """[run used pos d]: outputs of this pass less the ablated ones; the outputs where none are given."""
+
+    def hooks(self) -> Iterator[tuple[str, Callable[..., Tensor | None]]]:
+        """What reads senders and sets receivers, by HookPoint."""
+        edges = self.edges
+        for layer in edges.model.layers:
+            if layer.number == 0:
+                yield layer.sites["resid_pre"], self._embedded
+            for name, receivers in edges.inputs_of(layer.number).items():
+                active = (self.active[receivers].nonzero()[:, 0] + receivers.start).tolist()
+                if active and name == "mlp":
+                    yield layer.ff_input_name, partial(self._feed_forward, layer.number)
+                elif active:
+                    yield layer.name(f"attn.hook_{name}"), partial(self._attention, layer.number, name, active)
+            yield layer.values_name, partial(self._heads, layer.number)
+            if edges.fed:
+                yield layer.branch_output_name("mlp"), partial(self._fed, edges.heads_of(layer.number).stop)
+        if bool(self.active[-1]):
+            yield edges.model.output_name, self._target
+
+    # Senders
+
+    def _embedded(self, x: Tensor, hook: object = None) -> None:
+        shape = (len(x), len(self.used), *x.shape[1:])
+        self.differences = x.new_zeros(shape, dtype=self.edges.model.working_dtype)
+        self._send(slice(0, 1), x[:, None])
+
+    def _heads(self, layer: int, z: Tensor, hook: object = None) -> None:
+        heads, w_o = self.edges.heads_of(layer), self.edges.weights[layer].attention.w_o
+        if self.used[self._rows(heads)]:
+            by_head = z.to(w_o).reshape(*z.shape[:2], len(w_o), -1)
+            self._send(heads, einsum(by_head, w_o, "run pos head e, head e d -> run head pos d"))
+
+    def _fed(self, sender: int, x: Tensor, hook: object = None) -> None:
+        self._send(slice(sender, sender + 1), x.reshape(len(self.kept), 1, -1, x.shape[-1]))
+
+    def _send(self, senders: slice, written: Float[Tensor, "run sender pos d"]) -> None:
+        rows = self._rows(senders)
+        for row, sender in zip(range(rows.start, rows.stop), self.used[rows], strict=True):
+            output = written[:, sender - senders.start].to(self.differences)
+            less = 0 if self.ablated_outputs is None else self.ablated_outputs[sender].to(output)
+            self.differences[:, row] = output - less
+
+    def _rows(self, senders: slice) -> slice:
+        """Where senders are among the used ones."""
+        return slice(*(bisect_left(self.used, end) for end in (senders.start, senders.stop)))
+
+    # Receivers
+
+    def _attention(self, layer: int, name: str, active: list[int], made: Tensor, hook: object = None) -> Tensor:
+        weights, of_layer = self.edges.weights[layer], self.edges.inputs_of(layer)[name]
+        keys, attention, n_heads = weights.keys, weights.attention, of_layer.stop - of_layer.start
+        own = {"q": (keys.w_q, keys.b_q), "k": (keys.w_k, keys.b_k), "v": (attention.w_v, attention.b_v)}
+        heads = [receiver - of_layer.start for receiver in active]
+        weight, bias = (each[:: len(each) // n_heads][heads] for each in own[name])  # one of those that heads share
+        x = self._inputs(active, self.edges.seen(layer, name), weights.attention_norm)
+        vectors = einsum(x, weight, "run head pos d, head d e -> run pos head e") + bias
+        changed = made.clone(memory_format=torch.contiguous_format)
+        changed.view(*made.shape[:2], n_heads, -1)[:, :, heads] = vectors.to(made)
+        return changed
+
+    def _feed_forward(self, layer: int, x: Tensor, hook: object = None) -> Tensor:
+        norm, receiver = self.edges.weights[layer].feed_forward_norm, self.edges.inputs_of(layer)["mlp"].start
+        return self._inputs([receiver], self.edges.seen(layer, "mlp"), norm).reshape(x.shape).to(x)
+
+    def _target(self, x: Tensor, hook: object = None) -> Tensor:
+        n_senders, n_receivers = self.edges.possible.shape
+        return self._inputs([n_receivers - 1], n_senders, None)[:, 0].to(x)
+
+    def _inputs(self, receivers: list[int], n_seen: int, norm: Norm | None) -> Float[Tensor, "run receiver pos d"]:
+        """What receivers read, after a norm."""
+        ablated = self.ablated_outputs
+        assert ablated is not None, "receivers read ablated outputs"
+        kept = self.kept[:, self.used][:, :, receivers].to(self.differences).transpose(1, 2)
+        branches = [branch for branch in self.edges.branches if branch.senders.start < n_seen]
+        if all(branch.norm is None for branch in branches):
+            read = self.edges.ablated_stream(ablated, n_seen) + self._changes(kept, slice(0, n_seen))
+        else:
+            read = ablated[0] + self._changes(kept, slice(0, 1))
+            for branch in branches:
+                read = read + branch.written(ablated[branch.senders].sum(dim=0) + self._changes(kept, branch.senders))
+        return read if norm is None else norm(read)
+
+    def _changes(self, kept: Float[Tensor, "run receiver used"], senders: slice) -> Float[Tensor, "run receiver pos d"]:
+        """What kept edges from some senders add to the sum of ablated outputs."""
+        rows = self._rows(senders)
+        differences = self.differences[:, rows]
+        product = kept[:, :, rows] @ differences.flatten(2)
+        return product.reshape(*product.shape[:2], *differences.shape[2:])

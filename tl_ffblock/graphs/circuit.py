@@ -1,0 +1,482 @@
+# Noun: circuit (Wang et al. 2023; Conmy et al. 2023; Mueller et al. 2025, MIB).
+"""Circuits: the edges between embeddings, heads, feed-forwards and a target that are kept when all others are ablated."""
+
+import heapq
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tl_ffblock.bridge.edge_ablation import EdgeAblation
+from tl_ffblock.bridge.model import identify
+from tl_ffblock.errors import InputError, MapFileError, brief
+from tl_ffblock.files import write_atomically
+from tl_ffblock.graphs.edge_estimates import RECEIVERS, SENDERS, EdgeGraph, edge_components
+from tl_ffblock.graphs.graph import PRUNED, REMAINING, Component, GraphCertificate
+from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.numerals import significant
+from tl_ffblock.result import Result
+from tl_ffblock.signatures import real, strict
+
+Scores: TypeAlias = EdgeGraph | Sequence[EdgeGraph]
+"""Scored edges: of one pair, or of several, whose scores are averaged."""
+FRACTIONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Sizes of circuits of MIB's circuit track, as parts of all edges."""
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Circuit(EdgeGraph):
+    """Chosen edges of a model, with their scores; `ffb.run_circuit` runs the model with all others ablated.
+
+    `first & second`, `first | second` and `first - second` are circuits, with the scores of the first where it has the edge.
+    `edge in circuit` takes a pair of names, ("L3H5", "L7.mlp").
+    """
+
+    n_possible: int
+    """Edges of the whole model."""
+
+    @classmethod
+    def full(cls, model: Any) -> "Circuit":
+        """All edges of a model, each with score 0.
+
+        Args:
+            model: A TransformerBridge whose residual stream is a sum (no Post-LN).
+
+        Raises:
+            UnsupportedModelError: for other models.
+        """
+        edges = EdgeAblation.of(identify(model))
+        return _circuit(edges, edges.possible, torch.zeros(edges.possible.shape))
+
+    @classmethod
+    def of(cls, model: Any, edges: Iterable[tuple[str, str]]) -> "Circuit":
+        """Edges by the names of their senders and receivers, each with score 0.
+
+        Args:
+            model: As in `full`.
+            edges: Such as [("L3H5", "L7.mlp"), ("L0.mlp", "L5H1.v"), ("L7.mlp", "target")].
+
+        Raises:
+            ScopeKeyError: if there is no such sender or receiver.
+            InputError: if a receiver does not come after its sender.
+            UnsupportedModelError: as `full`.
+        """
+        whole = cls.full(model)
+        asked = {whole.numbers(edge) for edge in edges}
+        if impossible := [pair for pair in asked if not whole.present[pair]]:
+            sender, receiver = whole.senders[impossible[0][0]], whole.receivers[impossible[0][1]]
+            raise InputError(
+                f"edges: {receiver} does not come after {sender} in {whole.model}; expected a later receiver."
+            )
+        present = whole.present.nonzero().tolist()
+        return whole.choose(np.array([tuple(pair) in asked for pair in present], dtype=bool))
+
+    @classmethod
+    def topn(cls, scores: Scores, n: int, *, absolute: bool = True) -> "Circuit":
+        """The n edges of largest score.
+
+        Args:
+            scores: Edges of `attribution_patching(edges=True)` or `edge_patching`, or a circuit; of a list the mean score.
+            n: How many.
+            absolute: Whether by size; else the most positive.
+
+        Raises:
+            InputError: if there are fewer edges, or the graphs of a list have other edges.
+        """
+        whole, chosen = _prepared(scores, n)
+        order = np.argsort(-_keys(whole, absolute=absolute), kind="stable")
+        chosen[order[:n]] = True
+        return whole.choose(chosen)
+
+    @classmethod
+    def threshold(cls, scores: Scores, least: float, *, absolute: bool = True) -> "Circuit":
+        """The edges of at least so large a score.
+
+        Args:
+            scores: As in `topn`.
+            least: In the target's units.
+            absolute: Whether by size.
+
+        Raises:
+            InputError: as `topn`, and if `least` is not a number.
+        """
+        if real(least) is None:
+            raise InputError(f"least={brief(least)}: expected a number in the target's units.")
+        whole, _ = _prepared(scores, 0)
+        return whole.choose(_keys(whole, absolute=absolute) >= least)
+
+    @classmethod
+    def greedy(cls, scores: Scores, n: int, *, absolute: bool = True) -> "Circuit":
+        """N edges, each the largest that leads to a component from which the target is reached (Hanna et al. 2024).
+
+        Arguments and errors are those of `topn`.
+        """
+        whole, chosen = _prepared(scores, n)
+        keys, into, target = _keys(whole, absolute=absolute), defaultdict[int, list[int]](list), len(whole.nodes) - 1
+        for edge, readers in enumerate(whole.readers):
+            for reader in readers:
+                into[reader].append(edge)
+        reached, waiting = {target}, [(-keys[edge], edge) for edge in into[target]]
+        heapq.heapify(waiting)
+        while waiting and chosen.sum() < n:
+            edge = heapq.heappop(waiting)[1]
+            chosen[edge], sender = True, int(whole.ends[edge, 0])
+            if sender not in reached:
+                reached.add(sender)
+                for before in into[sender]:  # an input that several heads read waits several times
+                    heapq.heappush(waiting, (-keys[before], before))
+        return whole.choose(chosen)
+
+    @classmethod
+    def by_size(
+        cls, scores: Scores, fractions: Sequence[float] = FRACTIONS, *, greedy: bool = False, absolute: bool = True
+    ) -> "tuple[Circuit, ...]":
+        """Circuits of several sizes, for `ffb.circuit_faithfulness`.
+
+        Args:
+            scores: As in `topn`.
+            fractions: Of all edges, each rounded down to whole edges; MIB's unless told otherwise.
+            greedy: Whether they are chosen as `greedy` does; else as `topn` does.
+            absolute: Whether by size.
+
+        Raises:
+            InputError: as `topn`, and if a fraction is not between 0 and 1.
+        """
+        if wrong := [fraction for fraction in fractions if not 0 <= (real(fraction) or 0) <= 1]:
+            raise InputError(f"fractions: {brief(wrong[0])}; expected parts of all edges, from 0 to 1.")
+        whole, _ = _prepared(scores, 0)
+        choose = cls.greedy if greedy else cls.topn
+        return tuple(choose(whole, int(fraction * whole.n_possible), absolute=absolute) for fraction in fractions)
+
+    def top_nodes(self, scores: Result | pd.DataFrame, n: int) -> "Circuit":
+        """The edges among the n heads and feed-forwards of largest score, the embeddings and the target.
+
+        Args:
+            scores: A table, or a result whose table has the columns kind ("head", "mlp"), layer, head and value, such as
+                `attribution_patching`; values of a component at several positions are summed.
+            n: How many components.
+
+        Raises:
+            InputError: if the table has other columns, or fewer components.
+        """
+        table = scores.to_dataframe() if isinstance(scores, Result) else scores
+        missing = {"kind", "layer", "head", "value"} - set(table.columns)
+        if missing:
+            raise InputError(
+                f"scores: a table without the columns {', '.join(sorted(missing))}; expected one row per component."
+            )
+        sums = table[table["kind"].isin(("head", "mlp"))].groupby(["kind", "layer", "head"])["value"].sum()
+        if not 0 <= whole_number(n, "n") <= len(sums):
+            raise InputError(f"n={n}: expected 0 to {len(sums)}, the number of heads and feed-forwards with a score.")
+        largest = sums.reindex(sums.abs().sort_values(ascending=False, kind="stable").index)[:n].index
+        names = {f"L{layer}H{head}" if kind == "head" else f"L{layer}.mlp" for kind, layer, head in largest}
+        return self.among(names)
+
+    def among(self, names: Collection[str]) -> "Circuit":
+        """The edges among some heads and feed-forwards, the embeddings and the target.
+
+        Args:
+            names: Such as ("L3H5", "L7.mlp").
+
+        Raises:
+            InputError: if the model has no such component.
+        """
+        known = {node.name: number for number, node in enumerate(self.nodes) if node.kind in ("head", "mlp")}
+        if unknown := [name for name in names if name not in known]:
+            raise InputError(f"no component {brief(unknown[0])}: expected names such as {', '.join(list(known)[:2])}.")
+        inside = {0, len(self.nodes) - 1, *(known[name] for name in names)}
+        pairs = zip(self.ends[:, 0].tolist(), self.readers, strict=True)
+        return self.choose(
+            np.array([sender in inside and not inside.isdisjoint(to) for sender, to in pairs], dtype=bool)
+        )
+
+    def connected(self) -> "Circuit":
+        """The edges on a path from the embeddings to the target.
+
+        Under corrupted ablation the others change nothing: a component without kept inputs writes what it writes in the corrupted
+        run, and nobody reads a component without kept outputs.
+        """
+        edges = list(zip(self.ends[:, 0].tolist(), self.readers, strict=True))
+        reached, useful = {0}, {len(self.nodes) - 1}
+        for sender, readers in sorted(edges):
+            if sender in reached:
+                reached.update(readers)
+        for sender, readers in sorted(edges, reverse=True):
+            if not useful.isdisjoint(readers):
+                useful.add(sender)
+        return self.choose(np.array([a in reached and not useful.isdisjoint(to) for a, to in edges], dtype=bool))
+
+    def choose(self, chosen: Bool[np.ndarray, " edge"]) -> "Circuit":
+        """Some of its edges.
+
+        Args:
+            chosen: Whether each edge is one of them.
+        """
+        rows = torch.from_numpy(np.flatnonzero(chosen))
+        return replace(self, ends=self.ends[rows], weights=self.weights[rows], sizes=self.sizes[rows], kept=1.0)
+
+    @property
+    def n_edges(self) -> int:
+        """How many edges it has."""
+        return len(self.ends)
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """Names of the embeddings, heads and feed-forwards that an edge touches, without the target."""
+        read = {reader for of_edge in self.readers for reader in of_edge} - {len(self.nodes) - 1}
+        return tuple(self.nodes[number].name for number in sorted(read | set(self.ends[:, 0].tolist())))
+
+    def __len__(self) -> int:
+        return self.n_edges
+
+    def __contains__(self, edge: tuple[str, str]) -> bool:
+        row, column = self.numbers(edge)
+        return bool(self.present[row, column])
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter((self.nodes[a].name, self.nodes[b].name) for a, b in self.ends.tolist())
+
+    def __and__(self, other: "Circuit") -> "Circuit":
+        return self.choose(self._in(other))
+
+    def __sub__(self, other: "Circuit") -> "Circuit":
+        return self.choose(~self._in(other))
+
+    def __or__(self, other: "Circuit") -> "Circuit":
+        more = other - self
+        ends, weights = torch.cat([self.ends, more.ends]), torch.cat([self.weights, more.weights])
+        order = torch.from_numpy(np.lexsort((ends[:, 1].numpy(), ends[:, 0].numpy())))
+        return replace(self, ends=ends[order], weights=weights[order], sizes=weights[order, 0].abs())
+
+    def _in(self, other: "Circuit") -> Bool[np.ndarray, " edge"]:
+        """Which of its edges another circuit has, too."""
+        if [node.name for node in self.nodes] != [node.name for node in other.nodes]:
+            raise InputError(
+                f"circuits of {self.model} and {other.model}, which have other components: expected one model's."
+            )
+        known = set(map(tuple, other.ends.tolist()))
+        return np.array([tuple(ends) in known for ends in self.ends.tolist()], dtype=bool)
+
+    @property
+    def readers(self) -> list[tuple[int, ...]]:
+        """By edge, numbers of the components that read what it leads to: of a key or value input all heads that share it."""
+        heads = defaultdict[int, list[int]](list)
+        for read, head in self._reads():
+            heads[read].append(head)
+        return [tuple(heads.get(receiver, [receiver])) for receiver in self.ends[:, 1].tolist()]
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """Its size, and its largest edges."""
+        of_all = f"{len(self.ends)} of {self.n_possible} edges ({len(self.ends) / self.n_possible:.2%})"
+        lines: dict[str, object] = {"components": len(self.components)}
+        if self.targets and len(self.ends):
+            lines["scores for"] = self.targets[0].name
+            lines["largest"] = " · ".join(f"{a} -> {b} {significant(weight)}" for a, b, weight in self.top(5))
+        return f"{of_all} of {self.model}", lines
+
+    def to_mib_json(self, path: str | PathLike[str], model: Any) -> Path:
+        """Write the file of EAP-IG and of MIB's circuit track: "cfg", "nodes" and "edges" with "score" and "in_graph".
+
+        The file has every edge of the model; those outside the circuit have score 0. An edge into a key or value input that
+        several heads share is one edge into each of these heads, with an equal part of the score.
+
+        Args:
+            path: File to write.
+            model: The circuit's model.
+
+        Raises:
+            InputError: if the circuit is of another model, or the folder does not exist.
+        """
+        edges = EdgeAblation.of(identify(model))
+        kept, values = kept_edges(edges, self), self.values
+        rows, columns = edges.possible.nonzero(as_tuple=True)
+        written: dict[str, dict[str, object]] = {}
+        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+            heads = _mib_receivers(edges, column)
+            for receiver in heads:
+                score = float(values[row, column]) / len(heads)
+                name = f"{_mib_sender(edges, row)}->{receiver}"
+                written[name] = {"score": score, "in_graph": bool(kept[row, column])}
+        touched = set(self.components)
+        senders = [node for node in self.nodes if node.kind in ("resid", "head", "mlp")]
+        nodes = {node.eap_name: {"in_graph": node.name in touched} for node in senders} | {"logits": {"in_graph": True}}
+        cfg = {"n_layers": edges.model.n_layers, "n_heads": edges.model.n_heads, "d_model": edges.model.sizes.d_model}
+        cfg["parallel_attn_mlp"] = edges.model.family.order == "parallel"
+        content = json.dumps({"cfg": cfg, "nodes": nodes, "edges": written})
+        write_atomically(Path(path), content.encode("utf-8"))
+        return Path(path)
+
+    @classmethod
+    def from_mib_json(cls, path: str | PathLike[str], model: Any) -> "Circuit":
+        """The circuit of a file that EAP-IG, MIB's circuit track or `to_mib_json` wrote; all scored edges where none is "in_graph".
+
+        Scores of edges into heads that share a key or value input are summed.
+
+        Args:
+            path: The file.
+            model: The model of the file.
+
+        Raises:
+            MapFileError: if it is not such a file, has edges of another model, or keeps an edge into one of the heads that share
+                an input and not into another.
+            FileNotFoundError: if there is no such file.
+        """
+        edges, held = EdgeAblation.of(identify(model)), _mib_edges(Path(path))
+        values, kept = torch.zeros(edges.possible.shape), torch.zeros_like(edges.possible)
+        unknown = set(held)
+        for row, column in edges.possible.nonzero().tolist():
+            names = [f"{_mib_sender(edges, row)}->{receiver}" for receiver in _mib_receivers(edges, column)]
+            found = [held[name] for name in names if name in held]
+            values[row, column] = sum(score for score, _ in found)
+            inside = {inside for _, inside in found}
+            if len(inside) > 1 or len(found) not in (0, len(names)):
+                raise MapFileError(
+                    f"{path}: {', '.join(names)} share one key or value input in {edges.model.name}; expected all of them in the "
+                    "circuit, or none."
+                )
+            kept[row, column] = inside == {True}
+            unknown -= set(names)
+        if unknown:
+            raise MapFileError(
+                f"{path}: {edges.model.name} has no edge {min(unknown)}; expected a file of the same model."
+            )
+        return _circuit(edges, kept if bool(kept.any()) else values != 0, values)
+
+
+def kept_edges(edges: EdgeAblation, circuit: Circuit) -> Bool[Tensor, "sender receiver"]:
+    """The edges of a circuit as `EdgeAblation` numbers them.
+
+    Raises:
+        InputError: if the circuit is of a model with other components.
+    """
+    expected = [node.name for node in _nodes(edges)]
+    if [node.name for node in circuit.nodes] != expected:
+        raise InputError(
+            f"a circuit of {circuit.model} with {len(circuit.nodes)} components and inputs; {edges.model.name} has "
+            f"{len(expected)}. Make the circuit with this model."
+        )
+    return circuit.present
+
+
+def _nodes(edges: EdgeAblation) -> list[Component]:
+    model = edges.model
+    return [
+        node
+        for node in edge_components(model.n_layers, model.n_heads, edges.n_kv, fed=edges.fed)
+        if node.kind != REMAINING
+    ]
+
+
+def _circuit(
+    edges: EdgeAblation, kept: Bool[Tensor, "sender receiver"], values: Float[Tensor, "sender receiver"]
+) -> Circuit:
+    """Edges of a model without a target."""
+    nodes = _nodes(edges)
+    senders, receivers = (
+        torch.tensor([number for number, node in enumerate(nodes) if node.kind in kinds])
+        for kinds in (SENDERS, RECEIVERS)
+    )
+    rows, columns = kept.nonzero(as_tuple=True)
+    scores = values[rows, columns]
+    return Circuit(
+        model=edges.model.name,
+        labels=(),
+        targets=(),
+        nodes=tuple(nodes),
+        ends=torch.stack([senders[rows], receivers[columns]], dim=1),
+        weights=scores[:, None],
+        sizes=scores.abs(),
+        certificate=GraphCertificate({}, edges.model.tolerance),
+        n_possible=int(edges.possible.sum()),
+    )
+
+
+def _prepared(scores: Scores, n: int) -> tuple[Circuit, Bool[np.ndarray, " edge"]]:
+    """All scored edges as one circuit, none of them chosen yet."""
+    graphs = [scores] if isinstance(scores, EdgeGraph) else list(scores)
+    if not graphs or not all(isinstance(graph, EdgeGraph) for graph in graphs):
+        raise InputError(
+            f"scores={brief(scores)}: expected edges, as attribution_patching(edges=True) has them, or a list."
+        )
+    circuits = [_all_edges(graph) for graph in graphs]
+    whole = circuits[0]
+    for other in circuits[1:]:
+        if not torch.equal(other.ends, whole.ends) or other.model != whole.model:
+            raise InputError("scores: graphs with other edges; expected those of one model, all edges of each.")
+    weights = torch.stack([circuit.weights for circuit in circuits]).mean(dim=0)
+    whole = replace(whole, weights=weights, sizes=weights[:, 0].abs())
+    if not 0 <= whole_number(n, "n") <= len(whole):
+        raise InputError(f"n={n}: expected 0 to {len(whole)}, the number of edges.")
+    return whole, np.zeros(len(whole), dtype=bool)
+
+
+def _all_edges(graph: EdgeGraph) -> Circuit:
+    """Its edges but those of what remains."""
+    if isinstance(graph, Circuit):
+        return graph
+    if any(node.kind == PRUNED for node in graph.nodes):
+        raise InputError("scores: a pruned graph; expected all edges.")
+    rest = [number for number, node in enumerate(graph.nodes) if node.kind == REMAINING]
+    known = ~torch.isin(graph.ends, torch.tensor(rest, dtype=graph.ends.dtype)).any(dim=1)
+    ends = graph.ends[known]
+    return Circuit(
+        model=graph.model,
+        labels=graph.labels,
+        targets=graph.targets[:1],
+        nodes=tuple(node for node in graph.nodes if node.kind != REMAINING),
+        ends=ends - sum((ends > number).to(ends.dtype) for number in rest),
+        weights=graph.weights[known, :1],
+        sizes=graph.weights[known, 0].abs(),
+        certificate=graph.certificate,
+        rules=graph.rules,
+        n_possible=int(known.sum()),
+    )
+
+
+def _keys(whole: Circuit, *, absolute: bool) -> Float[np.ndarray, " edge"]:
+    """What edges are ordered by, the largest first."""
+    scores = whole.weights[:, 0].double()
+    return (scores.abs() if absolute else scores).numpy()
+
+
+def _mib_sender(edges: EdgeAblation, number: int) -> str:
+    layer, place = divmod(number - 1, edges.model.n_heads + edges.fed)
+    return "input" if number == 0 else f"m{layer}" if place == edges.model.n_heads else f"a{layer}.h{place}"
+
+
+def _mib_receivers(edges: EdgeAblation, number: int) -> list[str]:
+    """Its names: one for each query head that reads a key or value input."""
+    n_layers, n_heads = edges.model.n_layers, edges.model.n_heads
+    for layer in range(n_layers):
+        for name, numbers in edges.inputs_of(layer).items():
+            if numbers.start <= number < numbers.stop:
+                if name == "mlp":
+                    return [f"m{layer}"]
+                each = n_heads // (numbers.stop - numbers.start)
+                first = (number - numbers.start) * each
+                return [f"a{layer}.h{head}<{name}>" for head in range(first, first + each)]
+    return ["logits"]
+
+
+def _mib_edges(path: Path) -> dict[str, tuple[float, bool]]:
+    """Score and membership of every edge of a file."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        missing = {"cfg", "nodes", "edges"} - set(content)
+        if missing:
+            raise MapFileError(f"{path}: no {', '.join(sorted(missing))}; expected the JSON of EAP-IG or MIB.")
+        return {name: (float(edge["score"]), bool(edge["in_graph"])) for name, edge in content["edges"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        if isinstance(error, MapFileError):
+            raise
+        raise MapFileError(f"{path} is not the JSON of a circuit: {error!r}.") from error

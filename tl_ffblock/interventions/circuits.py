@@ -1,0 +1,423 @@
+# Noun: circuit evaluation, edge patching (Wang et al. 2023; Goldowsky-Dill et al. 2023; Mueller et al. 2025).
+"""Circuits run with everything outside ablated, their faithfulness, and exact effects of single edges.
+
+faithfulness f(C) = (m(C) - m(empty)) / (m(full) - m(empty))        m: mean of the target over pairs; Mueller et al. 2025
+CMD = area between f and 1, CPR = area under f, over circuit sizes as parts of all edges, by the trapezoidal rule
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
+from tl_ffblock.bridge.edge_ablation import EdgeAblation, SenderOutputs
+from tl_ffblock.bridge.inputs import is_single, label
+from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.runs import Tokens
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.graphs.circuit import Circuit, kept_edges
+from tl_ffblock.graphs.edge_estimates import SENDERS, EdgeGraph
+from tl_ffblock.graphs.graph import GraphCertificate, GraphTarget
+from tl_ffblock.interventions.patched import PromptList, equally_long, refuse_unpaired
+from tl_ffblock.metrics import CleanRun, Metric, run_by_run
+from tl_ffblock.numerals import significant
+from tl_ffblock.progress import Progress
+from tl_ffblock.result import Result, Results
+from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
+from tl_ffblock.results.tokens import joined
+from tl_ffblock.signatures import strict
+
+Ablation: TypeAlias = Literal["corrupted", "zero", "mean"]
+"""What receivers of ablated edges read: the corrupted run's output of the sender, zero, or its mean over all positions of all
+corrupted prompts."""
+Prompts: TypeAlias = str | Tokens | PromptList
+_AT_ONCE = 128
+"""Edges whose choices are made at a time."""
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class CircuitFaithfulness(Result):
+    """The target of every circuit and pair, and what follows from them: faithfulness, CMD and CPR (MIB-style)."""
+
+    model: str
+    target: str
+    ablation: str
+    n_edges: Int[Tensor, " circuit"]
+    """Of every circuit."""
+    n_possible: int
+    """Edges of the whole model."""
+    values: Float[Tensor, "circuit pair"]
+    """The target with all edges outside the circuit ablated."""
+    clean: Float[Tensor, " pair"]
+    """Without ablated edges."""
+    ablated: Float[Tensor, " pair"]
+    """With all edges ablated."""
+    certificate: GraphCertificate
+    """Of the full circuit's logits from the clean run's, the empty one's from the ablated run's, of the largest of all pairs."""
+
+    @property
+    def fractions(self) -> Float[Tensor, " circuit"]:
+        """Sizes of the circuits as parts of all edges."""
+        return self.n_edges.double() / self.n_possible
+
+    @property
+    def faithfulness(self) -> Float[Tensor, " circuit"]:
+        """Of every circuit, 0 for the empty one and 1 for the clean run: of means over pairs."""
+        return self._ratios(torch.ones(1, len(self.clean), dtype=torch.float64))[0]
+
+    @property
+    def cmd(self) -> float:
+        """Circuit-model distance: the area between faithfulness and 1 over circuit sizes; 0 is best.
+
+        Raises:
+            InputError: if there are fewer than two circuits.
+        """
+        return self._area((1 - self.faithfulness).abs())
+
+    @property
+    def cpr(self) -> float:
+        """Circuit performance ratio: the area under faithfulness over circuit sizes.
+
+        Raises:
+            InputError: as `cmd`.
+        """
+        return self._area(self.faithfulness)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per circuit: edges, fraction, value (its faithfulness) with a 95 % bootstrap interval, n pairs, target."""
+        n_pairs = len(self.clean)
+        low, high = np.full((2, len(self.values)), np.nan)
+        if n_pairs > 1:
+            draws = self._ratios(torch.from_numpy(bootstrap_weights(n_pairs, N_DRAWS, 0))).numpy()
+            low, high = np.nanpercentile(draws, PERCENTILES, axis=0)
+        columns = {
+            "edges": self.n_edges.numpy(),
+            "fraction": self.fractions.numpy(),
+            "value": self.faithfulness.numpy(),
+        }
+        return pd.DataFrame(
+            {**columns, "low": low, "high": high, "n": n_pairs, "target": self.values.mean(dim=1).numpy()}
+        )
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        ends = f"{significant(float(self.clean.mean()), 4)}, all edges ablated {significant(float(self.ablated.mean()), 4)}"
+        shown = zip(self.n_edges.tolist(), self.faithfulness.tolist(), strict=True)
+        lines: dict[str, object] = {"faithfulness": " · ".join(f"{n} edges {significant(f)}" for n, f in shown)}
+        if len(self.values) > 1:
+            lines["MIB-style"] = f"CMD {significant(self.cmd)} · CPR {significant(self.cpr)}"
+        lines |= {"clean": ends, "pairs": len(self.clean), "certificate": self.certificate}
+        return f"{self.target} of {self.model}, ablation={self.ablation!r}", lines
+
+    def _ratios(self, weights: Float[Tensor, "draw pair"]) -> Float[Tensor, "draw circuit"]:
+        own, clean, ablated = (weights @ each.double() for each in (self.values.T, self.clean, self.ablated))
+        return (own - ablated[:, None]) / (clean - ablated)[:, None]
+
+    def _area(self, heights: Float[Tensor, " circuit"]) -> float:
+        if len(heights) < 2:
+            raise InputError("an area over circuit sizes needs circuits of several sizes: Circuit.by_size(edges).")
+        order = torch.argsort(self.n_edges, stable=True)
+        return float(torch.trapezoid(heights[order], self.fractions[order]))
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class EdgeEffects(EdgeGraph):
+    """Measured changes of a target, in its units, if a receiver alone reads a sender's output of the corrupted run."""
+
+    corrupted: float
+    """The target of the corrupted run; that of the clean one is `targets[0].value`."""
+
+    def compare(self, estimates: EdgeGraph) -> pd.DataFrame:
+        """One row per edge: source, target, the measured effect and the estimate.
+
+        Args:
+            estimates: Edges of `attribution_patching(edges=True)` of the same pair.
+
+        Raises:
+            InputError: if none of the edges are the same.
+        """
+        measured, estimated = (
+            {
+                tuple(graph.nodes[end].name for end in ends): weight
+                for ends, weight in zip(graph.ends.tolist(), weights, strict=True)
+            }
+            for graph, weights in ((graph, graph.weights[:, 0].tolist()) for graph in (self, estimates))
+        )
+        rows = [(*edge, effect, estimated[edge]) for edge, effect in measured.items() if edge in estimated]
+        if not rows:
+            raise InputError("compare: no edge is in both; expected estimates of the same model.")
+        return pd.DataFrame(rows, columns=["source", "target", "effect", "estimate"])
+
+    def correlation(self, estimates: EdgeGraph) -> float:
+        """Pearson's correlation of measured effects and estimates over the edges that both have; NaN where one is constant.
+
+        Args:
+            estimates: As in `compare`.
+
+        Raises:
+            InputError: as `compare`.
+        """
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return float(np.corrcoef(self.compare(estimates)[["effect", "estimate"]].to_numpy().T)[0, 1])
+
+
+@strict
+def run_circuit(
+    model: Any,
+    clean: Prompts,
+    corrupted: Prompts | None,
+    circuit: Circuit,
+    target: Target,
+    *,
+    ablation: Ablation = "corrupted",
+    progress: bool = True,
+) -> Float[Tensor, " pair"]:
+    """The target of every clean prompt with all edges outside a circuit ablated.
+
+    Args:
+        model: The circuit's model: a TransformerBridge whose residual stream is a sum (no Post-LN).
+        clean: A text or token ids, or a list of these.
+        corrupted: Of each the other prompt, of equally many tokens; None with `ablation="zero"`.
+        circuit: The edges that are kept.
+        target: A metric, a token, or a function of logits to one number per run.
+        ablation: What receivers of ablated edges read: "corrupted", "zero" or "mean".
+        progress: Whether a long call shows a bar.
+
+    Raises:
+        InputError: for input that cannot be used, or a circuit of another model.
+        UnsupportedModelError: for a model whose edges cannot be ablated.
+        CompletenessError: if the full circuit does not give the clean run, or the empty one not the ablated run.
+    """
+    runs = _Pairs.open(model, clean, corrupted, target, ablation)
+    kept = kept_edges(runs.edges, circuit)[None]
+    return torch.stack([pair.values(kept)[0] for pair in runs.counted(shown=progress)])
+
+
+@strict
+def circuit_faithfulness(
+    model: Any,
+    clean: Prompts,
+    corrupted: Prompts | None,
+    circuits: Circuit | Sequence[Circuit],
+    target: Target,
+    *,
+    ablation: Ablation = "corrupted",
+    progress: bool = True,
+) -> CircuitFaithfulness:
+    """The faithfulness of circuits over pairs of prompts, and over circuit sizes CMD and CPR (Mueller et al. 2025, MIB-style).
+
+    Args:
+        model: As in `run_circuit`.
+        clean: As in `run_circuit`.
+        corrupted: As in `run_circuit`.
+        circuits: One, or several: `Circuit.by_size(edges)` makes those of MIB's sizes.
+        target: As in `run_circuit`.
+        ablation: As in `run_circuit`.
+        progress: Whether a long call shows a bar.
+
+    Raises:
+        FFBlockError: whatever `run_circuit` raises.
+    """
+    chosen = [circuits] if isinstance(circuits, Circuit) else list(circuits)
+    if not chosen or not all(isinstance(circuit, Circuit) for circuit in chosen):
+        raise InputError(
+            f"circuits={brief(circuits)}: expected a circuit or several; Circuit.by_size(edges) makes some."
+        )
+    runs = _Pairs.open(model, clean, corrupted, target, ablation)
+    kept = torch.stack([kept_edges(runs.edges, circuit) for circuit in chosen])
+    masks = torch.cat([kept, torch.zeros_like(kept[:1])])
+    rows = [(pair.values(masks), pair.clean_value, pair.gaps, pair.words) for pair in runs.counted(shown=progress)]
+    values, clean_values, gaps, words = zip(*rows, strict=True)
+    table = torch.stack(values, dim=1)
+    if torch.isclose(table[-1].mean(), torch.stack(clean_values).mean()):
+        raise InputError(
+            "the target is the same with and without ablated edges, so no part of its change can be measured."
+        )
+    return CircuitFaithfulness(
+        model=runs.edges.model.name,
+        target=words[0] if len(set(words)) == 1 else runs.metric.name,
+        ablation=ablation,
+        n_edges=torch.tensor([circuit.n_edges for circuit in chosen]),
+        n_possible=int(runs.edges.possible.sum()),
+        values=table[:-1],
+        clean=torch.stack(clean_values),
+        ablated=table[-1],
+        certificate=_certificate(runs.edges, gaps),
+    )
+
+
+@strict
+def edge_patching(
+    model: Any,
+    clean: Prompts,
+    corrupted: Prompts,
+    target: Target,
+    edges: Circuit | Sequence[tuple[str, str]] | None = None,
+    *,
+    progress: bool = True,
+) -> EdgeEffects | Results[EdgeEffects]:
+    """The exact effect of single edges: path patching of a sender into one query, key, value or feed-forward input.
+
+    Every edge is a run of its own in which this receiver alone reads the sender's output of the corrupted run
+    (Goldowsky-Dill et al. 2023); all else is the model's. Runs are side by side in batches. `attribution_patching(edges=True)`
+    estimates the same numbers for all edges at once.
+
+    Args:
+        model: As in `run_circuit`.
+        clean: A text or token ids, or a list of these.
+        corrupted: Of each the other prompt, of equally many tokens.
+        target: As in `run_circuit`.
+        edges: Names such as [("L3H5", "L7.mlp"), ("L0.mlp", "L5H1.v")], or a circuit: `Circuit.topn(estimates, 100)`. A key or
+            value input that several heads share is one receiver, "L5KV0.v". None means all edges.
+        progress: Whether a long call shows a bar.
+
+    Returns:
+        One result for two prompts; `Results` for lists.
+
+    Raises:
+        FFBlockError: whatever `run_circuit` raises, and `Circuit.of`.
+    """
+    runs = _Pairs.open(model, clean, corrupted, target, "corrupted")
+    known = edges if isinstance(edges, Circuit) else None
+    if known is None:
+        known = Circuit.full(runs.edges.model) if edges is None else Circuit.of(runs.edges.model, edges)
+    rows, columns = kept_edges(runs.edges, known).nonzero(as_tuple=True)
+    by_receiver = torch.argsort(columns, stable=True)
+    results = Results[EdgeEffects]()
+    with Progress("edge patching", len(runs.pairs) * len(rows), "edges", shown=progress) as bar:
+        for pair in runs:
+            effects = torch.empty(len(rows), dtype=pair.clean_value.dtype)
+            for chosen in torch.split(by_receiver, _AT_ONCE):
+                kept = runs.edges.possible.repeat(len(chosen), 1, 1)
+                kept[torch.arange(len(chosen)), rows[chosen], columns[chosen]] = False
+                effects[chosen] = pair.values(kept) - pair.clean_value
+                bar.step(len(chosen))
+            results.append(_effects(runs, pair, known, effects))
+    return results[0] if runs.single else results
+
+
+def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tensor, " edge"]) -> EdgeEffects:
+    """Effects with their labels; a component's share is the sum of what it sends, an input's of what it receives."""
+    none = torch.zeros(len(edges.nodes), dtype=torch.float64)
+    sent, received = (none.index_add(0, ends, effects.double()) for ends in edges.ends.T)
+    shares = torch.where(torch.tensor([node.kind in SENDERS for node in edges.nodes]), sent, received)
+    nodes = zip(edges.nodes, shares.tolist(), strict=True)
+    return EdgeEffects(
+        model=runs.edges.model.name,
+        labels=pair.labels,
+        targets=(GraphTarget(pair.words, float(pair.clean_value)),),
+        nodes=tuple(replace(node, shares=(share,), own_shares=(0.0,)) for node, share in nodes),
+        ends=edges.ends,
+        weights=effects[:, None],
+        sizes=effects.abs(),
+        certificate=_certificate(runs.edges, [pair.gaps]),
+        rules="patched",
+        corrupted=float(pair.corrupted_value),
+    )
+
+
+def _certificate(edges: EdgeAblation, gaps: Sequence[Mapping[str, float]]) -> GraphCertificate:
+    """The largest error of every law over pairs."""
+    return GraphCertificate({name: max(gap[name] for gap in gaps) for name in gaps[0]}, edges.model.tolerance)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A clean prompt with what its ablated edges read."""
+
+    edges: EdgeAblation
+    tokens: Int[Tensor, " pos"]
+    ablated_outputs: Float[Tensor, "sender pos d"]
+    metric: Metric
+    words: str
+    labels: tuple[str, ...]
+    clean_value: Float[Tensor, ""]
+    corrupted_value: Float[Tensor, ""]
+    gaps: Mapping[str, float]
+
+    def values(self, kept: Bool[Tensor, "run sender receiver"]) -> Float[Tensor, " run"]:
+        """The target under every choice of kept edges."""
+        runs = self.edges.logits(self.tokens, self.ablated_outputs, kept)
+        return torch.cat([_read(self.metric, logits) for logits in runs])
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of prompts of one call."""
+
+    edges: EdgeAblation
+    pairs: Sequence[tuple[Int[Tensor, " pos"], Int[Tensor, " pos"] | None]]
+    metric: Metric
+    ablation: Ablation
+    single: bool
+
+    @classmethod
+    def open(
+        cls, model: Any, clean: Prompts, corrupted: Prompts | None, target: Target, ablation: Ablation
+    ) -> "_Pairs":
+        """Read what a caller gave.
+
+        Raises:
+            FFBlockError: for input that cannot be used, and models whose edges cannot be ablated.
+        """
+        known = identify(model)
+        edges, single = EdgeAblation.of(known), is_single(clean)
+        if corrupted is None and ablation != "zero":
+            raise InputError(
+                f'corrupted=None with ablation={ablation!r}: expected corrupted prompts; ablation="zero" needs none.'
+            )
+        sides = [[side] if single else list(side) for side in (clean, clean if corrupted is None else corrupted)]
+        refuse_unpaired(*sides)
+        if not sides[0]:
+            raise InputError("clean holds no prompt; expected one or more.")
+        metric = for_prompts(target, len(sides[0]))
+        if isinstance(metric, Direction):
+            raise InputError(
+                "target: a direction in the residual stream; circuits end at the logits. Use a metric such as ffb.logit."
+            )
+        known.refuse_untrained_head()
+        pairs: list[tuple[Tensor, Tensor | None]] = []
+        for number, pair in enumerate(zip(*sides, strict=True)):
+            which = "" if single else f"[{number}]"
+            first, second = equally_long(known, pair, which)
+            pairs.append((first, None if corrupted is None else second))
+        return cls(edges, pairs, metric.bound_to(known), ablation, single)
+
+    def __iter__(self) -> Iterator[_Pair]:
+        means = self._means() if self.ablation == "mean" else None
+        for number, (clean, corrupted) in enumerate(self.pairs):
+            own = self.edges.outputs(clean)
+            other = self.edges.outputs(clean.flip(0) if corrupted is None else corrupted)
+            ablated = other.senders if means is None else means.expand_as(own.senders)
+            ablated = torch.zeros_like(own.senders) if self.ablation == "zero" else ablated
+            gaps = self.edges.check(clean, own, other, None if self.ablation == "corrupted" else ablated)
+            metric = self.metric.of_prompt(CleanRun(number, clean, own.logits))
+            values = _read(metric, torch.stack([own.logits, other.logits]))
+            texts = [label(self.edges.model, tokens) for tokens in (clean, clean if corrupted is None else corrupted)]
+            labels = tuple(joined(pair, "→") for pair in zip(*texts, strict=True))
+            words = words_of(self.edges.model, metric)
+            yield _Pair(self.edges, clean, ablated, metric, words, labels, values[0], values[1], gaps)
+
+    def counted(self, *, shown: bool) -> Iterator[_Pair]:
+        """The pairs, with a bar."""
+        with Progress("circuits", len(self.pairs), "pairs", shown=shown) as bar:
+            for pair in self:
+                yield pair
+                bar.step()
+
+    def _means(self) -> Float[Tensor, "sender 1 d"]:
+        """Of every sender the mean over all positions of all corrupted prompts."""
+        outputs: list[SenderOutputs] = [self.edges.outputs(pair) for _, pair in self.pairs if pair is not None]
+        number = sum(each.senders.shape[1] for each in outputs)
+        return torch.stack([each.senders.sum(dim=1, keepdim=True) for each in outputs]).sum(dim=0) / number
+
+
+def _read(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Float[Tensor, " run"]:
+    return run_by_run(metric, logits).detach().cpu()

@@ -1,6 +1,7 @@
 """Activation patching: every number is that of a plain hooked run, and a patch that is not what it says is refused."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ import tl_ffblock as ffb
 from tests import cases, tiny
 from tests.cases import Case, model_of
 from tests.tolerances import ALGEBRA
+from tl_ffblock import progress
 from tl_ffblock.bridge import edited
 from tl_ffblock.bridge.edited import PATCH_KINDS
 from tl_ffblock.errors import CallError, IdentityError, InputError, UnsupportedModelError
-from tl_ffblock.interventions.activation_patching import DEFAULTS, _opened
 from tl_ffblock.results.intervals import mean_interval
 
 N = 6
@@ -269,14 +270,21 @@ def test_an_interrupted_sweep_keeps_what_it_has() -> None:
     assert not result.complete and "interrupted" in repr(result)
 
 
-def test_the_cost_is_said_before() -> None:
-    """Runs, and whole forward passes that they are worth."""
-    given = DEFAULTS | {"of": ("residual", "head"), "by_position": True}
-    opened = _opened(cases.identify(model_of("gpt2")), TARGET, 1, True, given)
-    n, layers, heads = 4, 3, 4
-    runs = n * (layers + 1) + n * heads * layers
-    worth = n * (3 + 2 + 1 + 1) / 3 + n * heads * (3 + 2 + 1) / 3
-    assert opened.cost([n]) == (runs, pytest.approx(worth))
+def test_the_cost_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs, and whole forward passes that they are worth: those behind the patched layer."""
+    said: list[Any] = []
+
+    class Told(progress.Progress):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            said.append(args)
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(import_module(ffb.activation_patching.__module__), "Progress", Told)
+    swept(model_of("gpt2"), of=("residual", "head"), by_position=True)
+    layers, heads = 3, 4
+    runs = N * (layers + 1) + N * heads * layers
+    worth = N * (3 + 2 + 1 + 1) / 3 + N * heads * (3 + 2 + 1) / 3
+    assert said == [(f"activation patching ({runs} runs, worth {worth:.0f} forward passes)", runs, "runs")]
 
 
 # fmt: off

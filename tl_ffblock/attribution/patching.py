@@ -5,7 +5,7 @@ The estimate for a tensor a is `<a_corrupted - a_clean, df/da>` with the derivat
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, SupportsIndex, TypeAlias, Unpack, overload
 
@@ -15,17 +15,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run
+from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_parts
 from tl_ffblock.attribution.certificate import refuse_forms
 from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
 from tl_ffblock.bridge.inputs import is_single, refuse_pair
 from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
-from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.errors import InputError, ScopeKeyError, brief
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.graph import GraphTarget
 from tl_ffblock.layer.positions import layer_number, whole_number
@@ -40,6 +40,22 @@ from tl_ffblock.results.tokens import alignment, joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
+Kind: TypeAlias = Literal["residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v"]
+"""Kinds of tensors of a layer, as the tables name them."""
+USUAL: tuple[Kind, ...] = ("residual", "mlp", "head")
+"""Those that every call estimates, and neurons."""
+_KEPT: dict[Kind, str] = {
+    "residual": "residual",
+    "mlp": "mlp_out",
+    "head": "z",
+    "residual_mid": "attn_added",
+    "attention": "attn_out",
+    "q": "q",
+    "k": "k",
+    "v": "v",
+}
+"""The tensor of a tape by whose derivative each is estimated."""
+_BY_HEAD = ("head", "q", "k", "v")
 AskedEdges: TypeAlias = bool | Literal["positions"]
 """Whether edges are estimated, and if so by position."""
 
@@ -77,6 +93,24 @@ class PatchingEstimates(Result):
     """Where they were asked for."""
     steps: int = 0
     """Forward passes whose derivatives are averaged; 0 where it is not known."""
+    further: Mapping[str, Float[Tensor, "layer *head pos"]] = dataclasses.field(default_factory=dict)
+    """By kind, where they were asked for: "residual_mid" and "attention" [layer pos], "q" [layer head pos], "k" and "v" of each
+    key-value head."""
+
+    @property
+    def values(self) -> dict[str, Float[Tensor, "layer *head pos"]]:
+        """All but neurons by kind: `values["head"]` is `heads`; the residual stream has a layer more, the end."""
+        return {"residual": self.residual, "mlp": self.mlps, "head": self.heads, **self.further}
+
+    def __getitem__(self, kind: str) -> Float[Tensor, "layer *head pos"]:
+        """One kind: `estimates["q"]`.
+
+        Raises:
+            ScopeKeyError: if it was not asked for.
+        """
+        if kind not in self.values:
+            raise ScopeKeyError(f"no {brief(kind)} here: ask with of={brief(kind)}; here are {', '.join(self.values)}.")
+        return self.values[kind]
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -124,10 +158,11 @@ class PatchingEstimates(Result):
         return self.neuron_shares[number]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per component and position: kind ("residual", "head", "mlp"), layer, head (-1 for none), position, token, value."""
+        """One row per component and position: kind ("residual", "head", "q"), layer, head (-1 for none), position, token, value."""
         frames = []
-        for kind, table in (("residual", self.residual[:, None]), ("mlp", self.mlps[:, None]), ("head", self.heads)):
-            heads = range(table.shape[1]) if kind == "head" else (-1,)
+        for kind, values in self.values.items():
+            table = values if values.ndim == 3 else values[:, None]
+            heads = range(table.shape[1]) if values.ndim == 3 else (-1,)
             axes = {"layer": range(len(table)), "head": heads, "position": range(len(self.labels))}
             frames.append(long_form(table, axes, self.labels))
             frames[-1].insert(0, "kind", kind)
@@ -159,6 +194,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
+    of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     progress: bool = True,
@@ -173,6 +209,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
+    of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     progress: bool = True,
@@ -187,6 +224,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
+    of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     progress: bool = True,
@@ -201,6 +239,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
+    of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     progress: bool = True,
@@ -222,6 +261,9 @@ def attribution_patching(
         target: As in `ffb.attribute`; what compares with a run, `ffb.kl_divergence()`, compares with the clean one.
         rules: "patching", "path" or "gradient".
         steps: Forward passes whose derivatives are averaged; 1 is the clean one alone.
+        of: Kinds beside "residual", "mlp", "head" and neurons, at the HookPoints of these names: "q" and, of each key-value head,
+            "k" and "v" (`attn.hook_q` ..., before any rotation); "attention", the output of attention (before a norm of its branch);
+            "residual_mid", the residual stream between attention and feed-forward, before any norm.
         maps: Whether every contribution of the layer maps is estimated, too (not with rules="gradient"); two more forward
             passes, and two vjps through each layer per scope.
         edges: Whether edges are estimated, too, from every sender (embeddings, heads, feed-forwards) to every later receiver
@@ -242,7 +284,14 @@ def attribution_patching(
         raise InputError(
             f'maps=True with rules={chosen.name!r}: layer maps share activations, so do only "path" and "patching".'
         )
-    estimates = partial(_estimates, chosen, whole_number(steps, "steps", at_least=1), maps, edges)
+    kinds = tuple(dict.fromkeys((*USUAL, *read_parts(of, tuple(_KEPT), "residual, mlp, head and neurons"))))
+    frozen = [kind for kind in kinds if kind in ("q", "k") and chosen.attention]
+    if frozen:
+        raise InputError(
+            f"of={brief(frozen)} with rules={chosen.name!r}: attention patterns are frozen, so no target depends on queries and keys. "
+            'Use rules="patching" or "gradient".'
+        )
+    estimates = partial(_estimates, chosen, whole_number(steps, "steps", at_least=1), kinds, maps, edges)
     known, (single, pairs) = identify(model), _pairs(clean, corrupted)
     results = Results[PatchingEstimates]()
     with Progress("attribution patching", len(pairs), "pairs", shown=progress and not single) as bar:
@@ -261,6 +310,7 @@ def attribution_patching(
 def _estimates(
     rules: Rules,
     steps: int,
+    kinds: tuple[Kind, ...],
     maps: bool,
     edges: AskedEdges,
     runs: list[Run],
@@ -270,15 +320,19 @@ def _estimates(
 ) -> PatchingEstimates:
     """Those of one pair, the clean prompt first, which is number `number` of so many that the target has answers for."""
     _refuse_other_inputs(runs)
+    _refuse_missing(runs[0].model, kinds)
     difference_of_logits(runs[0].model, rules)
     with with_gradients():
-        keeps = KEEPS | OF_EDGES if edges else KEEPS
+        keeps = KEEPS | {_KEPT[kind] for kind in kinds} | (OF_EDGES if edges else frozenset())
         traced = [_traced(run, rules, keeps) for run in runs]
         metric = bound_to_run(runs[0], traced[0], target, number, of)
         ends = [values_of(run, of_run, metric) for run, of_run in zip(runs, traced, strict=True)]
         sums = EdgeSums(runs[0], *traced, by_position=edges == "positions") if edges else None
         derivatives = _mean_derivatives(runs[0], traced, metric, steps, sums)
         change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
+        for layer in range(runs[0].model.n_layers if "residual_mid" in kinds else 0):
+            # residual_mid = residual + what attention adds, which nothing else reads: both have one derivative.
+            change["attn_added", layer] = change["attn_added", layer] + change["residual", layer]
         products = {key: change[key] * derivatives[key] for key in derivatives}
     labels = tuple(joined(pair, "→") for pair in zip(*(run.sequences[0].labels for run in runs), strict=True))
     words, model = ends[0][1][0], runs[0].model
@@ -290,7 +344,7 @@ def _estimates(
         rules=rules.name,
         clean=float(ends[0][0][0]),
         corrupted=float(ends[1][0][0]),
-        **_summed(runs[0], products),
+        **_summed(runs[0], products, kinds),
         model=model.name,
         fingerprint=model.fingerprint,
         steps=steps,
@@ -370,7 +424,16 @@ def _integration_steps(run: Run, traced: list[Traced], steps: int) -> Iterator[t
         yield _traced(there, traced[0].rules, traced[0].tape.keeps), float(weight)
 
 
-def _summed(run: Run, products: Mapping[tuple[str, int], Tensor]) -> dict[str, Any]:
+def _refuse_missing(model: Model, kinds: tuple[Kind, ...]) -> None:
+    """Parallel blocks and layers of attention alone have no residual stream between attention and feed-forward."""
+    if "residual_mid" in kinds and model.layers[0].adds_attention is None:
+        raise InputError(
+            f"of='residual_mid': {model.name} ({model.family.name}) has {model.family.order} layers, without a residual stream between "
+            "attention and feed-forward. Omit it."
+        )
+
+
+def _summed(run: Run, products: Mapping[tuple[str, int], Tensor], kinds: tuple[Kind, ...]) -> dict[str, Any]:
     """Changes times derivatives, of components at positions."""
     n_layers, wide, n_positions = run.model.n_layers, run.settings.dtype, len(run.sequences[0].tokens)
 
@@ -378,10 +441,20 @@ def _summed(run: Run, products: Mapping[tuple[str, int], Tensor]) -> dict[str, A
         product = products.get((name, layer), torch.zeros(n_positions, 1))
         return product.to(wide).reshape(n_positions, -1)
 
+    def of_kind(kind: Kind, layer: int) -> Float[Tensor, "*head pos"]:
+        name = _KEPT[kind]
+        if kind in _BY_HEAD:
+            return products[name, layer][0].to(wide).sum(dim=-1).T.cpu()
+        return rows(name, layer).sum(dim=-1).cpu()
+
+    by_kind = {
+        kind: torch.stack([of_kind(kind, layer) for layer in range(n_layers + (kind == "residual"))]) for kind in kinds
+    }
     with_neurons = [layer for layer in range(n_layers) if ("post", layer) in products]
     return {
-        "residual": torch.stack([rows("residual", layer).sum(dim=-1).cpu() for layer in range(n_layers + 1)]),
-        "heads": torch.stack([products["z", layer][0].to(wide).sum(dim=-1).T.cpu() for layer in range(n_layers)]),
-        "mlps": torch.stack([rows("mlp_out", layer).sum(dim=-1).cpu() for layer in range(n_layers)]),
+        "residual": by_kind.pop("residual"),
+        "heads": by_kind.pop("head"),
+        "mlps": by_kind.pop("mlp"),
         "neuron_shares": {layer: rows("post", layer).cpu() for layer in with_neurons},
+        "further": by_kind,
     }

@@ -23,7 +23,7 @@ def test_gradient_is_attribution_patching_as_it_is_known(family: str) -> None:
     plain: list[dict[str, Any]] = []
     for tokens in (clean, corrupted):
         kept: dict[str, Any] = {}
-        hooks = [(f"blocks.1.attn.hook_{x}", lambda t, hook, x=x, kept=kept: kept.update({x: t})) for x in "qkv"]
+        hooks = [(f"blocks.1.attn.hook_{x}", lambda t, hook, x=x, kept=kept: kept.setdefault(x, t)) for x in "qkv"]
         logits = model.run_with_hooks(tokens[None], fwd_hooks=hooks)
         derivatives = torch.autograd.grad(DIFFERENCE(logits).sum(), [kept[x] for x in "qkv"])
         plain += [kept, dict(zip("qkv", derivatives, strict=True))]

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_parts
-from tl_ffblock.attribution.certificate import refuse_forms
+from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
@@ -25,7 +25,7 @@ from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError, ScopeKeyError, brief
+from tl_ffblock.errors import CompletenessError, InputError, ScopeKeyError, brief
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.graph import GraphTarget
 from tl_ffblock.layer.positions import layer_number, whole_number
@@ -277,6 +277,7 @@ def attribution_patching(
 
     Raises:
         InputError: for input that cannot be used, pairs of different lengths among it.
+        CompletenessError: if estimates of heads do not sum to that of attention, where both are made.
         FFBlockError: whatever else `ffb.attribute` raises.
     """
     chosen = Rules.of(rules)
@@ -334,6 +335,9 @@ def _estimates(
             # residual_mid = residual + what attention adds, which nothing else reads: both have one derivative.
             change["attn_added", layer] = change["attn_added", layer] + change["residual", layer]
         products = {key: change[key] * derivatives[key] for key in derivatives}
+        edited = traced[0].tape.edited | traced[1].tape.edited
+        if "attention" in kinds and not edited:
+            _refuse_other_sums(runs[0], products)
     labels = tuple(joined(pair, "→") for pair in zip(*(run.sequences[0].labels for run in runs), strict=True))
     words, model = ends[0][1][0], runs[0].model
     by_stream = {layer: by[0].detach() for (name, layer), by in derivatives.items() if name == "residual"}
@@ -431,6 +435,21 @@ def _refuse_missing(model: Model, kinds: tuple[Kind, ...]) -> None:
             f"of='residual_mid': {model.name} ({model.family.name}) has {model.family.order} layers, without a residual stream between "
             "attention and feed-forward. Omit it."
         )
+
+
+def _refuse_other_sums(run: Run, products: Mapping[tuple[str, int], Tensor]) -> None:
+    """At every position the estimates of a layer's heads sum to that of its attention, which their outputs are linear in."""
+    for layer in range(run.model.n_layers):
+        heads, attention = (
+            products[name, layer].to(run.settings.dtype).flatten(start_dim=2) for name in ("z", "attn_out")
+        )
+        sizes = heads.abs().sum(dim=-1) + attention.abs().sum(dim=-1)
+        error = float(relative((heads.sum(dim=-1) - attention.sum(dim=-1)).abs(), sizes).max())
+        if not error <= run.settings.rtol:
+            raise CompletenessError(
+                f"{run.model.name}: in layer {layer} the estimates of heads miss that of attention by {error:.1e} of their sizes "
+                f"(tolerance {run.settings.rtol:.0e}). No estimates are made."
+            )
 
 
 def _summed(run: Run, products: Mapping[tuple[str, int], Tensor], kinds: tuple[Kind, ...]) -> dict[str, Any]:

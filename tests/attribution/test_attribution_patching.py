@@ -75,7 +75,9 @@ def test_every_kind_is_the_slope_of_a_run_that_is_edited_there(family: str) -> N
         for place in [(at,)] if change.ndim == 3 else [(at, head) for head in range(change.shape[2])]:
             some = torch.zeros_like(change)
             some[(0, *place)] = change[(0, *place)]
-            slope = (nudged(model, prompts[0], name, 1e-4 * some) - nudged(model, prompts[0], name, -1e-4 * some)) / 2e-4
+            slope = (
+                nudged(model, prompts[0], name, 1e-4 * some) - nudged(model, prompts[0], name, -1e-4 * some)
+            ) / 2e-4
             assert float(estimates[kind][(layer, *place[1:], at)]) == pytest.approx(slope, rel=1e-5, abs=1e-9), kind
     assert {kind: float(estimates[kind].abs().max()) > 1e-4 for kind in kinds} == dict.fromkeys(kinds, True)
 

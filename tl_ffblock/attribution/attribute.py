@@ -222,7 +222,9 @@ def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **opti
         return open_run(model, prompts, **options)
 
 
-def read_parts(of: Sequence[Name] | Name, known: tuple[Name, ...], always: str = "tokens and biases") -> tuple[Name, ...]:
+def read_parts(
+    of: Sequence[Name] | Name, known: tuple[Name, ...], always: str = "tokens and biases"
+) -> tuple[Name, ...]:
     """The parts asked for.
 
     Args:

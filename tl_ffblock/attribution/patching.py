@@ -16,6 +16,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_parts
+from tl_ffblock.attribution.average_shares import (
+    BETWEEN,
+    Averages,
+    Places,
+    at_positions,
+    averages,
+    neurons_at,
+    numbered,
+)
 from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
@@ -28,14 +37,14 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import CompletenessError, InputError, ScopeKeyError, brief
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.graph import GraphTarget
-from tl_ffblock.layer.positions import layer_number, whole_number
+from tl_ffblock.layer.positions import NamedPositions, layer_number, whole_number
 from tl_ffblock.metrics import Metric
 from tl_ffblock.numerals import significant
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result, Results, long_form
-from tl_ffblock.results.intervals import identity_of
+from tl_ffblock.results.intervals import N_DRAWS, identity_of
 from tl_ffblock.results.ranks import largest
-from tl_ffblock.results.tables import ScopeTable
+from tl_ffblock.results.tables import ScopeTable, alike
 from tl_ffblock.results.tokens import alignment, joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
@@ -157,6 +166,53 @@ class PatchingEstimates(Result):
             raise InputError(f"layer {number} has no neurons of its own: a mixture of experts, or attention alone.")
         return self.neuron_shares[number]
 
+    def by_component(self, of: str, at: Sequence[int] | None) -> tuple[Places, Float[Tensor, "*place"]]:
+        """Estimates of one kind, summed over positions or at some, with what their axes are of: what `ffb.average_shares` averages.
+
+        Raises:
+            InputError: if estimates have no such kind, or edges have no positions.
+            ScopeKeyError: if it was not asked for.
+        """
+        if of == "biases":
+            raise InputError("of='biases': attributions have biases, estimates of patching have not.")
+        if of == "neurons":
+            return neurons_at(self, at)
+        if of == "edges":
+            names = [node.name for node in self.edges.nodes]
+            ends = tuple(BETWEEN.join(names[end] for end in edge) for edge in self.edges.ends.tolist())
+            if at is None:
+                return {"edge": ends}, self.edges.weights[:, 0]
+            if self.edges.at_positions is None:
+                raise InputError(
+                    "of='edges' at named positions: edges are summed over positions. Ask with edges='positions'."
+                )
+            return {"edge": ends}, at_positions(self.edges.at_positions, at)
+        values = self[{"heads": "head", "mlps": "mlp"}.get(of, of)]
+        return numbered(values, "layer", "head"), at_positions(values, at)
+
+    @staticmethod
+    def mean(
+        results: Sequence["PatchingEstimates"],
+        positions: NamedPositions | None = None,
+        *,
+        n_draws: int = N_DRAWS,
+        seed: int = 0,
+    ) -> Averages:
+        """The mean over pairs of every kind but neurons and edges, which `ffb.average_shares` averages, with 95 % intervals.
+
+        Args:
+            results: One per pair.
+            positions: Names of positions, as in `ffb.average_shares`; None sums over positions.
+            n_draws: Draws of the bootstrap.
+            seed: Same seed, same intervals.
+
+        Raises:
+            InputError: if there is no result, they differ in target, rules or model, or a position does not exist.
+            ScopeKeyError: if a kind of the first result was not asked for in another.
+        """
+        several = alike(results, PatchingEstimates, "ffb.attribution_patching")
+        return averages(several, tuple(several[0].values), positions, n_draws, seed)
+
     def to_dataframe(self) -> pd.DataFrame:
         """One row per component and position: kind ("residual", "head", "q"), layer, head (-1 for none), position, token, value."""
         frames = []
@@ -176,9 +232,12 @@ class PatchingEstimates(Result):
             "text": shortened(self.labels),
             "embeddings": f"{significant(told)} of {significant(change)}{hint}",
         }
-        for kind, table in (("head", self.heads), ("mlp", self.mlps[:, None])):
+        for kind, values in {"head": self.heads, "mlp": self.mlps, **self.further}.items():
+            table = values if values.ndim == 3 else values[:, None]
             layer, head, position = np.unravel_index(int(largest(table, 1)), tuple(table.shape))
-            name = f"L{layer}H{head}" if kind == "head" else f"feed-forward of layer {layer}"
+            of_head = f"L{layer}{'H' if table.shape[1] == self.heads.shape[1] else 'KV'}{head}"
+            by_head = of_head if kind == "head" else f"{of_head}.{kind}"
+            name = by_head if values.ndim == 3 else {"mlp": "feed-forward"}.get(kind, kind) + f" of layer {layer}"
             value = significant(float(table[layer, head, position]))
             lines[f"largest {kind}"] = f"{name} at {position} {self.labels[position]!r}: {value}"
         ends = f"{significant(self.clean, 4, '-')} → {significant(self.corrupted, 4, '-')}"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tl_ffblock.attribution.attribution import Attribution
-from tl_ffblock.attribution.average_shares import AverageShares
+from tl_ffblock.attribution.average_shares import Averages, AverageShares
 from tl_ffblock.attribution.certificate import VANISHED
 from tl_ffblock.attribution.continuation import ContinuationAttribution
 from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
@@ -49,7 +49,7 @@ NONE = -1
 # Columns that say where a component is.
 PLACES = ("kind", "layer", "head", "neuron", "bias", "position", "query", "key", "channel", "scope")
 # Results whose numbers are summed over heads and positions; effects of patching are not.
-SUMMED = (Attribution, AverageShares, PatchingEstimates)
+SUMMED = (Attribution, Averages, AverageShares, PatchingEstimates)
 # Of a head, named where it is pointed at.
 MOST_EDGES = 6
 # Room for signed maps on a page, before they are deflated; scopes beyond it are left out, but for the first.
@@ -434,7 +434,8 @@ def _grids(result: Result) -> Iterator[dict[str, Any]]:
         if value is None:
             return
         axes = [name for name in labels if group[name].nunique() > 1 and not (name == "token" and "position" in labels)]
-        if axes == ["layer", "head", "position"] and isinstance(result, SUMMED):
+        named = "position" in axes and not pd.api.types.is_integer_dtype(group["position"])
+        if axes == ["layer", "head", "position"] and isinstance(result, SUMMED) and not named:
             axes = axes[:2]
             group = group.groupby(axes, as_index=False)[[value]].sum()
         elif axes == ["layer", "head", "position"]:

@@ -16,6 +16,7 @@ MADE_BY = {
     "AttributionGraph": "`Attribution.graph`",
     "AverageMaps": "`average`",
     "AverageShares": "`average_shares`",
+    "Averages": "`Results.mean` of `attribution_patching`",
     "CarriedShares": "`memories.carried_shares`",
     "CausalValidation": "`causal_validation`",
     "CoefficientParts": "`memories.token_parts`",
@@ -44,6 +45,7 @@ BASES = {"Graph", "MemoryTable"}
 MEANS = {
     "AverageMaps": "is a mean",
     "AverageShares": "is a mean",
+    "Averages": "is a mean",
     "CausalValidation": "is of many prompts",
     "ContributionSweep": "is of many prompts",
     "Faithfulness": "is of many prompts",

@@ -26,7 +26,7 @@ from tl_ffblock.attribution.average_shares import (
     numbered,
 )
 from tl_ffblock.attribution.certificate import refuse_forms, relative
-from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
+from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, Derivatives, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
 from tl_ffblock.bridge.inputs import is_single, refuse_pair
@@ -344,13 +344,7 @@ def attribution_patching(
         raise InputError(
             f'maps=True with rules={chosen.name!r}: layer maps share activations, so do only "path" and "patching".'
         )
-    kinds = tuple(dict.fromkeys((*USUAL, *read_parts(of, tuple(_KEPT), "residual, mlp, head and neurons"))))
-    frozen = [kind for kind in kinds if kind in ("q", "k") and chosen.attention]
-    if frozen:
-        raise InputError(
-            f"of={brief(frozen)} with rules={chosen.name!r}: attention patterns are frozen, so no target depends on queries and keys. "
-            'Use rules="patching" or "gradient".'
-        )
+    kinds = _read_kinds(of, chosen)
     estimates = partial(_estimates, chosen, whole_number(steps, "steps", at_least=1), kinds, maps, edges)
     known, (single, pairs) = identify(model), _pairs(clean, corrupted)
     results = Results[PatchingEstimates]()
@@ -365,6 +359,22 @@ def attribution_patching(
             results.append(estimates(runs, target, number, len(pairs)))
             bar.step()
     return results[0] if single else results
+
+
+def _read_kinds(of: Sequence[Kind] | Kind, rules: Rules) -> tuple[Kind, ...]:
+    """What is estimated.
+
+    Raises:
+        InputError: for a kind that is not known, or one that rules freeze.
+    """
+    kinds = tuple(dict.fromkeys((*USUAL, *read_parts(of, tuple(_KEPT), "residual, mlp, head and neurons"))))
+    frozen = [kind for kind in kinds if kind in ("q", "k") and rules.attention]
+    if frozen:
+        raise InputError(
+            f"of={brief(frozen)} with rules={rules.name!r}: attention patterns are frozen, so no target depends on queries and keys. "
+            'Use rules="patching" or "gradient".'
+        )
+    return kinds
 
 
 def _estimates(
@@ -389,14 +399,7 @@ def _estimates(
         ends = [values_of(run, of_run, metric) for run, of_run in zip(runs, traced, strict=True)]
         sums = EdgeSums(runs[0], *traced, by_position=edges == "positions") if edges else None
         derivatives = _mean_derivatives(runs[0], traced, metric, steps, sums)
-        change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
-        for layer in range(runs[0].model.n_layers if "residual_mid" in kinds else 0):
-            # residual_mid = residual + what attention adds, which nothing else reads: both have one derivative.
-            change["attn_added", layer] = change["attn_added", layer] + change["residual", layer]
-        products = {key: change[key] * derivatives[key] for key in derivatives}
-        edited = traced[0].tape.edited | traced[1].tape.edited
-        if "attention" in kinds and not edited:
-            _refuse_other_sums(runs[0], products)
+        products = _products(runs[0], traced, derivatives, kinds)
     labels = tuple(joined(pair, "→") for pair in zip(*(run.sequences[0].labels for run in runs), strict=True))
     words, model = ends[0][1][0], runs[0].model
     by_stream = {layer: by[0].detach() for (name, layer), by in derivatives.items() if name == "residual"}
@@ -494,6 +497,24 @@ def _refuse_missing(model: Model, kinds: tuple[Kind, ...]) -> None:
             f"of='residual_mid': {model.name} ({model.family.name}) has {model.family.order} layers, without a residual stream between "
             "attention and feed-forward. Omit it."
         )
+
+
+def _products(
+    run: Run, traced: list[Traced], derivatives: Derivatives, kinds: tuple[Kind, ...]
+) -> dict[tuple[str, int], Tensor]:
+    """Changes of kept tensors times derivatives.
+
+    Raises:
+        CompletenessError: if those of heads do not sum to that of attention, where both are estimated and no hook edits.
+    """
+    change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
+    for layer in range(run.model.n_layers if "residual_mid" in kinds else 0):
+        # residual_mid = residual + what attention adds, which nothing else reads: both have one derivative.
+        change["attn_added", layer] = change["attn_added", layer] + change["residual", layer]
+    products = {key: change[key] * derivatives[key] for key in derivatives}
+    if "attention" in kinds and not traced[0].tape.edited | traced[1].tape.edited:
+        _refuse_other_sums(run, products)
+    return products
 
 
 def _refuse_other_sums(run: Run, products: Mapping[tuple[str, int], Tensor]) -> None:

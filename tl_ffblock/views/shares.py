@@ -398,9 +398,9 @@ def _component(places: dict[str, Any]) -> str:
     """A component's name: "L23H3@14", "L23.mlp@14", else what each column holds."""
     layer, head, kind = places.pop("layer", ""), places.pop("head", NONE), places.pop("kind", "")
     at = f"@{places.pop('position')}" if "position" in places else ""
-    name = (
-        f"L{layer}H{head}" if head != NONE else f"L{layer}.{kind}" if kind else f"layer {layer}" if layer != "" else ""
-    )
+    of = f".{kind}" if kind not in ("", "head") else ""
+    of_layer = f"L{layer}{of}" if kind else f"layer {layer}" if layer != "" else ""
+    name = f"L{layer}H{head}{of}" if head != NONE else of_layer
     return ", ".join([name + at, *(f"{column} {place}" for column, place in places.items())]).removeprefix(", ")
 
 

@@ -17,6 +17,7 @@ MADE_BY = {
     "AttributionGraph": "`Attribution.graph`",
     "AverageMaps": "`average`",
     "AverageShares": "`average_shares`",
+    "Averages": "`Results.mean` of `attribution_patching`",
     "CarriedShares": "`memories.carried_shares`",
     "CausalValidation": "`causal_validation`",
     "Circuit": "`Circuit.topn`, `Circuit.greedy`",
@@ -49,6 +50,7 @@ BASES = {"EdgeGraph", "Graph", "MemoryTable"}
 MEANS = {
     "AverageMaps": "is a mean",
     "AverageShares": "is a mean",
+    "Averages": "is a mean",
     "CausalValidation": "is of many prompts",
     "CircuitFaithfulness": "is of many prompts",
     "ContributionSweep": "is of many prompts",

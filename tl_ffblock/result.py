@@ -191,8 +191,12 @@ class Results(list[One], Generic[One]):
         frames = {number: result.to_dataframe() for number, result in enumerate(self)}
         return pd.concat(frames, names=["prompt", None]).reset_index("prompt").reset_index(drop=True)
 
-    def mean(self) -> One:
-        """The mean of the results, as the class of the results makes it.
+    def mean(self, positions: Any = None, **options: Any) -> Any:
+        """The mean of the results, as the class of the results makes it; of `PatchingEstimates` it has every kind, with intervals.
+
+        Args:
+            positions: Names of positions, where the class reads numbers at some: `results.mean({"IO": [4, 2], "END": -1})`.
+            **options: Of the method `mean` of the class.
 
         Raises:
             InputError: if there is none, there is no mean of such results, or they are of different models, texts or kinds.
@@ -201,8 +205,8 @@ class Results(list[One], Generic[One]):
             raise InputError(
                 f"mean of {len(self)} results{f' of kind {type(self[0]).__name__}' if self else ''}: there is none."
             )
-        averaged: One = type(self[0]).mean(self)  # type: ignore[attr-defined]
-        return averaged
+        given = options if positions is None else {"positions": positions, **options}
+        return type(self[0]).mean(self, **given)  # type: ignore[attr-defined]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write all of them to one safetensors file with a checksum.

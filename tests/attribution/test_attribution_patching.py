@@ -8,7 +8,7 @@ import torch
 import tl_ffblock as ffb
 from tests import tiny
 from tests.attribution.conftest import DIFFERENCE, Refused, assert_refused, direction, double, pair
-from tests.cases import model_of
+from tests.cases import EVERY, ORDERS, Case, model_of
 from tl_ffblock.errors import InputError, ScopeKeyError
 
 N = 6
@@ -18,8 +18,18 @@ N = 6
 def test_gradient_is_attribution_patching_as_it_is_known(family: str) -> None:
     """`<corrupted - clean, df/d clean>` by autograd through the model."""
     model, (clean, corrupted) = double(family), pair(family)
-    result = ffb.attribution_patching(model, clean, corrupted, DIFFERENCE, rules="gradient")
+    result = ffb.attribution_patching(model, clean, corrupted, DIFFERENCE, rules="gradient", of=("q", "k", "v"))
     values: list[Any] = []
+    plain: list[dict[str, Any]] = []
+    for tokens in (clean, corrupted):
+        kept: dict[str, Any] = {}
+        hooks = [(f"blocks.1.attn.hook_{x}", lambda t, hook, x=x, kept=kept: kept.setdefault(x, t)) for x in "qkv"]
+        logits = model.run_with_hooks(tokens[None], fwd_hooks=hooks)
+        derivatives = torch.autograd.grad(DIFFERENCE(logits).sum(), [kept[x] for x in "qkv"])
+        plain += [kept, dict(zip("qkv", derivatives, strict=True))]
+    for kind in "qkv":
+        expected = ((plain[2][kind] - plain[0][kind]) * plain[1][kind]).sum(-1)[0].T.detach()
+        torch.testing.assert_close(result[kind][1], expected, rtol=1e-9, atol=1e-12)
     for tokens in (clean, corrupted):
         with ffb.capture(model) as records:
             logits = model(tokens[None])
@@ -34,6 +44,73 @@ def test_gradient_is_attribution_patching_as_it_is_known(family: str) -> None:
         torch.testing.assert_close(result.residual[layer], stream, rtol=1e-9, atol=1e-12)
         neurons = ((second.post - first.post) * gradients[2 * layer + 1]).reshape(N, -1).detach()
         torch.testing.assert_close(result.neurons(layer), neurons, rtol=1e-9, atol=1e-12)
+
+
+KINDS: tuple[Any, ...] = ("residual_mid", "attention", "q", "k", "v")
+
+
+def nudged(model: Any, clean: Any, name: str, add: torch.Tensor, target: Any = DIFFERENCE) -> float:
+    """The target of a run with something added at a HookPoint."""
+    with torch.no_grad():
+        hook = (name, lambda x, hook: x + add.reshape(x.shape))
+        return float(target(model.run_with_hooks(clean[None], fwd_hooks=[hook])).sum())
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("family", ORDERS)
+def test_every_kind_is_the_slope_of_a_run_that_is_edited_there(family: str) -> None:
+    """Finite differences with plain hooks: of queries, keys and values by head, of attention and of the residual stream after it."""
+    model, prompts, layer, at = double(family), pair(family), 1, 3
+    kinds = [kind for kind in KINDS if (family, kind) != ("gpt_neox", "residual_mid")]
+    estimates = ffb.attribution_patching(model, *prompts, DIFFERENCE, rules="gradient", of=kinds)
+    written = "attn.o.hook_out" if family == "bert" else "attn.hook_out"
+    added = {"gemma2": "ln1_post.hook_out", "olmo2": "ln1_post.hook_out"}.get(family, written)
+    names = {kind: f"attn.hook_{kind}" for kind in "qkv"} | {"attention": written, "residual_mid": added}
+    caches = [model.run_with_cache(tokens[None])[1] for tokens in prompts]
+    for kind in kinds:
+        name = f"blocks.{layer}.{names[kind]}"
+        change = caches[1][name] - caches[0][name]
+        if kind == "residual_mid":
+            change = change + caches[1]["resid_pre", layer] - caches[0]["resid_pre", layer]
+        for place in [(at,)] if change.ndim == 3 else [(at, head) for head in range(change.shape[2])]:
+            some = torch.zeros_like(change)
+            some[(0, *place)] = change[(0, *place)]
+            slope = (
+                nudged(model, prompts[0], name, 1e-4 * some) - nudged(model, prompts[0], name, -1e-4 * some)
+            ) / 2e-4
+            assert float(estimates[kind][(layer, *place[1:], at)]) == pytest.approx(slope, rel=1e-5, abs=1e-9), kind
+    assert {kind: float(estimates[kind].abs().max()) > 1e-4 for kind in kinds} == dict.fromkeys(kinds, True)
+
+
+@pytest.mark.parametrize("case", EVERY, ids=str)
+@pytest.mark.parametrize("rules", ["path", "patching"])
+def test_heads_estimates_sum_to_attentions(case: Case, rules: str) -> None:
+    """At every position; of every order of norms and every kind of attention, by HookPoints of their own."""
+    tokens, target = case.tokens(N), ffb.logit(7, minus=11)
+    model, corrupted = case.model(), torch.cat([tokens[:3], tokens.flip(0)[3:]])
+    result = ffb.attribution_patching(model, tokens, corrupted, target, rules=rules, of=("attention", "v"))
+    torch.testing.assert_close(result.heads.sum(dim=1), result["attention"], rtol=1e-4, atol=1e-5)
+    assert result["v"].abs().max() > 1e-6
+
+
+@pytest.mark.parametrize(("name", "kind"), [("gpt_neox", "attention"), ("attn_only_no_norms", "v")])
+def test_estimates_are_true_patching_where_the_model_is_linear(name: str, kind: Any) -> None:
+    """The last layer's attention writes to the end of the stream, values to the next layer's input: both linear."""
+    model = Case(name).model(torch.float64)
+    clean, corrupted = Case(name).tokens(N), Case(name).tokens(N).flip(0)
+    layer = len(model.blocks) - 1 if kind == "attention" else 0
+    target = direction(layer + 1 if kind == "v" else -1)
+    estimates = ffb.attribution_patching(model, clean, corrupted, target, of=kind)
+    point = f"blocks.{layer}.attn.hook_{'out' if kind == 'attention' else 'v'}"
+    read = f"blocks.{layer}.hook_resid_post"
+    _, cache = model.run_with_cache(corrupted[None])
+    ends = []
+    for hooks in ([], [(point, lambda x, hook: cache[point])]):
+        kept: dict[str, Any] = {}
+        model.run_with_hooks(clean[None], fwd_hooks=[*hooks, (read, lambda x, hook, kept=kept: kept.update(x=x))])
+        ends.append(float((kept["x"][0, -1] @ target.vector).detach()))
+    assert float(estimates[kind][layer].sum()) == pytest.approx(ends[1] - ends[0])
+    assert abs(ends[1] - ends[0]) > 1e-3
 
 
 def test_steps_follow_the_path_to_the_other_run() -> None:
@@ -148,6 +225,16 @@ REFUSED: dict[str, Refused] = {
     "patterns": (lambda: estimates(rules="gradient", maps=True), InputError, "share activations"),
     "no maps": (lambda: estimates().maps["Atb"], ScopeKeyError, "maps=True"),
     "no edges": (lambda: estimates().edges, ScopeKeyError, "edges=True"),
+    "frozen queries": (lambda: estimates(of=["v", "q"], rules="path"), InputError, "patterns are frozen.*Use rules="),
+    "no such kind": (lambda: estimates(of="query"), InputError, "residual_mid.*are always there"),
+    "no stream between": (
+        lambda: ffb.attribution_patching(
+            model_of("gpt_neox"), *pair("gpt_neox"), DIFFERENCE, of=("attention", "residual_mid")
+        ),
+        InputError,
+        "parallel layers, without a residual stream between",
+    ),
+    "kind not asked for": (lambda: estimates(of="v")["k"], ScopeKeyError, "no 'k' here: ask with of='k'"),
     "half an edge": (lambda: estimates(edges=True).edges[("input",)], ScopeKeyError, "a sender and a receiver"),
     "own loop": (lambda: estimates(edges=True).edges["L1H0", "L1H1.v"], ScopeKeyError, "no edge from"),
     "own loop by EAP's names": (lambda: estimates(edges=True).edges["m1", "a1.h1<v>"], ScopeKeyError, "no edge from"),

@@ -14,6 +14,7 @@ from tests.attribution.conftest import DIFFERENCE, Refused, assert_refused, doub
 from tests.tolerances import ALGEBRA
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.numerals import significant
+from tl_ffblock.result import Results
 from tl_ffblock.results.intervals import mean_interval
 
 LENGTHS = (4, 7, 5)
@@ -57,6 +58,84 @@ def test_means_are_of_sums_over_positions(made: Any) -> None:
         np.testing.assert_allclose(mlps.mean, np.mean([e.mlps.sum(-1).numpy() for e in results], axis=0), **ALGEBRA)
         assert list(mlps.to_dataframe()) == ["layer", "value", "low", "high", "n"]
         assert {result.quantity for result in results} == {"logit difference"}
+
+
+PLACES = {"IO": [1, 3, 2], "S": 2, "END": -1}
+AT = [[1, 2, LENGTHS[0] - 1], [3, 2, LENGTHS[1] - 1], [2, 2, LENGTHS[2] - 1]]
+"""The same, by prompt."""
+FURTHER = ("q", "k", "v", "attention", "residual_mid")
+
+
+@cache
+def of_pairs() -> Any:
+    """Estimates of pairs of different lengths, by a model with grouped keys and values."""
+    results = []
+    for n in LENGTHS:
+        clean = tiny.tokens("llama", n, seed=n)
+        corrupted = torch.cat([clean[:2], torch.tensor([40]), clean[3:]])
+        asked = {"of": FURTHER, "edges": "positions"}
+        results.append(ffb.attribution_patching(double("llama"), clean, corrupted, DIFFERENCE, **asked))
+    return Results(results)
+
+
+def by_hand(of_prompt: Any) -> torch.Tensor:
+    """Each prompt's numbers at the named positions."""
+    return torch.stack([of_prompt(result)[..., at] for result, at in zip(of_pairs(), AT, strict=True)]).double()
+
+
+def test_every_kind_is_averaged_at_named_positions() -> None:
+    """Of pairs of any lengths, with the interval of each place, in one table with the tokens that are there."""
+    averages = of_pairs().mean(PLACES)
+    assert list(averages.kinds) == ["residual", "mlp", "head", *FURTHER]
+    for kind in averages.kinds:
+        expected = by_hand(lambda result, kind=kind: result[kind])
+        torch.testing.assert_close(averages[kind].values, expected)
+        torch.testing.assert_close(averages[kind].interval.high, mean_interval(expected).high)
+    table = averages.to_dataframe()
+    assert list(table) == ["kind", "layer", "head", "position", "token", "value", "low", "high", "n"]
+    at_end = {"|".join(result.labels[-1] for result in of_pairs())}
+    assert set(table["token"][table["position"] == "END"]) == at_end and "END '" in repr(averages)
+    for row in table[table["kind"] == "k"].itertuples():
+        assert averages["k"].mean[row.layer, row.head, list(PLACES).index(row.position)] == row.value
+    heat = averages.figure(of="residual").axes[0].images[0].get_array()
+    np.testing.assert_allclose(sorted(heat.flatten()), sorted(averages["residual"].mean.flatten()), **ALGEBRA)
+
+
+def test_without_names_positions_are_summed() -> None:
+    """Over each prompt's own; a figure of them is [layer head]."""
+    averages = of_pairs().mean(n_draws=50, seed=3)
+    for kind, average in averages.kinds.items():
+        torch.testing.assert_close(average.mean, torch.stack([result[kind].sum(-1) for result in of_pairs()]).mean(0))
+        assert (average.n_draws, average.seed) == (50, 3)
+    np.testing.assert_allclose(averages.figure(of="q").axes[0].images[0].get_array(), averages["q"].mean, **ALGEBRA)
+    assert len(averages.to_dataframe(2)) == 2 * len(averages.kinds)
+    assert list(averages.to_dataframe(1, by_prompt=True)) == ["prompt", "kind", "layer", "head", "value"]
+
+
+def test_edges_and_neurons_are_averaged_at_named_positions() -> None:
+    """Edges by source and target."""
+    edges = ffb.average_shares(of_pairs(), "edges", PLACES)
+    torch.testing.assert_close(edges.values, by_hand(lambda result: result.edges.at_positions))
+    for row in edges.to_dataframe(20).itertuples():
+        of_edge = by_hand(lambda result, row=row: result.edges[row.source, row.target])
+        assert float(of_edge.mean(0)[list(PLACES).index(row.position)]) == pytest.approx(row.value)
+    summed = ffb.average_shares(of_pairs(), "edges").to_dataframe(3)
+    assert list(summed) == ["source", "target", "value", "low", "high", "n"]
+    neurons = ffb.average_shares(of_pairs(), "neurons", PLACES)
+    torch.testing.assert_close(neurons.values[:, 1], by_hand(lambda result: result.neurons(1).T))
+
+
+@pytest.mark.parametrize("of", ["residual", "heads", "biases", "neurons"])
+def test_attributions_are_averaged_at_named_positions(of: Any) -> None:
+    """Of prompts of any lengths; the names are the last axis."""
+    mean = ffb.average_shares(several(), of, PLACES)
+    of_one = {
+        "biases": lambda result: result.bias_shares,
+        "neurons": lambda result: torch.stack([result.neurons(layer).T for layer in range(result.n_layers)]),
+    }.get(of, lambda result: getattr(result, of))
+    expected = [of_one(result)[..., at] for result, at in zip(several(), AT, strict=True)]
+    torch.testing.assert_close(mean.values, torch.stack(expected).double())
+    assert mean.places["position"] == ("IO", "S", "END")
 
 
 def test_its_table_begins_with_the_largest() -> None:

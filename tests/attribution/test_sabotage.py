@@ -96,6 +96,11 @@ def twice(part: str) -> Spoil:
     return spoil
 
 
+def of_tensor(name: str) -> Spoil:
+    """In the derivatives by one tensor of the layers."""
+    return lambda derivatives: {key: every(value) if key[0] == name else value for key, value in derivatives.items()}
+
+
 def entered(seen: Any) -> Any:
     """In what entered the first layer of a prompt's run as it is."""
     seen.input = every(seen.input)
@@ -139,6 +144,7 @@ MADE: dict[str, Callable[[Any, Tensor], Any]] = {
     "continuation": lambda m, ids: ffb.attribute_continuation(m, ids.tolist(), generate=2),
     "flow": lambda m, ids: ffb.flow_graph(m, ids, target=7),
     "estimated edges": lambda m, ids: ffb.attribution_patching(m, ids, ids.flip(0), ffb.logit(7), edges=True),
+    "estimates": lambda m, ids: ffb.attribution_patching(m, ids, ids.flip(0), ffb.logit(7), of="attention"),
     "read-out": lambda m, ids: ffb.memories.value_tokens(m, memories=["0:3"]),
     "masking": lambda m, ids: ffb.faithfulness(m, ids, ffb.logit(7), {"mine": torch.rand(N)}, removal="mask"),
     "mean embedding": lambda m, ids: ffb.faithfulness(m, ids, ffb.logit(7), {"mine": torch.rand(N)}, removal="mean"),
@@ -312,6 +318,7 @@ GRAPHS = (
     Fault("attribution.edges._LayerWalk._of_heads", every, "estimated edges", "the changes of all senders miss"),
     Fault("attribution.edges._LayerWalk._by_attention", every, "estimated edges", "derivatives by the inputs"),
     Fault("layer.linear.LinearNorm.vjp", every, "estimated edges", "derivatives by the inputs"),
+    Fault("attribution.patching._mean_derivatives", of_tensor("attn_out"), "estimates", "heads miss that of attention"),
 )
 """Graphs: conserved flows, vectors at a position, edges between heads and feed-forwards."""
 # fmt: on

@@ -2,7 +2,7 @@
 
 from tl_ffblock.attribution.attribute import attribute
 from tl_ffblock.attribution.attribution import Attribution
-from tl_ffblock.attribution.average_shares import AverageShares, average_shares
+from tl_ffblock.attribution.average_shares import Averages, AverageShares, average_shares
 from tl_ffblock.attribution.certificate import Certificate
 from tl_ffblock.attribution.continuation import ContinuationAttribution, attribute_continuation
 from tl_ffblock.attribution.direct import (
@@ -21,6 +21,7 @@ from tl_ffblock.graphs import AttributionGraph as AttributionGraph, EdgeEstimate
 __all__ = [
     "Attribution",
     "AverageShares",
+    "Averages",
     "Certificate",
     "ContinuationAttribution",
     "DirectLogitAttribution",

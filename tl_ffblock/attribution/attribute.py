@@ -40,6 +40,7 @@ from tl_ffblock.result import Results
 from tl_ffblock.signatures import spelled_out
 
 One = TypeVar("One", bound=Attribution)
+Name = TypeVar("Name", bound=str)
 Part: TypeAlias = Literal["heads", "edges", "neurons", "mlps", "maps", "graph"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """What can be asked for beside tokens, positions, biases and the residual stream."""
@@ -221,8 +222,15 @@ def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **opti
         return open_run(model, prompts, **options)
 
 
-def read_parts(of: Sequence[Part] | Part, known: tuple[Part, ...]) -> tuple[Part, ...]:
+def read_parts(
+    of: Sequence[Name] | Name, known: tuple[Name, ...], always: str = "tokens and biases"
+) -> tuple[Name, ...]:
     """The parts asked for.
+
+    Args:
+        of: One or several.
+        known: Those that there are.
+        always: What is there without being asked for, for the error.
 
     Raises:
         InputError: for one that is not known.
@@ -231,7 +239,7 @@ def read_parts(of: Sequence[Part] | Part, known: tuple[Part, ...]) -> tuple[Part
     unknown = [part for part in asked if part not in known]
     if unknown:
         raise InputError(
-            f"of={brief(of)}: expected some of {', '.join(map(repr, known))}; tokens and biases are always there. "
+            f"of={brief(of)}: expected some of {', '.join(map(repr, known))}; {always} are always there. "
             f"{did_you_mean(unknown[0], known)}".rstrip()
         )
     return tuple(asked)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import pandas as pd
@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.attribution.average_shares import Places, at_positions, neurons_at, numbered
 from tl_ffblock.attribution.certificate import VANISHED, Certificate, relative
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.graphs.attribution_graph import AttributionGraph, Flows, attribution_graph
@@ -343,6 +344,25 @@ class Attribution(Result):
         if len({result.target for result in several}) > 1:
             target = f"mean of {n} targets: {mean.quantity}"
         return dataclasses.replace(mean, target=target, certificate=None)
+
+    def by_component(self, of: str, at: Sequence[int] | None) -> tuple[Places, Float[Tensor, "*place"]]:
+        """Shares of one kind, summed over positions or at some, with what their axes are of: what `ffb.average_shares` averages.
+
+        Raises:
+            InputError: if attributions have no such kind.
+            ScopeKeyError: if it was not asked for.
+        """
+        if of == "biases":
+            return {"bias": self.bias_names}, at_positions(self.bias_shares, at)
+        if of == "neurons":
+            return neurons_at(self, at)
+        if of not in ("heads", "mlps", "residual"):
+            raise InputError(
+                f"of={of!r}: averages of attributions are of heads, neurons, biases, mlps or residual; of edges use "
+                "ffb.average([result.token_maps('edges') for result in results], positions)."
+            )
+        values = self.residual if of == "residual" else self._part(of, of)
+        return numbered(values, "layer", "head"), at_positions(values, at)
 
     def sums(self) -> dict[str, float]:
         """What the target is the sum of, by kind; kinds that have no share are left out, but for the tokens."""

@@ -1,30 +1,42 @@
-"""`ffb.average_shares`: which heads, neurons or biases matter on average over prompts, with 95 % intervals.
+"""`ffb.average_shares` and `Results.mean`: which components matter on average over prompts, with 95 % intervals.
 
-Shares, and estimates of patching, are summed over positions, so that prompts may have any lengths; every prompt counts alike.
+Numbers by position are summed over positions, or read at named ones, so that prompts may have any lengths; every prompt counts
+alike. A result is averaged by its method `by_component`, which gives its numbers of one kind [... pos] as `at_positions` reads them:
+
+    def by_component(self, of, at):
+        return {"layer": range(n_layers), "head": range(n_heads)}, at_positions(self.heads, at)
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.attribution import Attribution
-from tl_ffblock.attribution.patching import PatchingEstimates
-from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.errors import InputError, ScopeKeyError, brief
+from tl_ffblock.layer.positions import NamedPositions, aligned, whole_number
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
 from tl_ffblock.results.ranks import largest
+from tl_ffblock.results.tokens import joined
 from tl_ffblock.signatures import strict
 
-Summed: TypeAlias = Literal["heads", "neurons", "biases", "mlps"]
+Summed: TypeAlias = Literal[
+    "heads", "neurons", "biases", "mlps", "edges", "residual", "residual_mid", "attention", "q", "k", "v", "pattern"
+]
 """What is averaged."""
+Places: TypeAlias = Mapping[str, Sequence[int | str]]
+"""Names of axes, and what each number of them is of."""
+One = TypeVar("One", bound=Result)
+KINDS = {"head": "heads", "mlp": "mlps"}
+"""Kinds as tables name them, where calls name them otherwise."""
+BETWEEN = " -> "
+"""Between the two ends of an edge."""
 MOST_NAMED = 8
 """Places that the short form names."""
 
@@ -32,7 +44,7 @@ MOST_NAMED = 8
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class AverageShares(Result):
-    """The mean over prompts of shares that are summed over positions: of heads `mean`, `interval.low`, `.high` are [layer head].
+    """The mean over prompts of shares: of heads `mean`, `interval.low`, `.high` are [layer head], or [layer head position] of names.
 
     Intervals hold for one place each: of many places one in twenty misses by chance, and the largest were picked.
     """
@@ -49,6 +61,8 @@ class AverageShares(Result):
     n_draws: int = N_DRAWS
     """Draws of the bootstrap over prompts."""
     seed: int = 0
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    """Which tokens are at each named position, different ones of the prompts joined; empty of sums over positions."""
 
     @cached_property
     def interval(self) -> MeanInterval:
@@ -69,6 +83,12 @@ class AverageShares(Result):
         """
         order = largest(self.mean, k)
         frame, values = long_form(self.mean, self.places, order=order), self.values.flatten(1)[:, order]
+        if "edge" in frame:
+            ends = frame.pop("edge").str.split(BETWEEN, expand=True, regex=False)
+            frame.insert(0, "source", ends[0])
+            frame.insert(1, "target", ends[1])
+        if self.tokens:
+            frame.insert(frame.columns.get_loc("position") + 1, "token", frame["position"].map(self.tokens))
         if by_prompt:
             each = pd.DataFrame({"prompt": range(len(values))}).merge(frame, how="cross")
             return each.assign(value=values.reshape(-1).numpy())
@@ -80,27 +100,88 @@ class AverageShares(Result):
     def summary(self) -> tuple[str, Mapping[str, object]]:
         several = len(self.values) > 1
         prompts = f"mean of {len(self.values)} prompts, 95 % intervals" if several else "one prompt, so no intervals"
+        how = f"rules={self.rules!r} · {self.of}, {self.read_at()} · {prompts}"
+        return f"{self.quantity} of {self.model}, {how}", self.most(MOST_NAMED)
+
+    def read_at(self) -> str:
+        """How positions are read: summed over, or at names, with their tokens."""
+        named = ", ".join(f"{name} {tokens!r}" for name, tokens in self.tokens.items())
+        return f"at {named}" if named else "summed over positions"
+
+    def most(self, k: int) -> dict[str, str]:
+        """The largest places by name, with their means and intervals in words."""
         lines = {}
-        for row in self.to_dataframe(MOST_NAMED).to_dict("records"):
-            labels = (row[axis] if isinstance(row[axis], str) else f"{axis} {row[axis]}" for axis in self.places)
-            name = f"L{row['layer']}H{row['head']}" if "head" in row else ", ".join(labels)
-            ends = f"  [{significant(row['low'])}, {significant(row['high'])}]" if several else ""
-            lines[name] = significant(row["value"]) + ends
-        how = f"rules={self.rules!r} · {self.of}, summed over positions · {prompts}"
-        return f"{self.quantity} of {self.model}, {how}", lines
+        for row in self.to_dataframe(k).to_dict("records"):
+            axes = ("source", "target") if "source" in row else [axis for axis in self.places if axis != "position"]
+            labels = (row[axis] if isinstance(row[axis], str) else f"{axis} {row[axis]}" for axis in axes)
+            name = (
+                f"L{row['layer']}H{row['head']}"
+                if self.of == "heads"
+                else BETWEEN.join(labels)
+                if "source" in row
+                else ", ".join(labels)
+            )
+            ends = f"  [{significant(row['low'])}, {significant(row['high'])}]" if len(self.values) > 1 else ""
+            lines[f"{name}@{row['position']}" if self.tokens else name] = significant(row["value"]) + ends
+        return lines
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class Averages(Result):
+    """The mean over prompts of every kind of component of a result: `averages["head"].mean` is [layer head].
+
+    With names of positions it is [layer head position]. Each kind is `AverageShares`, whose intervals hold for one place each.
+    """
+
+    kinds: Mapping[str, AverageShares]
+    """By kind, as in the table: "residual", "mlp", "head", ..."""
+
+    def __getitem__(self, kind: str) -> AverageShares:
+        """One kind.
+
+        Raises:
+            ScopeKeyError: if it is not there.
+        """
+        if kind not in self.kinds:
+            raise ScopeKeyError(f"no {brief(kind)} here: here are {', '.join(self.kinds)}.")
+        return self.kinds[kind]
+
+    def to_dataframe(self, k: int | None = None, *, by_prompt: bool = False) -> pd.DataFrame:
+        """One row per place, of each kind the largest first: kind, layer, head (-1 for none), value (the mean), low, high, n.
+
+        With named positions there are the columns position and token, too.
+
+        Args:
+            k: How many places of each kind; None means all.
+            by_prompt: Whether each prompt has a row of its own: `prompt` in place of low, high and n.
+        """
+        frames = [
+            of_kind.to_dataframe(k, by_prompt=by_prompt).assign(kind=kind) for kind, of_kind in self.kinds.items()
+        ]
+        frame = pd.concat([one if "head" in one else one.assign(head=-1) for one in frames], ignore_index=True)
+        first = [name for name in ("prompt", "kind", "layer", "head") if name in frame]
+        return frame[[*first, *(name for name in frame if name not in first)]]
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        first = next(iter(self.kinds.values()))
+        headline = first.summary()[0].replace(f" · {first.of}, ", " · ")
+        lines = {kind: (f"{name} {said}" for name, said in each.most(3).items()) for kind, each in self.kinds.items()}
+        return headline, {kind: " · ".join(most) for kind, most in lines.items()}
 
 
 @strict
 def average_shares(
-    attributions: Sequence[Attribution] | Sequence[PatchingEstimates],
+    attributions: Sequence[One],
     of: Summed = "heads",
+    positions: NamedPositions | None = None,
     *,
     n_draws: int = N_DRAWS,
     seed: int = 0,
 ) -> AverageShares:
-    """Which heads, neurons or biases matter on average: shares summed over positions, their mean over prompts, 95 % intervals.
+    """Which heads, neurons or biases matter on average: the mean of their shares over prompts, with 95 % intervals.
 
-    Or, of `attribution_patching`, estimated changes over pairs of prompts.
+    Or, of `attribution_patching`, estimated changes over pairs of prompts; `results.mean(positions)` gives all kinds of these.
 
     The interval (percentile bootstrap over prompts) says how much the mean would move with other prompts of the same kind.
     Prompts may have any lengths.
@@ -108,18 +189,22 @@ def average_shares(
     Args:
         attributions: One per prompt, as `attribute` or `direct_logit_attribution` gives them for a list of texts, or one per
             pair as `attribution_patching` does.
-        of: "heads" [layer head], "neurons" [layer neuron], without layers that are a mixture of experts, "mlps" [layer], of
-            attributions also "biases" [bias].
+        of: "heads" [layer head], "neurons" [layer neuron], without layers that are a mixture of experts, "mlps" [layer],
+            "residual" [layer], of attributions also "biases" [bias], of estimates also "edges" [edge], "residual_mid",
+            "attention" [layer], "q", "k" and "v" [layer head].
+        positions: Names of positions, each one position for all or one per prompt, as `ffb.find_positions` gives them: shares are
+            those at each, with names as the last axis. None sums over positions.
         n_draws: Draws of the bootstrap.
         seed: Same seed, same intervals.
 
     Raises:
-        InputError: if there is no result, or they differ in what was attributed, rules, model or its components.
+        InputError: if there is no result, they differ in what was attributed, rules, model or its components, or a position does
+            not exist.
         ScopeKeyError: if heads or neurons were not asked for.
     """
-    several: list[Attribution | PatchingEstimates] = [*attributions] if isinstance(attributions, Sequence) else []
+    several: list[Any] = [*attributions] if isinstance(attributions, Sequence) else []
     kinds = {type(result) for result in several}
-    if len(kinds) != 1 or not issubclass(kinds.pop(), Attribution | PatchingEstimates):
+    if len(kinds) != 1 or not all(hasattr(kind, "by_component") for kind in kinds):
         raise InputError(
             "average_shares: expected one attribution or more, as ffb.attribute gives them for a list of texts, or what "
             "ffb.attribution_patching gives for lists of pairs."
@@ -127,30 +212,51 @@ def average_shares(
     whole_number(n_draws, "n_draws", at_least=1)
     whole_number(seed, "seed", at_least=0)
     refuse_mixed(several, "average")
-    summed = [_summed(result, of) for result in several]
-    described = [(places, shares.shape) for places, shares in summed]
+    named = {} if positions is None else aligned(positions, [len(result.labels) for result in several])
+    read = [[numbers[prompt] for numbers in named.values()] or None for prompt in range(len(several))]
+    found = [result.by_component(of, at) for result, at in zip(several, read, strict=True)]
+    described = [({name: tuple(place) for name, place in places.items()}, values.shape) for places, values in found]
     for prompt, mine in enumerate(described):
         if mine != described[0]:
             raise InputError(
                 f"average_shares: results 0 and {prompt} differ in {of}: {brief(described[0])} against {brief(mine)}."
             )
-    first, values = several[0], torch.stack([shares.detach().cpu().double() for _, shares in summed])
-    return AverageShares(values, of, summed[0][0], first.quantity, first.rules, first.model, n_draws, seed)
+    first, values = several[0], torch.stack([shares.detach().cpu().double() for _, shares in found])
+    labels = {
+        name: joined([result.labels[at] for result, at in zip(several, numbers, strict=True)], "|")
+        for name, numbers in named.items()
+    }
+    places = described[0][0] | ({"position": tuple(named)} if named else {})
+    return AverageShares(values, of, places, first.quantity, first.rules, first.model, n_draws, seed, labels)
 
 
-def _summed(
-    result: Attribution | PatchingEstimates, of: Summed
-) -> tuple[dict[str, tuple[int | str, ...]], Float[Tensor, "..."]]:
-    """The axes of one result's shares, and these summed over positions."""
-    if of == "biases" and isinstance(result, Attribution):
-        return {"bias": result.bias_names}, result.bias_shares.sum(dim=-1)
-    if of == "mlps":
-        return {"layer": tuple(range(len(result.mlps)))}, result.mlps.sum(dim=-1)
-    if of == "biases":
-        raise InputError("of='biases': attributions have biases, estimates of patching have not.")
-    if of == "heads":
-        n_layers, n_heads = result.heads.shape[:2]
-        return {"layer": tuple(range(n_layers)), "head": tuple(range(n_heads))}, result.heads.sum(dim=-1)
+def averages(
+    results: Sequence[One], kinds: Sequence[str], positions: NamedPositions | None, n_draws: int, seed: int
+) -> Averages:
+    """The means of some kinds, as tables name them, of results that have a method `by_component`.
+
+    Raises:
+        InputError, ScopeKeyError: as `average_shares`.
+    """
+    made = {}
+    for kind in kinds:
+        of = cast(Summed, KINDS.get(kind, kind))
+        made[kind] = average_shares(results, of, positions, n_draws=n_draws, seed=seed)
+    return Averages(made)
+
+
+def at_positions(values: Float[Tensor, "*axis pos"], at: Sequence[int] | None) -> Float[Tensor, "*place"]:
+    """Numbers at some positions, or summed over all of them."""
+    return values.sum(dim=-1) if at is None else values[..., list(at)]
+
+
+def numbered(values: Float[Tensor, "..."], *axes: str) -> dict[str, Sequence[int | str]]:
+    """The axes of a tensor before the positions by name, with numbers from 0."""
+    return {name: range(size) for name, size in zip(axes, values.shape[:-1], strict=False)}
+
+
+def neurons_at(result: Any, at: Sequence[int] | None) -> tuple[Places, Float[Tensor, "layer neuron *place"]]:
+    """Numbers of the neurons of all layers that have some of their own."""
     layers = result.neuron_layers or (0,)  # which says why there are none
-    shares = torch.stack([result.neurons(layer).sum(dim=0) for layer in layers])
-    return {"layer": layers, "neuron": tuple(range(shares.shape[1]))}, shares
+    shares = torch.stack([at_positions(result.neurons(layer).T, at) for layer in layers])
+    return {"layer": layers, "neuron": range(shares.shape[1])}, shares

@@ -5,7 +5,7 @@ The estimate for a tensor a is `<a_corrupted - a_clean, df/da>` with the derivat
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, SupportsIndex, TypeAlias, Unpack, overload
 
@@ -15,31 +15,56 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run
-from tl_ffblock.attribution.certificate import refuse_forms
-from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, EdgeSums
+from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_parts
+from tl_ffblock.attribution.average_shares import (
+    BETWEEN,
+    Averages,
+    Places,
+    at_positions,
+    averages,
+    neurons_at,
+    numbered,
+)
+from tl_ffblock.attribution.certificate import refuse_forms, relative
+from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, Derivatives, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
 from tl_ffblock.bridge.inputs import is_single, refuse_pair
 from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
-from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
-from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.errors import CompletenessError, InputError, ScopeKeyError, brief
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.graph import GraphTarget
-from tl_ffblock.layer.positions import layer_number, whole_number
+from tl_ffblock.layer.positions import NamedPositions, layer_number, whole_number
 from tl_ffblock.metrics import Metric
 from tl_ffblock.numerals import significant
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result, Results, long_form
-from tl_ffblock.results.intervals import identity_of
+from tl_ffblock.results.intervals import N_DRAWS, identity_of
 from tl_ffblock.results.ranks import largest
-from tl_ffblock.results.tables import ScopeTable
+from tl_ffblock.results.tables import ScopeTable, alike
 from tl_ffblock.results.tokens import alignment, joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
+Kind: TypeAlias = Literal["residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v"]
+"""Kinds of tensors of a layer, as the tables name them."""
+USUAL: tuple[Kind, ...] = ("residual", "mlp", "head")
+"""Those that every call estimates, and neurons."""
+_KEPT: dict[Kind, str] = {
+    "residual": "residual",
+    "mlp": "mlp_out",
+    "head": "z",
+    "residual_mid": "attn_added",
+    "attention": "attn_out",
+    "q": "q",
+    "k": "k",
+    "v": "v",
+}
+"""The tensor of a tape by whose derivative each is estimated."""
+_BY_HEAD = ("head", "q", "k", "v")
 AskedEdges: TypeAlias = bool | Literal["positions"]
 """Whether edges are estimated, and if so by position."""
 
@@ -77,6 +102,24 @@ class PatchingEstimates(Result):
     """Where they were asked for."""
     steps: int = 0
     """Forward passes whose derivatives are averaged; 0 where it is not known."""
+    further: Mapping[str, Float[Tensor, "layer *head pos"]] = dataclasses.field(default_factory=dict)
+    """By kind, where they were asked for: "residual_mid" and "attention" [layer pos], "q" [layer head pos], "k" and "v" of each
+    key-value head."""
+
+    @property
+    def values(self) -> dict[str, Float[Tensor, "layer *head pos"]]:
+        """All but neurons by kind: `values["head"]` is `heads`; the residual stream has a layer more, the end."""
+        return {"residual": self.residual, "mlp": self.mlps, "head": self.heads, **self.further}
+
+    def __getitem__(self, kind: str) -> Float[Tensor, "layer *head pos"]:
+        """One kind: `estimates["q"]`.
+
+        Raises:
+            ScopeKeyError: if it was not asked for.
+        """
+        if kind not in self.values:
+            raise ScopeKeyError(f"no {brief(kind)} here: ask with of={brief(kind)}; here are {', '.join(self.values)}.")
+        return self.values[kind]
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -123,11 +166,59 @@ class PatchingEstimates(Result):
             raise InputError(f"layer {number} has no neurons of its own: a mixture of experts, or attention alone.")
         return self.neuron_shares[number]
 
+    def by_component(self, of: str, at: Sequence[int] | None) -> tuple[Places, Float[Tensor, "*place"]]:
+        """Estimates of one kind, summed over positions or at some, with what their axes are of: what `ffb.average_shares` averages.
+
+        Raises:
+            InputError: if estimates have no such kind, or edges have no positions.
+            ScopeKeyError: if it was not asked for.
+        """
+        if of == "biases":
+            raise InputError("of='biases': attributions have biases, estimates of patching have not.")
+        if of == "neurons":
+            return neurons_at(self, at)
+        if of == "edges":
+            names = [node.name for node in self.edges.nodes]
+            ends = tuple(BETWEEN.join(names[end] for end in edge) for edge in self.edges.ends.tolist())
+            if at is None:
+                return {"edge": ends}, self.edges.weights[:, 0]
+            if self.edges.at_positions is None:
+                raise InputError(
+                    "of='edges' at named positions: edges are summed over positions. Ask with edges='positions'."
+                )
+            return {"edge": ends}, at_positions(self.edges.at_positions, at)
+        values = self[{"heads": "head", "mlps": "mlp"}.get(of, of)]
+        return numbered(values, "layer", "head"), at_positions(values, at)
+
+    @staticmethod
+    def mean(
+        results: Sequence["PatchingEstimates"],
+        positions: NamedPositions | None = None,
+        *,
+        n_draws: int = N_DRAWS,
+        seed: int = 0,
+    ) -> Averages:
+        """The mean over pairs of every kind but neurons and edges, which `ffb.average_shares` averages, with 95 % intervals.
+
+        Args:
+            results: One per pair.
+            positions: Names of positions, as in `ffb.average_shares`; None sums over positions.
+            n_draws: Draws of the bootstrap.
+            seed: Same seed, same intervals.
+
+        Raises:
+            InputError: if there is no result, they differ in target, rules or model, or a position does not exist.
+            ScopeKeyError: if a kind of the first result was not asked for in another.
+        """
+        several = alike(results, PatchingEstimates, "ffb.attribution_patching")
+        return averages(several, tuple(several[0].values), positions, n_draws, seed)
+
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per component and position: kind ("residual", "head", "mlp"), layer, head (-1 for none), position, token, value."""
+        """One row per component and position: kind ("residual", "head", "q"), layer, head (-1 for none), position, token, value."""
         frames = []
-        for kind, table in (("residual", self.residual[:, None]), ("mlp", self.mlps[:, None]), ("head", self.heads)):
-            heads = range(table.shape[1]) if kind == "head" else (-1,)
+        for kind, values in self.values.items():
+            table = values if values.ndim == 3 else values[:, None]
+            heads = range(table.shape[1]) if values.ndim == 3 else (-1,)
             axes = {"layer": range(len(table)), "head": heads, "position": range(len(self.labels))}
             frames.append(long_form(table, axes, self.labels))
             frames[-1].insert(0, "kind", kind)
@@ -141,9 +232,12 @@ class PatchingEstimates(Result):
             "text": shortened(self.labels),
             "embeddings": f"{significant(told)} of {significant(change)}{hint}",
         }
-        for kind, table in (("head", self.heads), ("mlp", self.mlps[:, None])):
+        for kind, values in {"head": self.heads, "mlp": self.mlps, **self.further}.items():
+            table = values if values.ndim == 3 else values[:, None]
             layer, head, position = np.unravel_index(int(largest(table, 1)), tuple(table.shape))
-            name = f"L{layer}H{head}" if kind == "head" else f"feed-forward of layer {layer}"
+            of_head = f"L{layer}{'H' if table.shape[1] == self.heads.shape[1] else 'KV'}{head}"
+            by_head = of_head if kind == "head" else f"{of_head}.{kind}"
+            name = by_head if values.ndim == 3 else {"mlp": "feed-forward"}.get(kind, kind) + f" of layer {layer}"
             value = significant(float(table[layer, head, position]))
             lines[f"largest {kind}"] = f"{name} at {position} {self.labels[position]!r}: {value}"
         ends = f"{significant(self.clean, 4, '-')} → {significant(self.corrupted, 4, '-')}"
@@ -159,6 +253,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
+    of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     progress: bool = True,
@@ -173,6 +268,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
+    of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     progress: bool = True,
@@ -187,6 +283,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
+    of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     progress: bool = True,
@@ -201,6 +298,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
+    of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     progress: bool = True,
@@ -222,6 +320,9 @@ def attribution_patching(
         target: As in `ffb.attribute`; what compares with a run, `ffb.kl_divergence()`, compares with the clean one.
         rules: "patching", "path" or "gradient".
         steps: Forward passes whose derivatives are averaged; 1 is the clean one alone.
+        of: Kinds beside "residual", "mlp", "head" and neurons, at the HookPoints of these names: "q" and, of each key-value head,
+            "k" and "v" (`attn.hook_q` ..., before any rotation); "attention", the output of attention (before a norm of its branch);
+            "residual_mid", the residual stream between attention and feed-forward, before any norm.
         maps: Whether every contribution of the layer maps is estimated, too (not with rules="gradient"); two more forward
             passes, and two vjps through each layer per scope.
         edges: Whether edges are estimated, too, from every sender (embeddings, heads, feed-forwards) to every later receiver
@@ -235,6 +336,7 @@ def attribution_patching(
 
     Raises:
         InputError: for input that cannot be used, pairs of different lengths among it.
+        CompletenessError: if estimates of heads do not sum to that of attention, where both are made.
         FFBlockError: whatever else `ffb.attribute` raises.
     """
     chosen = Rules.of(rules)
@@ -242,7 +344,8 @@ def attribution_patching(
         raise InputError(
             f'maps=True with rules={chosen.name!r}: layer maps share activations, so do only "path" and "patching".'
         )
-    estimates = partial(_estimates, chosen, whole_number(steps, "steps", at_least=1), maps, edges)
+    kinds = _read_kinds(of, chosen)
+    estimates = partial(_estimates, chosen, whole_number(steps, "steps", at_least=1), kinds, maps, edges)
     known, (single, pairs) = identify(model), pairs_of(clean, corrupted)
     results = Results[PatchingEstimates]()
     with Progress("attribution patching", len(pairs), "pairs", shown=progress and not single) as bar:
@@ -258,9 +361,26 @@ def attribution_patching(
     return results[0] if single else results
 
 
+def _read_kinds(of: Sequence[Kind] | Kind, rules: Rules) -> tuple[Kind, ...]:
+    """What is estimated.
+
+    Raises:
+        InputError: for a kind that is not known, or one that rules freeze.
+    """
+    kinds = tuple(dict.fromkeys((*USUAL, *read_parts(of, tuple(_KEPT), "residual, mlp, head and neurons"))))
+    frozen = [kind for kind in kinds if kind in ("q", "k") and rules.attention]
+    if frozen:
+        raise InputError(
+            f"of={brief(frozen)} with rules={rules.name!r}: attention patterns are frozen, so no target depends on queries and keys. "
+            'Use rules="patching" or "gradient".'
+        )
+    return kinds
+
+
 def _estimates(
     rules: Rules,
     steps: int,
+    kinds: tuple[Kind, ...],
     maps: bool,
     edges: AskedEdges,
     runs: list[Run],
@@ -270,16 +390,16 @@ def _estimates(
 ) -> PatchingEstimates:
     """Those of one pair, the clean prompt first, which is number `number` of so many that the target has answers for."""
     _refuse_other_inputs(runs)
+    _refuse_missing(runs[0].model, kinds)
     difference_of_logits(runs[0].model, rules)
     with with_gradients():
-        keeps = KEEPS | OF_EDGES if edges else KEEPS
+        keeps = KEEPS | {_KEPT[kind] for kind in kinds} | (OF_EDGES if edges else frozenset())
         traced = [_traced(run, rules, keeps) for run in runs]
         metric = bound_to_run(runs[0], traced[0], target, number, of)
         ends = [values_of(run, of_run, metric) for run, of_run in zip(runs, traced, strict=True)]
         sums = EdgeSums(runs[0], *traced, by_position=edges == "positions") if edges else None
         derivatives = _mean_derivatives(runs[0], traced, metric, steps, sums)
-        change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
-        products = {key: change[key] * derivatives[key] for key in derivatives}
+        products = _products(runs[0], traced, derivatives, kinds)
     labels = tuple(joined(pair, "→") for pair in zip(*(run.sequences[0].labels for run in runs), strict=True))
     words, model = ends[0][1][0], runs[0].model
     by_stream = {layer: by[0].detach() for (name, layer), by in derivatives.items() if name == "residual"}
@@ -290,7 +410,7 @@ def _estimates(
         rules=rules.name,
         clean=float(ends[0][0][0]),
         corrupted=float(ends[1][0][0]),
-        **_summed(runs[0], products),
+        **_summed(runs[0], products, kinds),
         model=model.name,
         fingerprint=model.fingerprint,
         steps=steps,
@@ -370,7 +490,49 @@ def _integration_steps(run: Run, traced: list[Traced], steps: int) -> Iterator[t
         yield _traced(there, traced[0].rules, traced[0].tape.keeps), float(weight)
 
 
-def _summed(run: Run, products: Mapping[tuple[str, int], Tensor]) -> dict[str, Any]:
+def _refuse_missing(model: Model, kinds: tuple[Kind, ...]) -> None:
+    """Parallel blocks and layers of attention alone have no residual stream between attention and feed-forward."""
+    if "residual_mid" in kinds and model.layers[0].adds_attention is None:
+        raise InputError(
+            f"of='residual_mid': {model.name} ({model.family.name}) has {model.family.order} layers, without a residual stream between "
+            "attention and feed-forward. Omit it."
+        )
+
+
+def _products(
+    run: Run, traced: list[Traced], derivatives: Derivatives, kinds: tuple[Kind, ...]
+) -> dict[tuple[str, int], Tensor]:
+    """Changes of kept tensors times derivatives.
+
+    Raises:
+        CompletenessError: if those of heads do not sum to that of attention, where both are estimated and no hook edits.
+    """
+    change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
+    for layer in range(run.model.n_layers if "residual_mid" in kinds else 0):
+        # residual_mid = residual + what attention adds, which nothing else reads: both have one derivative.
+        change["attn_added", layer] = change["attn_added", layer] + change["residual", layer]
+    products = {key: change[key] * derivatives[key] for key in derivatives}
+    if "attention" in kinds and not traced[0].tape.edited | traced[1].tape.edited:
+        _refuse_other_sums(run, products)
+    return products
+
+
+def _refuse_other_sums(run: Run, products: Mapping[tuple[str, int], Tensor]) -> None:
+    """At every position the estimates of a layer's heads sum to that of its attention, which their outputs are linear in."""
+    for layer in range(run.model.n_layers):
+        heads, attention = (
+            products[name, layer].to(run.settings.dtype).flatten(start_dim=2) for name in ("z", "attn_out")
+        )
+        sizes = heads.abs().sum(dim=-1) + attention.abs().sum(dim=-1)
+        error = float(relative((heads.sum(dim=-1) - attention.sum(dim=-1)).abs(), sizes).max())
+        if not error <= run.settings.rtol:
+            raise CompletenessError(
+                f"{run.model.name}: in layer {layer} the estimates of heads miss that of attention by {error:.1e} of their sizes "
+                f"(tolerance {run.settings.rtol:.0e}). No estimates are made."
+            )
+
+
+def _summed(run: Run, products: Mapping[tuple[str, int], Tensor], kinds: tuple[Kind, ...]) -> dict[str, Any]:
     """Changes times derivatives, of components at positions."""
     n_layers, wide, n_positions = run.model.n_layers, run.settings.dtype, len(run.sequences[0].tokens)
 
@@ -378,10 +540,20 @@ def _summed(run: Run, products: Mapping[tuple[str, int], Tensor]) -> dict[str, A
         product = products.get((name, layer), torch.zeros(n_positions, 1))
         return product.to(wide).reshape(n_positions, -1)
 
+    def of_kind(kind: Kind, layer: int) -> Float[Tensor, "*head pos"]:
+        name = _KEPT[kind]
+        if kind in _BY_HEAD:
+            return products[name, layer][0].to(wide).sum(dim=-1).T.cpu()
+        return rows(name, layer).sum(dim=-1).cpu()
+
+    by_kind = {
+        kind: torch.stack([of_kind(kind, layer) for layer in range(n_layers + (kind == "residual"))]) for kind in kinds
+    }
     with_neurons = [layer for layer in range(n_layers) if ("post", layer) in products]
     return {
-        "residual": torch.stack([rows("residual", layer).sum(dim=-1).cpu() for layer in range(n_layers + 1)]),
-        "heads": torch.stack([products["z", layer][0].to(wide).sum(dim=-1).T.cpu() for layer in range(n_layers)]),
-        "mlps": torch.stack([rows("mlp_out", layer).sum(dim=-1).cpu() for layer in range(n_layers)]),
+        "residual": by_kind.pop("residual"),
+        "heads": by_kind.pop("head"),
+        "mlps": by_kind.pop("mlp"),
         "neuron_shares": {layer: rows("post", layer).cpu() for layer in with_neurons},
+        "further": by_kind,
     }

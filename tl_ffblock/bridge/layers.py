@@ -197,6 +197,14 @@ class BoundLayer:
         attend = next(step for step in self.program if isinstance(step.operation, Attend))
         return self.sites[f"whole.{(attend if branch == 'attn' else feed_step(self.order)).scope}"]
 
+    @property
+    def adds_attention(self) -> str | None:
+        """HookPoint of what attention adds to the residual stream between it and the feed-forward; None where there is no such stream."""
+        if self.order in ("parallel", "attn_only"):
+            return None
+        left = next(step.operation.left for step in self.program if isinstance(step.operation, Add))
+        return self.sites[f"whole.{left}"]
+
     def site_names(self, extra: Collection[ExtraSite] = ()) -> dict[str, str]:
         """HookPoint of every site, and of the further ones asked for.
 

@@ -229,6 +229,8 @@ class _Linearised:
                 self._ff_input(layer)
             if "mlp_out" in tape.keeps and hidden:
                 self.fittings.output_of(layer.name("mlp"), tape.keep("mlp_out", number))
+        if "attn_out" in tape.keeps and hidden:
+            self.fittings.output_of(layer.name("attn"), tape.keep("attn_out", number))
         self._biases(layer)
         if layer.has_experts and not self.rules.direct:
             self._experts(layer)
@@ -252,6 +254,10 @@ class _Linearised:
         sites |= dict.fromkeys(("value", "v"), layer.name("attn.hook_v"))
         if not self.rules.attention:
             sites |= {site: layer.name(f"attn.hook_{site}") for site in ("q", "k")}
+        if layer.adds_attention is not None:
+            sites["attn_added"] = layer.adds_attention
+        if not hidden:
+            sites["attn_out"] = layer.branch_output_name("attn") if self.on_bridge else layer.name("hook_attn_out")
         if layer.has_feed_forward and not hidden:
             sites["mlp_out"] = layer.branch_output_name("mlp") if self.on_bridge else layer.name("hook_mlp_out")
         if layer.has_feed_forward and not layer.has_experts:

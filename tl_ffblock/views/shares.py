@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tl_ffblock.attribution.attribution import Attribution
-from tl_ffblock.attribution.average_shares import AverageShares
+from tl_ffblock.attribution.average_shares import Averages, AverageShares
 from tl_ffblock.attribution.certificate import VANISHED
 from tl_ffblock.attribution.continuation import ContinuationAttribution
 from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
@@ -63,7 +63,7 @@ NONE = -1
 # Columns that say where a component is.
 PLACES = ("kind", "layer", "head", "neuron", "bias", "position", "query", "key", "channel", "scope")
 # Results whose numbers are summed over heads and positions; effects of patching are not.
-SUMMED = (Attribution, AverageShares, PatchingEstimates)
+SUMMED = (Attribution, Averages, AverageShares, PatchingEstimates)
 # What a cell of a table is, by kind of component: each has a scale of colours of its own.
 NOTES: Mapping[type, str] = {
     ActivationPatching: "Measured change of the target with {} replaced. Orange raises it, violet lowers it.",
@@ -488,9 +488,9 @@ def _component(places: dict[str, Any]) -> str:
     """A component's name: "L23H3@14", "L23.mlp@14", else what each column holds."""
     layer, head, kind = places.pop("layer", ""), places.pop("head", NONE), places.pop("kind", "")
     at = f"@{places.pop('position')}" if "position" in places else ""
-    name = (
-        f"L{layer}H{head}" if head != NONE else f"L{layer}.{kind}" if kind else f"layer {layer}" if layer != "" else ""
-    )
+    of = f".{kind}" if kind not in ("", "head") else ""
+    of_layer = f"L{layer}{of}" if kind else f"layer {layer}" if layer != "" else ""
+    name = f"L{layer}H{head}{of}" if head != NONE else of_layer
     return ", ".join([name + at, *(f"{column} {place}" for column, place in places.items())]).removeprefix(", ")
 
 
@@ -524,7 +524,8 @@ def _grids(result: Result) -> Iterator[dict[str, Any]]:
         if value is None:
             return
         axes = [name for name in labels if group[name].nunique() > 1 and not (name == "token" and "position" in labels)]
-        if axes == ["layer", "head", "position"] and isinstance(result, SUMMED):
+        named = "position" in axes and not pd.api.types.is_integer_dtype(group["position"])
+        if axes == ["layer", "head", "position"] and isinstance(result, SUMMED) and not named:
             axes = axes[:2]
             group = group.groupby(axes, as_index=False)[[value]].sum()
         elif axes == ["layer", "head", "position"]:

@@ -38,9 +38,10 @@ class Place(NamedTuple):
 class Tape:
     """One run of a batch, in the order of the forward pass; `size` is [batch, pos].
 
-    `keeps` says which tensors of layers are wanted: "z", "value", "pattern", "post", "mlp_out", "residual", "q", "k", "v",
-    "ff_in", "attn_out" and "attn_added" (after the norm of its branch, as it is added to the residual stream); of all but values and patterns with derivatives ("v" are the values with theirs). "z_made" is z before users'
-    callbacks, where there are any. "norms" are what enters norms, by module.
+    `keeps` says which tensors of layers are wanted: "z", "value", "pattern", "post", "mlp_out", "residual", "q", "k", "v", "ff_in",
+    "attn_out" and "attn_added" (after the norm of its branch, as it is added to the residual stream); of all but values and
+    patterns with derivatives ("v" are the values with theirs). "z_made" is z before users' callbacks, where there are any.
+    "norms" are what enters norms, by module.
 
     `dials` are the gates, as differences from one. `kept` has tensors by name and layer; "residual" always, and "unembedded" and
     "logits", what goes into the unembedding and comes out. `compared` has by site, each time it fired, `|L - y|` and `|y|` of

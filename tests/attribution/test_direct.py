@@ -216,12 +216,12 @@ def test_pages_and_figures_show_the_numbers() -> None:
     result, lens = (make(model, tokens, DIFFERENCE) for make in (ffb.direct_logit_attribution, ffb.logit_lens))
     for kind, numbers in (("head", result.heads.sum(dim=-1)), ("mlp", result.mlps)):
         torch.testing.assert_close(torch.tensor(result.figure(of=kind).axes[0].images[0].get_array().data), numbers)
-    titles = [shown["title"] for shown in page_of(result).maps]
+    titles = [shown["title"] for shown in page_of(result).runs[0].blocks["numbers"].maps]
     assert titles == ["Through the layers", "Heads", "Feed-forwards"]
-    assert all("overlap" not in shown["note"] for shown in page_of(result).maps)
+    assert all("overlap" not in shown["note"] for shown in page_of(result).runs[0].blocks["numbers"].maps)
     (line,) = lens.figure().axes[0].containers
     torch.testing.assert_close(torch.tensor(line.lines[0].get_ydata()), lens.values)
-    (table,) = page_of(lens).tables
+    (table,) = page_of(lens).runs[0].blocks["numbers"].tables
     assert [entry[1] for entry in table["entries"]] == lens.top_probabilities[:, -1, 0].tolist()
     assert table["entries"][-1][0].startswith(f"output: {lens.top_tokens[-1][0][0]!r} · ")
     entropy = ffb.logit_lens(model, tokens, at=[0, 3]).figure().axes[0].containers[0].lines[0].get_ydata()

@@ -103,9 +103,9 @@ def test_a_tokens_share_is_what_enters_at_its_position() -> None:
     )
     order = result.entering.abs().argsort(descending=True)[:5]
     assert [float(share) for share in largest[2::2]] == pytest.approx(result.entering[order].tolist(), rel=5e-3)
-    (row,) = page_of(result).rows
-    assert torch.equal(row["shares"], result.entering)
-    assert dict(row["sums"]) == result.sums() and sum(result.sums().values()) == pytest.approx(result.value)
+    block = page_of(result).runs[0].blocks["logit"].json
+    assert block["entering"] == pytest.approx(result.entering.tolist(), rel=1e-5)
+    assert dict(block["sums"]) == pytest.approx(result.sums(), rel=1e-5) and sum(result.sums().values()) == pytest.approx(result.value)
     assert result.sums()["tokens"] == pytest.approx(float(result.entering.sum()))
 
 
@@ -147,9 +147,9 @@ def test_a_mean_says_of_how_many() -> None:
     assert mean([a, a]).target == "mean of 2: logit token 7"
     assert mean([a]).target == "logit token 7"
     assert repr(a - b).splitlines()[0].count("-") <= repr(a - b).splitlines()[0].count("of tiny-")
-    assert page_of(mean([a, b])).heading.startswith("mean of 2 targets: logit = ")
+    assert page_of(mean([a, b])).runs[0].blocks["logit"].json["question"] == "What makes the mean of 2 targets: logit?"
     lower = min(a, b, a - b, b - a, key=lambda result: result.value)
-    assert lower.value < 0 and " = −" in page_of(lower).heading and " = −" in repr(lower)
+    assert lower.value < 0 and " = −" in repr(lower)
 
 
 def test_a_forgotten_space_is_named() -> None:

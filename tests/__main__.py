@@ -21,6 +21,7 @@ SHAPES = [
     "tests/unit",
     "tests/integration/test_laws.py",
     "tests/integration/test_golden.py",
+    "tests/interventions/test_activation_patching.py",
     "tests/interventions/test_patched.py",
     "tests/attribution/test_attribution_patching.py",
     "tests/attribution/test_continuation.py",

@@ -270,6 +270,18 @@ def test_an_interrupted_sweep_keeps_what_it_has() -> None:
     assert not result.complete and "interrupted" in repr(result)
 
 
+def test_batches_of_any_size_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many runs as are asked for, or as fit into memory."""
+    model, of = double("gpt2"), ("residual", "head", "pattern")
+    whole = swept(model, of=of, by_position=True)
+    few = swept(model, of=of, by_position=True, batch_size=5)
+    monkeypatch.setattr(edited.LateRuns, "at_once", 1)
+    alone = swept(model, of=of, by_position=True)
+    for kind in of:
+        for other in (few, alone):
+            torch.testing.assert_close(other.patched[kind], whole.patched[kind], **CLOSE)
+
+
 def test_the_cost_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs, and whole forward passes that they are worth: those behind the patched layer."""
     said: list[Any] = []

@@ -452,6 +452,13 @@ class LateRuns:
         return self._kept[kind, layer]
 
     @property
+    def at_once(self) -> int:
+        """How many runs side by side fit into memory."""
+        n, sizes = len(self.logits), self._model.sizes
+        numbers = max(self.read.numel(), n * n * sizes.heads, n * sizes.d_mlp, n * sizes.d_model)
+        return self._model.at_once(_RUN_BYTES, numbers)
+
+    @property
     def read(self) -> Float[Tensor, "read d_vocab"]:
         """Logits of the run as it is, where they are read."""
         return self.logits[self._from :]

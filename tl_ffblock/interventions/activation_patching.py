@@ -62,7 +62,7 @@ class PatchOptions(TypedDict, total=False):
     by_position: bool | Sequence[PatchKind]
     """Kinds that are patched at one position at a time, the others at all chosen positions at once. True means all kinds."""
     batch_size: SupportsIndex
-    """Patched runs at a time."""
+    """Patched runs at a time, at most; fewer where their tensors are large."""
     progress: bool
     """Whether a long call shows a bar at a terminal or in a notebook, which says what the call costs."""
 
@@ -417,8 +417,9 @@ class _Pair:
         (n_heads,) = self.heads(kind) or (1,)
         of_position = [[place] for place in self.places] if kind in self.sweep.by_position else [list(self.places)]
         patches = [(head, at) for head in range(n_heads) for at in of_position]
-        for begin in range(0, len(patches), self.sweep.batch_size):
-            chunk = patches[begin : begin + self.sweep.batch_size]
+        most = min(self.sweep.batch_size, self.run.at_once)
+        for begin in range(0, len(patches), most):
+            chunk = patches[begin : begin + most]
             where = torch.zeros(len(chunk), n_heads, len(self.run.logits), dtype=torch.bool)
             for row, (head, at) in enumerate(chunk):
                 where[row, head, at] = True

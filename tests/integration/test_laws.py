@@ -221,9 +221,9 @@ def test_vectors_of_a_padded_batch(case: Case) -> None:
             torch.testing.assert_close(vectors.bias(scope), alone.bias(scope), **BATCH_FLOAT32)
 
 
-def test_a_batch_is_its_sequences_in_any_order(any_case: Case) -> None:
+def test_a_batch_is_its_sequences_in_any_order(case: Case) -> None:
     """Maps, bias parts and completeness of three sequences that run together are those of each alone."""
-    model, first = any_case.model(), any_case.tokens(6)
+    model, first = case.model(), case.tokens(6)
     batch = torch.stack([first, first.flip(0), first.roll(2)])
     together = ffb.contribution_maps(model, batch)
     back = ffb.contribution_maps(model, batch.flip(0))[::-1]

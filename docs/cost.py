@@ -253,7 +253,19 @@ def patching() -> str:
     return f"{where}\n\n{table(head, rows)}"
 
 
+ESTIMATES = STORED.with_name("estimates.json")
+"""The run of benchmarks/estimates.py."""
+
+
+def estimates() -> str:
+    """Pearson's r of estimates with true patching, by kind of component."""
+    kinds = json.loads(ESTIMATES.read_text())["kinds"]
+    ways = [way for way in next(iter(kinds.values())) if way != "n"]
+    rows = [[f'"{kind}"', str(row["n"]), *(f"{row[way]:.3f}" for way in ways)] for kind, row in kinds.items()]
+    return table(("kind", "places", *ways), rows)
+
+
 BLOCKS = {"cost": cost}
 PATCHING_BLOCKS = {"patching": patching}
 PROMPT_BLOCKS = {"prompts": prompts, "page": page, "gpu": gpu, "bound": bound, "checks": checks}
-ATTRIBUTION_BLOCKS = {"attribution": attribution}
+ATTRIBUTION_BLOCKS = {"attribution": attribution, "estimates": estimates}

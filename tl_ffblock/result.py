@@ -205,8 +205,10 @@ class Results(list[One], Generic[One]):
             raise InputError(
                 f"mean of {len(self)} results{f' of kind {type(self[0]).__name__}' if self else ''}: there is none."
             )
+        kind: Any = type(self[0])
         given = options if positions is None else {"positions": positions, **options}
-        return type(self[0]).mean(self, **given)  # type: ignore[attr-defined]
+        refuse_options(f"mean of {kind.__name__}", kind.mean, given)
+        return kind.mean(self, **given)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write all of them to one safetensors file with a checksum.

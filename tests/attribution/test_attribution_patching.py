@@ -6,10 +6,11 @@ import pytest
 import torch
 
 import tl_ffblock as ffb
+from benchmarks.estimates import correlations
 from tests import tiny
 from tests.attribution.conftest import DIFFERENCE, Refused, assert_refused, direction, double, pair
 from tests.cases import EVERY, ORDERS, Case, model_of
-from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.errors import InputError, ModelLoadError, ScopeKeyError
 
 N = 6
 
@@ -111,6 +112,20 @@ def test_estimates_are_true_patching_where_the_model_is_linear(name: str, kind: 
         ends.append(float((kept["x"][0, -1] @ target.vector).detach()))
     assert float(estimates[kind][layer].sum()) == pytest.approx(ends[1] - ends[0])
     assert abs(ends[1] - ends[0]) > 1e-3
+
+
+@pytest.mark.slow
+def test_estimates_of_a_real_model_follow_true_patching() -> None:
+    """Pearson's r of three layers of SmolLM2 with what plain hooks measure; the page on attribution has that of all layers."""
+    try:
+        model = ffb.load_model("smollm2")
+    except ModelLoadError as error:
+        pytest.skip(str(error))
+    found = correlations(model, [5, 15, 23])
+    least = {"head": 0.98, "q": 0.85, "v": 0.99, "attention": 0.99, "mlp": 0.98, "residual": 0.85, "residual_mid": 0.7}
+    assert {kind: found[kind]["patching"] > r for kind, r in least.items()} == dict.fromkeys(least, True), found
+    assert found["k"]["gradient"] > 0.95
+    assert min(found["residual"]["patching, 5 steps"], found["residual_mid"]["patching, 5 steps"]) > 0.99
 
 
 def test_steps_follow_the_path_to_the_other_run() -> None:

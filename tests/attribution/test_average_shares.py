@@ -181,6 +181,7 @@ def beside(target: Any, **options: Any) -> list[Any]:
     return [several()[0], ffb.attribute(double("gpt2"), tiny.tokens("gpt2", 5), target, **options)]
 
 
+TWO_PAIRS = torch.tensor([[3, 4, 5], [6, 7, 8]]), torch.tensor([[3, 9, 5], [6, 9, 8]])
 REFUSED: dict[str, Refused] = {
     "quantity": (
         lambda: ffb.average_shares(beside(ffb.logit(7))),
@@ -197,6 +198,36 @@ REFUSED: dict[str, Refused] = {
         r"here are none\.$",
     ),
     "mlps": (lambda: ffb.average_shares(several(), "mlps"), ScopeKeyError, "no mlps here"),
+    "too few positions": (lambda: of_pairs().mean({"IO": [1, 2]}), InputError, "2 positions of 3 prompts"),
+    "no such position": (lambda: of_pairs().mean({"IO": 4}), InputError, "expected one position, from -4 to 3"),
+    "positions of maps": (
+        lambda: Results(several()).mean({"IO": 1}),
+        TypeError,
+        "mean of Attribution has no argument `positions`",
+    ),
+    "edges of attributions": (
+        lambda: ffb.average_shares(several(), "edges"),
+        InputError,
+        r"of edges use ffb.average\(\[result.token_maps\('edges'\)",
+    ),
+    "edges without positions": (
+        lambda: ffb.average_shares(
+            ffb.attribution_patching(double("gpt2"), *TWO_PAIRS, DIFFERENCE, edges=True), "edges", {"END": -1}
+        ),
+        InputError,
+        "Ask with edges='positions'",
+    ),
+    "kind of one pair alone": (
+        lambda: Results([of_pairs()[0], *ffb.attribution_patching(double("llama"), *TWO_PAIRS, DIFFERENCE)]).mean(),
+        ScopeKeyError,
+        "no 'q' here: ask with of='q'",
+    ),
+    "kind of the mean": (
+        lambda: of_pairs().mean()["pattern"],
+        ScopeKeyError,
+        "no 'pattern' here: here are residual, mlp",
+    ),
+    "several": (lambda: ffb.attribution.PatchingEstimates.mean([]), InputError, "expected one result or more"),
 }
 
 

@@ -105,7 +105,9 @@ def test_a_tokens_share_is_what_enters_at_its_position() -> None:
     assert [float(share) for share in largest[2::2]] == pytest.approx(result.entering[order].tolist(), rel=5e-3)
     block = page_of(result).runs[0].blocks["logit"].json
     assert block["entering"] == pytest.approx(result.entering.tolist(), rel=1e-5)
-    assert dict(block["sums"]) == pytest.approx(result.sums(), rel=1e-5) and sum(result.sums().values()) == pytest.approx(result.value)
+    assert dict(block["sums"]) == pytest.approx(result.sums(), rel=1e-5) and sum(
+        result.sums().values()
+    ) == pytest.approx(result.value)
     assert result.sums()["tokens"] == pytest.approx(float(result.entering.sum()))
 
 

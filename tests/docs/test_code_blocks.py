@@ -129,6 +129,12 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         close(n["mean"]["AtbLnFf", 9][n["mean"].queries.index("S2"), n["mean"].keys.index("IO")].float(), mean_of_cells(n["maps"]), rtol=1e-6),
         (at / "mean.html").is_file(),
     ],
+    "how_to/average_over_pairs.md": lambda n, at: [
+        {path.name for path in at.iterdir()} == {"residual.png", "queries.png", "mean.safetensors"}, n["heads"].mean.shape == (30, 4),
+        close(n["mean"]["q"].mean[..., 2].float(), sum(one["q"][..., -1] for one in n["results"]) / 2), list(n["mean"].kinds)[3:] == ["q", "k", "v"],
+        close(n["edges"].values[1, :, 1].float(), n["again"][1].edges.at_positions[:, 8]), n["stream"].mean.shape == (31, 3),
+        n["mean"]["mlp"].tokens == {"IO": "Mary|Anna", "S2": "John→Mary|Tom→Anna", "END": "to"}, n["neurons"].mean.ndim == 3,
+    ],
     "how_to/heads.md": lambda n, at: [
         n["by_head"].shape == (5, 15, 15), n["shares"].shape == (30, 4),
         close(n["result"].edges[n["layer"]][n["head"], -1].sum(), n["result"].heads[n["layer"], n["head"], -1], rtol=1e-3, atol=1e-5),

@@ -110,7 +110,8 @@ class EdgeGraph(Graph):
 class EdgeEstimates(EdgeGraph):
     """Estimated changes of a target, in its units, if a receiver alone read a sender's output of the corrupted run.
 
-    Laws, measured in every run: with "remaining" the edges into a receiver sum to `<change of its input, derivative there>`;
+    Laws, measured in every run: with "remaining" the edges into a receiver sum to `<change of its input, derivative there>`, through
+    the norm before it to first order, which is not the estimate of patching q, k or v (`attribution_patching(of="q")` is);
     the edges out of a sender sum to the estimate of the sender itself. `certificate.streams` is the largest distance of the
     senders' sum from the change of the residual stream where a receiver reads it, over the stream's norm: rounding where the
     stream is a plain sum; in Post-LN and after norms in branches what norm scales do, which is "remaining" with edits.

@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant('circuits: edges by position in the batch', 'interventions/circuits.py', 'effects[chosen] = pair.values(kept) - pair.clean_value', 'effects[: len(chosen)] = pair.values(kept) - pair.clean_value', ("tests/interventions/test_circuits.py", "-k", 'edge_effect')),
     Mutant('circuits: greedy edges of any component', 'graphs/circuit.py', 'reached, waiting = {target}, [(-keys[edge], edge) for edge in into[target]]', 'reached, waiting = {target}, [(-key, edge) for edge, key in enumerate(keys)]', ("tests/interventions/test_circuits.py", "-k", 'choosing')),
     Mutant('circuits: components without kept inputs', 'graphs/circuit.py', 'return self.choose(np.array([a in reached and not useful.isdisjoint(to) for a, to in edges], dtype=bool))', 'return self.choose(np.array([a in reached for a, to in edges], dtype=bool))', ("tests/interventions/test_circuits.py", "-k", 'choosing')),
-    Mutant('circuits: scores of shared inputs', 'graphs/circuit.py', 'score = float(values[row, column]) / len(heads)', 'score = float(values[row, column])', ("tests/interventions/test_circuits.py", "-k", 'mib')),
+    Mutant('circuits: scores of shared inputs', 'graphs/circuit.py', 'own.get(ends, 0.0) / len(names)', 'own.get(ends, 0.0)', ("tests/interventions/test_circuits.py", "-k", 'mib')),
     # Statistics.
     Mutant("statistics: ends of intervals", "results/intervals.py", "PERCENTILES = (2.5, 97.5)", "PERCENTILES = (5.0, 95.0)", ("tests/unit/test_intervals.py",)),
     Mutant("statistics: draws without one prompt", "results/intervals.py", ".integers(0, n_prompts, (", ".integers(0, max(1, n_prompts - 1), (", ("tests/unit/test_intervals.py",)),

@@ -125,8 +125,8 @@ def circuit_figure(result: CircuitFaithfulness) -> Any:
     figure = lines(
         {"faithfulness": table["value"].to_numpy()},
         title=f"{_title(result.summary()[0])}\n{area}",
-        xlabel="edges of the circuit, as a part of all",
-        x=[f"{fraction:.1%}" for fraction in table["fraction"]],
+        xlabel="edges of the circuit, per cent of all",
+        x=[f"{100 * fraction:.2g}" for fraction in table["fraction"]],
     )
     place = figure.axes[0]
     place.fill_between(range(len(table)), table["low"], table["high"], color=COLOURS[0], alpha=0.2, linewidth=0)

@@ -281,6 +281,10 @@ def test_estimates_are_compared_with_measured_effects() -> None:
     assert len(table) == len(effects[0].ends)
     assert effects[0].correlation(edges) == pytest.approx(np.corrcoef(table["effect"], table["estimate"])[0, 1])
     assert effects[0].correlation(effects[0]) == pytest.approx(1)
+    figure = effects[0].figure(against=edges)
+    (points,) = figure.axes[0].collections
+    assert np.array_equal(points.get_offsets(), table[["effect", "estimate"]].to_numpy())
+    assert f"r = {effects[0].correlation(edges):.3f}" in figure.get_suptitle()
     assert float(effects[0].values[:, -1].abs().max()) > 0
     assert len(Circuit.topn(effects[0], 10)) == 10
 

@@ -337,7 +337,7 @@ def test_refusals(tmp_path: Path) -> None:
         (lambda: Circuit.topn(full, 1000), InputError, "expected 0 to 262"),
         (lambda: full & edges, InputError, "other components"),
         (lambda: full & 3, InputError, "expected two circuits"),
-        (lambda: full.to_html(), InputError, "no scores for a target"),
+        (lambda: full.to_html(), InputError, "without scores for a target"),
         (lambda: full.top_nodes(3, 2), InputError, "without the columns"),
         (lambda: Circuit.topn(3, 4), InputError, "scores=3: expected edges"),
         (lambda: full.among(["L7H1"]), InputError, "no component 'L7H1'"),

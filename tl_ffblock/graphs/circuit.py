@@ -294,6 +294,12 @@ class Circuit(EdgeGraph):
             heads[read].append(head)
         return [tuple(heads.get(receiver, [receiver])) for receiver in self.ends[:, 1].tolist()]
 
+    def _refuse_without_target(self, what: str) -> None:
+        if not self.targets:
+            raise InputError(
+                f"a circuit without scores for a target cannot be {what}: choose it from estimates, Circuit.topn(edges, 100)."
+            )
+
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """Its size, and its largest edges."""
         of_all = f"{len(self.ends)} of {self.n_possible} edges ({len(self.ends) / self.n_possible:.2%})"

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from tl_ffblock._version import __version__
-from tl_ffblock.errors import InputError
 from tl_ffblock.graphs.circuit import Circuit
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode
@@ -90,10 +89,6 @@ def _(graph: EdgeEffects) -> GraphPage:
 
 @page_of.register
 def _(graph: Circuit) -> GraphPage:
-    if not graph.targets:
-        raise InputError(
-            "this circuit has no scores for a target: expected one of estimates, such as Circuit.topn(edges, 100)."
-        )
     return _layered(graph.prune(1.0), _CIRCUIT)
 
 

@@ -17,8 +17,6 @@ from tl_ffblock.attribution.continuation import ContinuationAttribution
 from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
 from tl_ffblock.attribution.patching import PatchingEstimates
 from tl_ffblock.errors import InputError
-from tl_ffblock.graphs.edge_estimates import EdgeGraph
-from tl_ffblock.interventions.circuits import EdgeEffects
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import DataBlock, MapsBlock, PageBlock, PageData, PageText, SharesData, maps_labels, shares_map
 from tl_ffblock.page.data import MAP_DIGITS
@@ -146,23 +144,6 @@ def lens_figure(result: LogitLens, **options: Any) -> Any:
     figure = lines({name: values}, title=result.summary()[0], xlabel="row, and its most probable token", x=labels)
     figure.axes[0].tick_params(axis="x", rotation=90)
     return figure
-
-
-@figure_of.register(EdgeEffects)
-def effects_figure(result: EdgeEffects, *, against: EdgeGraph | None = None, **options: Any) -> Any:
-    """Estimates of edges over their measured effects, or what the page opens with.
-
-    Args:
-        result: Measured effects.
-        against: Edges of `attribution_patching(edges=True)`; None draws the graph.
-        **options: Of the page.
-    """
-    if against is None:
-        return result_figure(result, **options)
-    table = result.compare(against)
-    labels = (table["source"] + " -> " + table["target"]).tolist()
-    columns, names = (table[name].to_numpy() for name in ("effect", "estimate")), ("measured", "estimated")
-    return scatter(*columns, names=names, labels=labels, title=str(result.summary()[1]["targets"]))
 
 
 @page_of.register

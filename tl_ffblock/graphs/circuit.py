@@ -136,7 +136,7 @@ class Circuit(EdgeGraph):
     def greedy(cls, scores: Scores, n: int, *, absolute: bool = True) -> "Circuit":
         """N edges, each the largest that leads to a component from which the target is reached (Hanna et al. 2024).
 
-        Arguments and errors are those of `topn`.
+        Fewer where the target is reached by fewer. Arguments and errors are those of `topn`.
         """
         whole, chosen = _prepared(scores, n)
         keys, into, target = _keys(whole, absolute=absolute), defaultdict[int, list[int]](list), len(whole.nodes) - 1

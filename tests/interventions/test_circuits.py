@@ -17,7 +17,7 @@ from tests.cases import TOYS, Case, model_of
 from tl_ffblock.bridge import edge_ablation
 from tl_ffblock.errors import CompletenessError, InputError, MapFileError, ScopeKeyError, UnsupportedModelError
 from tl_ffblock.graphs import Circuit
-from tl_ffblock.interventions import CircuitFaithfulness
+from tl_ffblock.interventions import CircuitFaithfulness, path_patching
 
 TARGET = ffb.logit(7, minus=11)
 COVERED = ("gpt2", "llama", "gemma2", "gpt_neox")
@@ -143,6 +143,30 @@ def test_an_edge_effect_is_the_change_of_the_run_with_this_split_input(family: s
         torch.testing.assert_close(effects[edge], expected[0], **EXACT)
         assert abs(float(expected)) > 1e-6
     assert len(effects.ends) == len(edges)
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox"])
+def test_a_path_carries_what_its_components_write(family: str) -> None:
+    """Edge by edge with split inputs; a path of one edge is an edge, and a path to the target is not the edge's whole effect."""
+    by_hand, model, (clean, corrupted) = ByHand(family), Case(family).model(torch.float64), pair(family)
+    full = Circuit.full(model)
+    kv = "KV1" if "L1KV1.v" in full.receivers else "H2"
+    first, second = ("L0.mlp", f"L1{kv}.v"), ("L1H2", "target")
+    (own, clean_logits), (other, _) = (by_hand.run(tokens, {}, None) for tokens in (clean, corrupted))
+    own = {name: output.clone() for name, output in own.items()}
+    rerun, _ = by_hand.run(clean, own | {"L0.mlp": other["L0.mlp"]}, full - Circuit.of(model, [first]))
+    patched = own | {"L1H2": rerun["L1H2"].clone()}
+    expected = TARGET(by_hand.run(clean, patched, full - Circuit.of(model, [second]))[1]) - TARGET(clean_logits)
+    paths = [[first, second], [first]]
+    found = path_patching(model, [clean, clean], [corrupted, clean], TARGET, paths)
+    torch.testing.assert_close(found[0, :1], expected, **EXACT)
+    edge = ffb.edge_patching(model, clean, corrupted, TARGET, [first])[first]
+    torch.testing.assert_close(found[1, 0], edge, **EXACT)
+    assert abs(float(found[0, 0])) > 1e-6
+    only_way = family == "gpt_neox"  # where no feed-forward of the last layer reads the head
+    assert (abs(float(found[0, 0] - edge)) > 1e-6) is not only_way
+    assert float(found[:, 1].abs().max()) <= 1e-9
 
 
 @pytest.mark.parametrize(
@@ -331,6 +355,13 @@ def test_refusals(tmp_path: Path) -> None:
         '{"cfg": {}, "nodes": {}, "edges": {"m9->logits": {"score": 1, "in_graph": true}}}'
     )
     calls = [
+        (
+            lambda: path_patching(model, clean, corrupted, TARGET, [[("L0H1", "L1H0.q"), ("L1H2", "target")]]),
+            InputError,
+            "L1H2 does not read L1H0.q; expected L1H0",
+        ),
+        (lambda: path_patching(model, clean, corrupted, TARGET, [[("L1H1", "L0.mlp")]]), ScopeKeyError, "no edge from"),
+        (lambda: path_patching(model, clean, corrupted, TARGET, [[]]), InputError, "without edges"),
         (lambda: Circuit.full(model_of("bert")), UnsupportedModelError, "Post-LN"),
         (lambda: Circuit.of(model, [("L1H0", "L0.mlp")]), InputError, "L0.mlp does not come after L1H0"),
         (lambda: Circuit.of(model, [("L9H0", "L0.mlp")]), ScopeKeyError, "no sender 'L9H0'"),

@@ -111,6 +111,17 @@ MUTANTS = (
     Mutant("refusal: changed files", "files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', ("tests/unit/test_result.py",)),
     Mutant("refusal: files of another version", "result.py", "if file.version != VERSION:", "if not file.version:", ("tests/unit/test_result.py",)),
     Mutant("refusal: maps of unlike layers", "results/average.py", 'same = ("layers", "layered", "channels"', 'same = ("layered", "channels"', ("tests/integration/test_average.py",)),
+    # Circuits.
+    Mutant('circuits: laws are not held', 'bridge/edge_ablation.py', 'if not all(gap <= tolerance for gap in gaps.values()):', 'if not any(gap >= 0 for gap in gaps.values()):', ("tests/interventions/test_circuits.py", "-k", 'refuse')),
+    Mutant("circuits: a feed-forward does not see its own layer's heads", 'bridge/edge_ablation.py', 'return heads.stop if name == "mlp" and', 'return heads.start if name == "mlp" and', ("tests/interventions/test_circuits.py", "-k", 'sums_that or laws_hold')),
+    Mutant('circuits: outputs are not compared with ablated ones', 'bridge/edge_ablation.py', 'self.differences[:, row] = output - less', 'self.differences[:, row] = output - 0 * less', ("tests/interventions/test_circuits.py", "-k", 'sums_that')),
+    Mutant('circuits: norms of branches are forgotten', 'bridge/edge_ablation.py', 'if all(branch.norm is None for branch in branches):', 'if True:', ("tests/interventions/test_circuits.py", "-k", 'sums_that')),
+    Mutant('circuits: CMD is signed', 'interventions/circuits.py', 'self._area((1 - self.faithfulness).abs())', 'self._area(1 - self.faithfulness)', ("tests/interventions/test_circuits.py", "-k", 'cmd')),
+    Mutant('circuits: the mean of positions alone', 'interventions/circuits.py', 'number = sum(each.senders.shape[1] for each in outputs)', 'number = len(outputs)', ("tests/interventions/test_circuits.py", "-k", 'sums_that')),
+    Mutant('circuits: edges by position in the batch', 'interventions/circuits.py', 'effects[chosen] = pair.values(kept) - pair.clean_value', 'effects[: len(chosen)] = pair.values(kept) - pair.clean_value', ("tests/interventions/test_circuits.py", "-k", 'edge_effect')),
+    Mutant('circuits: greedy edges of any component', 'graphs/circuit.py', 'reached, waiting = {target}, [(-keys[edge], edge) for edge in into[target]]', 'reached, waiting = {target}, [(-key, edge) for edge, key in enumerate(keys)]', ("tests/interventions/test_circuits.py", "-k", 'choosing')),
+    Mutant('circuits: components without kept inputs', 'graphs/circuit.py', 'return self.choose(np.array([a in reached and not useful.isdisjoint(to) for a, to in edges], dtype=bool))', 'return self.choose(np.array([a in reached for a, to in edges], dtype=bool))', ("tests/interventions/test_circuits.py", "-k", 'choosing')),
+    Mutant('circuits: scores of shared inputs', 'graphs/circuit.py', 'own.get(ends, 0.0) / len(names)', 'own.get(ends, 0.0)', ("tests/interventions/test_circuits.py", "-k", 'mib')),
     # Statistics.
     Mutant("statistics: ends of intervals", "results/intervals.py", "PERCENTILES = (2.5, 97.5)", "PERCENTILES = (5.0, 95.0)", ("tests/unit/test_intervals.py",)),
     Mutant("statistics: draws without one prompt", "results/intervals.py", ".integers(0, n_prompts, (", ".integers(0, max(1, n_prompts - 1), (", ("tests/unit/test_intervals.py",)),

@@ -17,7 +17,7 @@ from tests.cases import TOYS, Case, model_of
 from tl_ffblock.bridge import edge_ablation
 from tl_ffblock.errors import CompletenessError, InputError, MapFileError, ScopeKeyError, UnsupportedModelError
 from tl_ffblock.graphs import Circuit
-from tl_ffblock.interventions import CircuitFaithfulness
+from tl_ffblock.interventions import CircuitFaithfulness, path_patching
 
 TARGET = ffb.logit(7, minus=11)
 COVERED = ("gpt2", "llama", "gemma2", "gpt_neox")
@@ -143,6 +143,30 @@ def test_an_edge_effect_is_the_change_of_the_run_with_this_split_input(family: s
         torch.testing.assert_close(effects[edge], expected[0], **EXACT)
         assert abs(float(expected)) > 1e-6
     assert len(effects.ends) == len(edges)
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox"])
+def test_a_path_carries_what_its_components_write(family: str) -> None:
+    """Edge by edge with split inputs; a path of one edge is an edge, and a path to the target is not the edge's whole effect."""
+    by_hand, model, (clean, corrupted) = ByHand(family), Case(family).model(torch.float64), pair(family)
+    full = Circuit.full(model)
+    kv = "KV1" if "L1KV1.v" in full.receivers else "H2"
+    first, second = ("L0.mlp", f"L1{kv}.v"), ("L1H2", "target")
+    (own, clean_logits), (other, _) = (by_hand.run(tokens, {}, None) for tokens in (clean, corrupted))
+    own = {name: output.clone() for name, output in own.items()}
+    rerun, _ = by_hand.run(clean, own | {"L0.mlp": other["L0.mlp"]}, full - Circuit.of(model, [first]))
+    patched = own | {"L1H2": rerun["L1H2"].clone()}
+    expected = TARGET(by_hand.run(clean, patched, full - Circuit.of(model, [second]))[1]) - TARGET(clean_logits)
+    paths = [[first, second], [first]]
+    found = path_patching(model, [clean, clean], [corrupted, clean], TARGET, paths)
+    torch.testing.assert_close(found[0, :1], expected, **EXACT)
+    edge = ffb.edge_patching(model, clean, corrupted, TARGET, [first])[first]
+    torch.testing.assert_close(found[1, 0], edge, **EXACT)
+    assert abs(float(found[0, 0])) > 1e-6
+    only_way = family == "gpt_neox"  # where no feed-forward of the last layer reads the head
+    assert (abs(float(found[0, 0] - edge)) > 1e-6) is not only_way
+    assert float(found[:, 1].abs().max()) <= 1e-9
 
 
 @pytest.mark.parametrize(
@@ -281,6 +305,10 @@ def test_estimates_are_compared_with_measured_effects() -> None:
     assert len(table) == len(effects[0].ends)
     assert effects[0].correlation(edges) == pytest.approx(np.corrcoef(table["effect"], table["estimate"])[0, 1])
     assert effects[0].correlation(effects[0]) == pytest.approx(1)
+    figure = effects[0].figure(against=edges)
+    (points,) = figure.axes[0].collections
+    assert np.array_equal(points.get_offsets(), table[["effect", "estimate"]].to_numpy())
+    assert f"r = {effects[0].correlation(edges):.3f}" in figure.get_suptitle()
     assert float(effects[0].values[:, -1].abs().max()) > 0
     assert len(Circuit.topn(effects[0], 10)) == 10
 
@@ -327,11 +355,22 @@ def test_refusals(tmp_path: Path) -> None:
         '{"cfg": {}, "nodes": {}, "edges": {"m9->logits": {"score": 1, "in_graph": true}}}'
     )
     calls = [
+        (
+            lambda: path_patching(model, clean, corrupted, TARGET, [[("L0H1", "L1H0.q"), ("L1H2", "target")]]),
+            InputError,
+            "L1H2 does not read L1H0.q; expected L1H0",
+        ),
+        (lambda: path_patching(model, clean, corrupted, TARGET, [[("L1H1", "L0.mlp")]]), ScopeKeyError, "no edge from"),
+        (lambda: path_patching(model, clean, corrupted, TARGET, [[]]), InputError, "without edges"),
         (lambda: Circuit.full(model_of("bert")), UnsupportedModelError, "Post-LN"),
         (lambda: Circuit.of(model, [("L1H0", "L0.mlp")]), InputError, "L0.mlp does not come after L1H0"),
         (lambda: Circuit.of(model, [("L9H0", "L0.mlp")]), ScopeKeyError, "no sender 'L9H0'"),
         (lambda: Circuit.topn(full, 1000), InputError, "expected 0 to 262"),
         (lambda: full & edges, InputError, "other components"),
+        (lambda: full & 3, InputError, "expected two circuits"),
+        (lambda: full.to_html(), InputError, "without scores for a target"),
+        (lambda: full.top_nodes(3, 2), InputError, "without the columns"),
+        (lambda: Circuit.topn(3, 4), InputError, "scores=3: expected edges"),
         (lambda: full.among(["L7H1"]), InputError, "no component 'L7H1'"),
         (
             lambda: ffb.run_circuit(model, clean, corrupted, edges, TARGET),

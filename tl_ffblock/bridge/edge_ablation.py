@@ -139,11 +139,18 @@ class EdgeAblation:
         return possible
 
     @torch.no_grad()
-    def outputs(self, tokens: Int[Tensor, " pos"]) -> SenderOutputs:
-        """A forward pass without ablated edges."""
-        read = _Batch(self, torch.ones_like(self.possible)[None], None)
+    def outputs(
+        self,
+        tokens: Int[Tensor, " pos"],
+        ablated_outputs: Float[Tensor, "sender pos d"] | None = None,
+        kept: Bool[Tensor, "sender receiver"] | None = None,
+    ) -> SenderOutputs:
+        """A forward pass: without ablated edges, or one of those of `logits`."""
+        every = torch.ones_like(self.possible) if kept is None else kept
+        read = _Batch(self, every[None], ablated_outputs, every_sender=True)
         logits = self._run(tokens, read)
-        return SenderOutputs(read.differences[0], logits[0])
+        senders = read.differences[0]
+        return SenderOutputs(senders if ablated_outputs is None else senders + ablated_outputs, logits[0])
 
     @torch.no_grad()
     def logits(
@@ -259,13 +266,13 @@ class _Batch:
         ablated_outputs: Float[Tensor, "sender pos d"] | None,
         *,
         every_receiver: bool = False,
+        every_sender: bool = False,
     ) -> None:
         self.edges, self.kept, self.ablated_outputs = edges, kept & edges.possible, ablated_outputs
         some_ablated = (edges.possible & ~kept).any(dim=(0, 1))
         self.active: Bool[Tensor, " receiver"] = torch.ones_like(some_ablated) if every_receiver else some_ablated
         """Receivers whose inputs are made anew: those with an ablated edge in a run of the batch."""
-        of_all = ablated_outputs is None
-        some_kept = self.kept.any(dim=(0, 2)) if of_all else self.kept[:, :, self.active].any(dim=(0, 2))
+        some_kept = self.kept[:, :, self.active].any(dim=(0, 2)) | every_sender
         self.used: list[int] = some_kept.nonzero()[:, 0].tolist()
         """Senders whose outputs are kept by a receiver whose input is made anew, ascending."""
         self.differences = torch.empty(0)

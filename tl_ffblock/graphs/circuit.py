@@ -21,7 +21,7 @@ from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import InputError, MapFileError, brief
 from tl_ffblock.files import write_atomically
 from tl_ffblock.graphs.edge_estimates import RECEIVERS, SENDERS, EdgeGraph, edge_components
-from tl_ffblock.graphs.graph import PRUNED, REMAINING, Component, GraphCertificate
+from tl_ffblock.graphs.graph import PRUNED, REMAINING, GraphCertificate
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result
@@ -56,7 +56,24 @@ class Circuit(EdgeGraph):
             UnsupportedModelError: for other models.
         """
         edges = EdgeAblation.of(identify(model))
-        return _circuit(edges, edges.possible, torch.zeros(edges.possible.shape))
+        every = edge_components(edges.model.n_layers, edges.model.n_heads, edges.n_kv, fed=edges.fed)
+        nodes = tuple(node for node in every if node.kind != REMAINING)
+        sends, receives = (
+            torch.tensor([number for number, node in enumerate(nodes) if node.kind in kinds])
+            for kinds in (SENDERS, RECEIVERS)
+        )
+        rows, columns = edges.possible.nonzero(as_tuple=True)
+        return cls(
+            model=edges.model.name,
+            labels=(),
+            targets=(),
+            nodes=nodes,
+            ends=torch.stack([sends[rows], receives[columns]], dim=1),
+            weights=torch.zeros(len(rows), 1),
+            sizes=torch.zeros(len(rows)),
+            certificate=GraphCertificate({}, edges.model.tolerance),
+            n_possible=len(rows),
+        )
 
     @classmethod
     def of(cls, model: Any, edges: Iterable[tuple[str, str]]) -> "Circuit":
@@ -119,7 +136,7 @@ class Circuit(EdgeGraph):
     def greedy(cls, scores: Scores, n: int, *, absolute: bool = True) -> "Circuit":
         """N edges, each the largest that leads to a component from which the target is reached (Hanna et al. 2024).
 
-        Arguments and errors are those of `topn`.
+        Fewer where the target is reached by fewer. Arguments and errors are those of `topn`.
         """
         whole, chosen = _prepared(scores, n)
         keys, into, target = _keys(whole, absolute=absolute), defaultdict[int, list[int]](list), len(whole.nodes) - 1
@@ -170,7 +187,7 @@ class Circuit(EdgeGraph):
             InputError: if the table has other columns, or fewer components.
         """
         table = scores.to_dataframe() if isinstance(scores, Result) else scores
-        missing = {"kind", "layer", "head", "value"} - set(table.columns)
+        missing = {"kind", "layer", "head", "value"} - set(getattr(table, "columns", ()))
         if missing:
             raise InputError(
                 f"scores: a table without the columns {', '.join(sorted(missing))}; expected one row per component."
@@ -260,6 +277,8 @@ class Circuit(EdgeGraph):
 
     def _in(self, other: "Circuit") -> Bool[np.ndarray, " edge"]:
         """Which of its edges another circuit has, too."""
+        if not isinstance(other, Circuit):
+            raise InputError(f"a circuit and a {type(other).__name__}: expected two circuits.")
         if [node.name for node in self.nodes] != [node.name for node in other.nodes]:
             raise InputError(
                 f"circuits of {self.model} and {other.model}, which have other components: expected one model's."
@@ -274,6 +293,12 @@ class Circuit(EdgeGraph):
         for read, head in self._reads():
             heads[read].append(head)
         return [tuple(heads.get(receiver, [receiver])) for receiver in self.ends[:, 1].tolist()]
+
+    def _refuse_without_target(self, what: str) -> None:
+        if not self.targets:
+            raise InputError(
+                f"a circuit without scores for a target cannot be {what}: choose it from estimates, Circuit.topn(edges, 100)."
+            )
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """Its size, and its largest edges."""
@@ -297,22 +322,20 @@ class Circuit(EdgeGraph):
         Raises:
             InputError: if the circuit is of another model, or the folder does not exist.
         """
-        edges = EdgeAblation.of(identify(model))
-        kept, values = kept_edges(edges, self), self.values
-        rows, columns = edges.possible.nonzero(as_tuple=True)
-        written: dict[str, dict[str, object]] = {}
-        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-            heads = _mib_receivers(edges, column)
-            for receiver in heads:
-                score = float(values[row, column]) / len(heads)
-                name = f"{_mib_sender(edges, row)}->{receiver}"
-                written[name] = {"score": score, "in_graph": bool(kept[row, column])}
-        touched = set(self.components)
-        senders = [node for node in self.nodes if node.kind in ("resid", "head", "mlp")]
-        nodes = {node.eap_name: {"in_graph": node.name in touched} for node in senders} | {"logits": {"in_graph": True}}
-        cfg = {"n_layers": edges.model.n_layers, "n_heads": edges.model.n_heads, "d_model": edges.model.sizes.d_model}
-        cfg["parallel_attn_mlp"] = edges.model.family.order == "parallel"
-        content = json.dumps({"cfg": cfg, "nodes": nodes, "edges": written})
+        known, full = identify(model), Circuit.full(model)
+        self._in(full)  # which refuses another model's
+        own = dict(zip(map(tuple, self.ends.tolist()), self.weights[:, 0].tolist(), strict=True))
+        edges = {
+            name: {"score": own.get(ends, 0.0) / len(names), "in_graph": ends in own}
+            for ends, names in zip(map(tuple, full.ends.tolist()), full.mib_names(), strict=True)
+            for name in names
+        }
+        touched = {"logits", *self.components}
+        senders = {node.eap_name: node.name for node in self.nodes if node.kind in SENDERS} | {"logits": "logits"}
+        nodes = {name: {"in_graph": component in touched} for name, component in senders.items()}
+        cfg = {"n_layers": known.n_layers, "n_heads": known.n_heads, "d_model": known.sizes.d_model}
+        cfg["parallel_attn_mlp"] = known.family.order == "parallel"
+        content = json.dumps({"cfg": cfg, "nodes": nodes, "edges": edges})
         write_atomically(Path(path), content.encode("utf-8"))
         return Path(path)
 
@@ -331,26 +354,30 @@ class Circuit(EdgeGraph):
                 an input and not into another.
             FileNotFoundError: if there is no such file.
         """
-        edges, held = EdgeAblation.of(identify(model)), _mib_edges(Path(path))
-        values, kept = torch.zeros(edges.possible.shape), torch.zeros_like(edges.possible)
-        unknown = set(held)
-        for row, column in edges.possible.nonzero().tolist():
-            names = [f"{_mib_sender(edges, row)}->{receiver}" for receiver in _mib_receivers(edges, column)]
-            found = [held[name] for name in names if name in held]
-            values[row, column] = sum(score for score, _ in found)
-            inside = {inside for _, inside in found}
-            if len(inside) > 1 or len(found) not in (0, len(names)):
+        full, held = cls.full(model), _mib_edges(Path(path))
+        scores, inside = np.zeros(len(full)), np.zeros(len(full), dtype=bool)
+        for edge, names in enumerate(full.mib_names()):
+            found = [held.pop(name) for name in names if name in held]
+            scores[edge] = sum(score for score, _ in found)
+            inside[edge] = any(kept for _, kept in found)
+            if len({kept for _, kept in found}) > 1 or len(found) not in (0, len(names)):
                 raise MapFileError(
-                    f"{path}: {', '.join(names)} share one key or value input in {edges.model.name}; expected all of them in the "
-                    "circuit, or none."
+                    f"{path}: {', '.join(names)} share one key or value input in {full.model}; expected all of them in the circuit, "
+                    "or none."
                 )
-            kept[row, column] = inside == {True}
-            unknown -= set(names)
-        if unknown:
-            raise MapFileError(
-                f"{path}: {edges.model.name} has no edge {min(unknown)}; expected a file of the same model."
-            )
-        return _circuit(edges, kept if bool(kept.any()) else values != 0, values)
+        if held:
+            raise MapFileError(f"{path}: {full.model} has no edge {min(held)}; expected a file of the same model.")
+        weights = torch.from_numpy(scores).float()[:, None]
+        scored = replace(full, weights=weights, sizes=weights[:, 0].abs())
+        return scored.choose(inside if inside.any() else scores != 0)
+
+    def mib_names(self) -> Iterator[list[str]]:
+        """Of every edge its names in EAP-IG: one for each query head that reads a key or value input."""
+        for (sender, receiver), readers in zip(self.ends.tolist(), self.readers, strict=True):
+            kind = self.nodes[receiver].kind
+            read = f"<{kind[0]}>" if kind in ("query", "key", "value") else ""
+            names = ["logits"] if kind == "target" else [f"{self.nodes[reader].eap_name}{read}" for reader in readers]
+            yield [f"{self.nodes[sender].eap_name}->{name}" for name in names]
 
 
 def kept_edges(edges: EdgeAblation, circuit: Circuit) -> Bool[Tensor, "sender receiver"]:
@@ -359,7 +386,7 @@ def kept_edges(edges: EdgeAblation, circuit: Circuit) -> Bool[Tensor, "sender re
     Raises:
         InputError: if the circuit is of a model with other components.
     """
-    expected = [node.name for node in _nodes(edges)]
+    expected = [node.name for node in Circuit.full(edges.model).nodes]
     if [node.name for node in circuit.nodes] != expected:
         raise InputError(
             f"a circuit of {circuit.model} with {len(circuit.nodes)} components and inputs; {edges.model.name} has "
@@ -368,42 +395,9 @@ def kept_edges(edges: EdgeAblation, circuit: Circuit) -> Bool[Tensor, "sender re
     return circuit.present
 
 
-def _nodes(edges: EdgeAblation) -> list[Component]:
-    model = edges.model
-    return [
-        node
-        for node in edge_components(model.n_layers, model.n_heads, edges.n_kv, fed=edges.fed)
-        if node.kind != REMAINING
-    ]
-
-
-def _circuit(
-    edges: EdgeAblation, kept: Bool[Tensor, "sender receiver"], values: Float[Tensor, "sender receiver"]
-) -> Circuit:
-    """Edges of a model without a target."""
-    nodes = _nodes(edges)
-    senders, receivers = (
-        torch.tensor([number for number, node in enumerate(nodes) if node.kind in kinds])
-        for kinds in (SENDERS, RECEIVERS)
-    )
-    rows, columns = kept.nonzero(as_tuple=True)
-    scores = values[rows, columns]
-    return Circuit(
-        model=edges.model.name,
-        labels=(),
-        targets=(),
-        nodes=tuple(nodes),
-        ends=torch.stack([senders[rows], receivers[columns]], dim=1),
-        weights=scores[:, None],
-        sizes=scores.abs(),
-        certificate=GraphCertificate({}, edges.model.tolerance),
-        n_possible=int(edges.possible.sum()),
-    )
-
-
 def _prepared(scores: Scores, n: int) -> tuple[Circuit, Bool[np.ndarray, " edge"]]:
     """All scored edges as one circuit, none of them chosen yet."""
-    graphs = [scores] if isinstance(scores, EdgeGraph) else list(scores)
+    graphs: list[Any] = list(scores) if isinstance(scores, list | tuple) else [scores]
     if not graphs or not all(isinstance(graph, EdgeGraph) for graph in graphs):
         raise InputError(
             f"scores={brief(scores)}: expected edges, as attribution_patching(edges=True) has them, or a list."
@@ -447,25 +441,6 @@ def _keys(whole: Circuit, *, absolute: bool) -> Float[np.ndarray, " edge"]:
     """What edges are ordered by, the largest first."""
     scores = whole.weights[:, 0].double()
     return (scores.abs() if absolute else scores).numpy()
-
-
-def _mib_sender(edges: EdgeAblation, number: int) -> str:
-    layer, place = divmod(number - 1, edges.model.n_heads + edges.fed)
-    return "input" if number == 0 else f"m{layer}" if place == edges.model.n_heads else f"a{layer}.h{place}"
-
-
-def _mib_receivers(edges: EdgeAblation, number: int) -> list[str]:
-    """Its names: one for each query head that reads a key or value input."""
-    n_layers, n_heads = edges.model.n_layers, edges.model.n_heads
-    for layer in range(n_layers):
-        for name, numbers in edges.inputs_of(layer).items():
-            if numbers.start <= number < numbers.stop:
-                if name == "mlp":
-                    return [f"m{layer}"]
-                each = n_heads // (numbers.stop - numbers.start)
-                first = (number - numbers.start) * each
-                return [f"a{layer}.h{head}<{name}>" for head in range(first, first + each)]
-    return ["logits"]
 
 
 def _mib_edges(path: Path) -> dict[str, tuple[float, bool]]:

@@ -6,6 +6,7 @@ from tl_ffblock.interventions.circuits import (
     EdgeEffects,
     circuit_faithfulness,
     edge_patching,
+    path_patching,
     run_circuit,
 )
 from tl_ffblock.interventions.contributions import Contributions, EditPoint, edit_point
@@ -38,6 +39,7 @@ __all__ = [
     "measure_edits",
     "measure_unedited",
     "patched_maps",
+    "path_patching",
     "removal",
     "run_circuit",
 ]

@@ -7,6 +7,7 @@ CMD = area between f and 1, CPR = area under f, over circuit sizes as parts of a
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -303,6 +304,64 @@ def edge_patching(
     return results[0] if runs.single else results
 
 
+@strict
+def path_patching(
+    model: Any,
+    clean: Prompts,
+    corrupted: Prompts,
+    target: Target,
+    paths: Sequence[Sequence[tuple[str, str]]],
+    *,
+    progress: bool = True,
+) -> Float[Tensor, "path pair"]:
+    """The exact change of a target if paths alone carry what they carry in the corrupted run (Goldowsky-Dill et al. 2023).
+
+    The first edge carries the sender's output of the corrupted run. The component that reads it is run again, and the next edge
+    carries what it writes then; every other edge carries what it carries in the clean run, up to the last receiver. A path of one
+    edge is an edge of `edge_patching`.
+
+    Args:
+        model: As in `run_circuit`.
+        clean: As in `run_circuit`.
+        corrupted: As in `run_circuit`.
+        target: As in `run_circuit`.
+        paths: Each a list of edges, such as [("L0.mlp", "L5KV0.v"), ("L5H1", "target")]: each sender reads the receiver before it.
+        progress: Whether a long call shows a bar.
+
+    Raises:
+        FFBlockError: whatever `edge_patching` raises; InputError for edges that are no path.
+    """
+    runs = _Pairs.open(model, clean, corrupted, target, "corrupted")
+    full, edges = Circuit.full(runs.edges.model), runs.edges
+    numbered = [_numbers_of_path(full, path) for path in paths]
+    changes = []
+    for pair in runs.counted(shown=progress):
+        for path in numbered:
+            carried = pair.ablated_outputs[path[0][0]]
+            for (sender, receiver), after in zip(path, [*path[1:], None], strict=True):
+                outputs, kept = pair.clean_outputs.clone(), edges.possible.clone()
+                outputs[sender], kept[sender, receiver] = carried, False
+                run = edges.outputs(pair.tokens, outputs, kept)
+                carried = carried if after is None else run.senders[after[0]]
+            changes.append(_read(pair.metric, run.logits[None])[0] - pair.clean_value)
+    return torch.stack(changes).reshape(len(runs.pairs), len(numbered)).T
+
+
+def _numbers_of_path(full: Circuit, path: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+    """The edges of a path by the numbers of sender and receiver."""
+    if not path:
+        raise InputError("paths: a path without edges; expected one or more, such as [('L0.mlp', 'target')].")
+    numbers = [full.numbers(edge) for edge in path if full[edge] is not None]  # which refuses what is no edge
+    readers = {
+        full.nodes[receiver].name: to for receiver, to in zip(full.ends[:, 1].tolist(), full.readers, strict=True)
+    }
+    for (_, receiver), (sender, _) in pairwise(path):
+        names = [full.nodes[reader].name for reader in readers[receiver]]
+        if sender not in names:
+            raise InputError(f"paths: {sender} does not read {receiver}; expected {' or '.join(names)}.")
+    return numbers
+
+
 def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tensor, " edge"]) -> EdgeEffects:
     """Effects with their labels; a component's share is the sum of what it sends, an input's of what it receives."""
     none = torch.zeros(len(edges.nodes), dtype=torch.float64)
@@ -334,6 +393,7 @@ class _Pair:
 
     edges: EdgeAblation
     tokens: Int[Tensor, " pos"]
+    clean_outputs: Float[Tensor, "sender pos d"]
     ablated_outputs: Float[Tensor, "sender pos d"]
     metric: Metric
     words: str
@@ -403,7 +463,7 @@ class _Pairs:
             texts = [label(self.edges.model, tokens) for tokens in (clean, clean if corrupted is None else corrupted)]
             labels = tuple(joined(pair, "→") for pair in zip(*texts, strict=True))
             words = words_of(self.edges.model, metric)
-            yield _Pair(self.edges, clean, ablated, metric, words, labels, values[0], values[1], gaps)
+            yield _Pair(self.edges, clean, own.senders, ablated, metric, words, labels, values[0], values[1], gaps)
 
     def counted(self, *, shown: bool) -> Iterator[_Pair]:
         """The pairs, with a bar."""

@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float64, Shaped
 
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.interventions.circuits import CircuitFaithfulness
+from tl_ffblock.graphs.edge_estimates import EdgeGraph
+from tl_ffblock.interventions.circuits import CircuitFaithfulness, EdgeEffects
 from tl_ffblock.interventions.validation import (
     ATTENTION,
     KNOCKOUT,
@@ -29,7 +30,7 @@ from tl_ffblock.page import AnyPage, DataBlock, GraphPage, MapsBlock, NumbersBlo
 from tl_ffblock.results.figures import COLOURS, COLUMN, axes, layer_lines
 from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.signatures import strict
-from tl_ffblock.views.registry import figure_of
+from tl_ffblock.views.registry import figure_of, page_of
 
 INK, GAIN, LOSS = "#003f5c", "#b35806", "#6a5fc0"
 # Colours end at this percentile of the cells of other tokens, so that they do not hang on one cell.
@@ -127,13 +128,30 @@ def circuit_figure(result: CircuitFaithfulness) -> Any:
     figure = lines(
         {"faithfulness": table["value"].to_numpy()},
         title=f"{_title(result.summary()[0])}\n{area}",
-        xlabel="edges of the circuit, as a part of all",
-        x=[f"{fraction:.1%}" for fraction in table["fraction"]],
+        xlabel="edges of the circuit, per cent of all",
+        x=[f"{100 * fraction:.2g}" for fraction in table["fraction"]],
     )
     place = figure.axes[0]
     place.fill_between(range(len(table)), table["low"], table["high"], color=COLOURS[0], alpha=0.2, linewidth=0)
     place.axhline(1, color="0.7", linewidth=1, zorder=0)
     return figure
+
+
+@figure_of.register(EdgeEffects)
+@strict
+def effects_figure(result: EdgeEffects, *, against: EdgeGraph | None = None) -> Any:
+    """Estimates of edges over their measured effects, or without estimates the graph.
+
+    Args:
+        result: Measured effects.
+        against: Edges of `attribution_patching(edges=True)`.
+    """
+    if against is None:
+        return page_figure(page_of(result))
+    table = result.compare(against)
+    labels = (table["source"] + " -> " + table["target"]).tolist()
+    columns, names = (table[name].to_numpy() for name in ("effect", "estimate")), ("measured", "estimated")
+    return scatter(*columns, names=names, labels=labels, title=result.targets[0].name)
 
 
 def page_figure(data: AnyPage) -> Any:

@@ -321,8 +321,8 @@ def attribution_patching(
         rules: "patching", "path" or "gradient".
         steps: Forward passes whose derivatives are averaged; 1 is the clean one alone.
         of: Kinds beside "residual", "mlp", "head" and neurons, at the HookPoints of these names: "q" and, of each key-value head,
-            "k" and "v" (`attn.hook_q` ..., before any rotation or norm of their own); "attention", the output of attention (before a norm of its branch);
-            "residual_mid", the residual stream between attention and feed-forward, before any norm.
+            "k" and "v" (`attn.hook_q` ..., before any rotation or norm of their own); "attention", the output of attention
+            (before a norm of its branch); "residual_mid", the residual stream between attention and feed-forward, before any norm.
         maps: Whether every contribution of the layer maps is estimated, too (not with rules="gradient"); two more forward
             passes, and two vjps through each layer per scope.
         edges: Whether edges are estimated, too, from every sender (embeddings, heads, feed-forwards) to every later receiver

@@ -132,6 +132,7 @@ MUTANTS = (
     Mutant("statistics: layers ranked together", "results/intervals.py", "cells = layer == name", "cells = layer >= name", ("tests/interventions/test_validation.py", "-k", "layer or spearman or scipy or correlation or rank")),
     Mutant("statistics: cells that do not exist are averaged", "results/average.py", 'values.masked_fill(~reached, float("nan"))', "values", ("tests/integration/test_average.py",)),
     Mutant("statistics: layers of neurons", "attribution/average_shares.py", 'return {"layer": layers, "neuron"', 'return {"layer": tuple(range(len(layers))), "neuron"', ("tests/attribution/test_average_shares.py",)),
+    Mutant("statistics: positions of the first prompt", "attribution/average_shares.py", "[[numbers[prompt] for numbers", "[[numbers[0] for numbers", ("tests/attribution/test_average_shares.py",)),
     # Layer algebra.
     Mutant("layer: constants of values stay with tokens", "layer/linear.py", "return record.head_values - constant, constant", "return record.head_values - 0 * constant, constant", ("tests/unit/test_parts.py", "tests/unit/test_worked_example.py")),
     Mutant("layer: residual of another token", "layer/linear.py", "tokens[torch.arange(len(x), device=x.device), queries] = x", "tokens[torch.arange(len(x), device=x.device), queries.flip(0)] = x", ("tests/unit/test_parts.py", "tests/unit/test_worked_example.py")),
@@ -143,6 +144,8 @@ MUTANTS = (
     # Propagation.
     Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = n_prompt - 1 + numbers,", "at, said = n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
     Mutant("propagation: weights of EAP-IG", "attribution/patching.py", "zip((nodes + 1) / 2, weights / 2, strict=True)", "zip((nodes + 1) / 2, weights, strict=True)", ("tests/attribution/test_attribution_patching.py", "tests/attribution/test_edges.py", "-k", "steps or integrat or between or nodes")),
+    Mutant("propagation: the stream after attention without that before", "attribution/patching.py", '+ change["residual", layer]', '+ 0 * change["residual", layer]', ("tests/attribution/test_attribution_patching.py", "-k", "every_kind")),
+    Mutant("propagation: estimates of queries that cannot act", "attribution/patching.py", 'kind in ("q", "k") and rules.attention', 'kind == "k" and rules.attention', ("tests/attribution/test_attribution_patching.py", "-k", "refused")),
     Mutant("propagation: queries of signed maps", "views/shares.py", "result.maps[scope, layer][list(text.queries)]", "result.maps[scope, layer][: len(text.queries)]", ("tests/attribution/test_signed_maps.py", "-k", "beside")),
     Mutant("propagation: patterns are not frozen", "bridge/linearised.py", '"path": Rules("path", norms=True, feed_forward=True, attention=True),', '"path": Rules("path", norms=True, feed_forward=True, attention=False),', ("tests/attribution/test_frozen_autograd.py",)),
     Mutant("propagation: norm scales are not frozen", "bridge/linearised.py", "if not self.rules.norms:", "if not self.rules.norms or layer == 1:", _sabotage("right and shares-gpt2")),

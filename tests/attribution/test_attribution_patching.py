@@ -84,12 +84,11 @@ def test_every_kind_is_the_slope_of_a_run_that_is_edited_there(family: str) -> N
 
 
 @pytest.mark.parametrize("case", EVERY, ids=str)
-@pytest.mark.parametrize("rules", ["path", "patching"])
-def test_heads_estimates_sum_to_attentions(case: Case, rules: str) -> None:
+def test_heads_estimates_sum_to_attentions(case: Case) -> None:
     """At every position; of every order of norms and every kind of attention, by HookPoints of their own."""
     tokens, target = case.tokens(N), ffb.logit(7, minus=11)
     model, corrupted = case.model(), torch.cat([tokens[:3], tokens.flip(0)[3:]])
-    result = ffb.attribution_patching(model, tokens, corrupted, target, rules=rules, of=("attention", "v"))
+    result = ffb.attribution_patching(model, tokens, corrupted, target, of=("attention", "v"))
     torch.testing.assert_close(result.heads.sum(dim=1), result["attention"], rtol=1e-4, atol=1e-5)
     assert result["v"].abs().max() > 1e-6
 

@@ -226,7 +226,7 @@ def test_the_start_shows_what_other_pages_show() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["attribution.md", "how_to/many_prompts.md"])
+@pytest.mark.parametrize("page", ["attribution.md", "how_to/many_prompts.md", "how_to/average_over_pairs.md"])
 def test_a_page_prints_what_it_shows(
     page: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ alike. A result is averaged by its method `by_component`, which gives its number
         return {"layer": range(n_layers), "head": range(n_heads)}, at_positions(self.heads, at)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar, cast
@@ -112,18 +112,22 @@ class AverageShares(Result):
         """The largest places by name, with their means and intervals in words."""
         lines = {}
         for row in self.to_dataframe(k).to_dict("records"):
-            axes = ("source", "target") if "source" in row else [axis for axis in self.places if axis != "position"]
-            labels = (row[axis] if isinstance(row[axis], str) else f"{axis} {row[axis]}" for axis in axes)
-            name = (
-                f"L{row['layer']}H{row['head']}"
-                if self.of == "heads"
-                else BETWEEN.join(labels)
-                if "source" in row
-                else ", ".join(labels)
-            )
+            name = self._name(row)
             ends = f"  [{significant(row['low'])}, {significant(row['high'])}]" if len(self.values) > 1 else ""
             lines[f"{name}@{row['position']}" if self.tokens else name] = significant(row["value"]) + ends
         return lines
+
+    def _name(self, row: Mapping[Hashable, Any]) -> str:
+        """A place's name without its position."""
+        if "source" in row:
+            return f"{row['source']}{BETWEEN}{row['target']}"
+        if self.of in ("heads", "q"):
+            return f"L{row['layer']}H{row['head']}{'.q' if self.of == 'q' else ''}"
+        words = {"head": "key-value head"} if self.of in ("k", "v") else {}
+        axes = [axis for axis in self.places if axis != "position"]
+        return ", ".join(
+            row[axis] if isinstance(row[axis], str) else f"{words.get(axis, axis)} {row[axis]}" for axis in axes
+        )
 
 
 @strict
@@ -166,7 +170,7 @@ class Averages(Result):
     def summary(self) -> tuple[str, Mapping[str, object]]:
         first = next(iter(self.kinds.values()))
         headline = first.summary()[0].replace(f" · {first.of}, ", " · ")
-        lines = {kind: (f"{name} {said}" for name, said in each.most(3).items()) for kind, each in self.kinds.items()}
+        lines = {kind: (f"{name} {said}" for name, said in each.most(2).items()) for kind, each in self.kinds.items()}
         return headline, {kind: " · ".join(most) for kind, most in lines.items()}
 
 

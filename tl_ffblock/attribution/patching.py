@@ -118,7 +118,8 @@ class PatchingEstimates(Result):
             ScopeKeyError: if it was not asked for.
         """
         if kind not in self.values:
-            raise ScopeKeyError(f"no {brief(kind)} here: ask with of={brief(kind)}; here are {', '.join(self.values)}.")
+            remedy = f"ask with of={brief(kind)}" if kind in _KEPT else f"there can be {', '.join(_KEPT)}"
+            raise ScopeKeyError(f"no {brief(kind)} here: {remedy}; here are {', '.join(self.values)}.")
         return self.values[kind]
 
     @property

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tl_ffblock.graphs import FlowGraph, Graph
     from tl_ffblock.interventions import (
         Contributions,
+        attention_knockout,
         causal_validation,
         contribution_sweep,
         difference,
@@ -94,6 +95,7 @@ _HOMES = {
     "Results": "result",
     "TokenMaps": "results.token_maps",
     "amplification": "results.measures",
+    "attention_knockout": "interventions",
     "attention_maps": "attention",
     "attention_scores": "attention",
     "attribute": "attribution",
@@ -174,6 +176,7 @@ __all__ = [
     "TokenMaps",
     "__version__",
     "amplification",
+    "attention_knockout",
     "attention_maps",
     "attention_scores",
     "attribute",

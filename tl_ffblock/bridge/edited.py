@@ -49,6 +49,8 @@ Read: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "
 TOLERANCE = 1e-4
 """How well a run that goes on from the cache must give the clean run's logits, relative to the largest."""
 _REMOVAL = ('removal="mask"', 'Use removal="mean".')
+_ONE_MASK = ("XGLMAttention",)
+"""Attention of transformers 5 that reads one mask for all heads."""
 _RUN_BYTES = {"cpu": 2**28, "cuda": 2**32}
 """What the outputs of runs side by side may occupy, by device; one may always have more."""
 
@@ -159,6 +161,8 @@ def _mask_inside(
         if mask is None:
             mask = x.new_zeros(1, 1, x.shape[1], x.shape[1])
         pairs = _pairs_of(hidden, mask)
+        if pairs.shape[1] > 1 and type(attention).__name__ in _ONE_MASK:
+            raise refusal()
         call.arguments["attention_mask"] = mask.masked_fill(pairs, torch.finfo(mask.dtype).min)
         return call.args, call.kwargs
 
@@ -183,7 +187,7 @@ def _pairs_of(hidden: Hidden, scores: Tensor) -> Bool[Tensor, "run head query ke
 def _refusal(model: Model, layer: str, called: str, instead: str) -> UnsupportedModelError:
     return UnsupportedModelError(
         f"{called}: {model.name} ({model.family.name}) attends, in {layer}, to tokens that were hidden. Its attention is out of reach "
-        f"of hooks, or a query has no other key within reach. {instead}".rstrip()
+        f"of hooks (of some models in single heads), or a query has no other key within reach. {instead}".rstrip()
     )
 
 

@@ -60,7 +60,9 @@ def test_tokens_are_as_the_model_reads_them(tmp_path: Any) -> None:
     assert tokens.shape == (3, 21) and bool((tokens[:, 0] == bos).all())
     assert torch.equal(tokens[:, 1:11], tokens[:, 11:]) and all(len(set(row.tolist())) == 10 for row in tokens[:, 1:11])
     assert not set(tokens[:, 1:].flatten().tolist()) & set(model.tokenizer.all_special_ids)
-    assert torch.equal(tokens, repeated_tokens(model, 10, 3)) and not torch.equal(tokens, repeated_tokens(model, 10, 3, seed=1))
+    assert torch.equal(tokens, repeated_tokens(model, 10, 3)) and not torch.equal(
+        tokens, repeated_tokens(model, 10, 3, seed=1)
+    )
     result = ffb.heads.induction_scores(model, length=10, n=3)
     _, cache = model.run_with_cache(tokens)
     queries = torch.arange(11, 21)
@@ -78,7 +80,9 @@ def test_copy_scores_are_those_of_the_paper(family: str, negative: bool) -> None
     result = copy_scores(case.model(), prompts, at, k=k, negative=negative)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        folded = processed(case.fresh(), fold_ln=True, center_writing_weights=False, center_unembed=False, fold_value_biases=False)
+        folded = processed(
+            case.fresh(), fold_ln=True, center_writing_weights=False, center_unembed=False, fold_value_biases=False
+        )
     sign = -1 if negative else 1
     _, cache = folded.run_with_cache(prompts)
     names = cache["blocks.0.hook_resid_post"][range(8), at]

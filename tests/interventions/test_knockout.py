@@ -32,7 +32,9 @@ def precise(family: str) -> Any:
     return model_of(family, torch.float32 if family in FLOAT32_ALONE else torch.float64)
 
 
-def by_hand(model: Any, tokens: Tensor, layers: Iterable[int], keys: list[int], queries: list[int], heads: Sequence[int]) -> Tensor:
+def by_hand(
+    model: Any, tokens: Tensor, layers: Iterable[int], keys: list[int], queries: list[int], heads: Sequence[int]
+) -> Tensor:
     """Logits under a knockout, layer by layer: z of patterns without the keys, each divided by its sum, put in the place of the run's."""
     known, n, hooks = identify(model), len(tokens), []
     masked = torch.zeros(known.n_heads, n, n, dtype=torch.bool)
@@ -42,7 +44,9 @@ def by_hand(model: Any, tokens: Tensor, layers: Iterable[int], keys: list[int], 
         layer = known.layers[number]
         names = {"pattern": layer.sites["pattern"], "v": layer.name("attn.hook_v")}
         kept: dict[str, Tensor] = {}
-        keep = [(name, lambda x, hook, at=at: kept.__setitem__(at, x[0].clone())) for at, name in names.items()]
+        keep = [
+            (name, lambda x, hook, at=at, kept=kept: kept.__setitem__(at, x[0].clone())) for at, name in names.items()
+        ]
         model.run_with_hooks(tokens[None], fwd_hooks=[*hooks, *keep])
         value = kept["v"].reshape(n, -1, int(known.hooked.cfg.d_head))
         value = value.repeat_interleave(known.n_heads // value.shape[1], dim=1)
@@ -116,7 +120,10 @@ def test_laws(family: str) -> None:
         for query in range(N)
         if family == "bert" or query
         for hook in attention_knockout_hooks(
-            model, keys=[key for key in range(N) if key != query and (family == "bert" or key < query)], queries=query, layers=1
+            model,
+            keys=[key for key in range(N) if key != query and (family == "bert" or key < query)],
+            queries=query,
+            layers=1,
         )
     ]
     alone = ffb.attention_maps(model, tokens, fwd_hooks=own, layers=1)
@@ -144,11 +151,18 @@ def test_prompts_have_positions_and_answers_of_their_own() -> None:
     prompts = torch.stack([tiny.tokens("gpt2", N, seed) for seed in range(3)])
     read = probability([7, 9, 11])
     given: dict[str, Any] = {"layers": [0, 2], "heads": 1}
-    together = ffb.attention_knockout(model, prompts, read, keys={"s": [[1], [2, 3], 4], "b": 0}, queries=[-1, [5, 6], -1], **given)
+    together = ffb.attention_knockout(
+        model, prompts, read, keys={"s": [[1], [2, 3], 4], "b": 0}, queries=[-1, [5, 6], -1], **given
+    )
     assert together.windows == ((0, 2),) and together.source_tokens[0].count("|") == 2
     for number, (keys, queries) in enumerate((([1], -1), ([2, 3], [5, 6]), (4, -1))):
         alone = ffb.attention_knockout(
-            model, prompts[number], probability((7, 9, 11)[number]), keys={"s": keys, "b": [0]}, queries=queries, **given
+            model,
+            prompts[number],
+            probability((7, 9, 11)[number]),
+            keys={"s": keys, "b": [0]},
+            queries=queries,
+            **given,
         )
         torch.testing.assert_close(together.by_prompt[number], alone.by_prompt[0])
         torch.testing.assert_close(alone.values - alone.baseline, alone.effect)

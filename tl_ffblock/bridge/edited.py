@@ -38,7 +38,7 @@ from tl_ffblock.layer.positions import positions as numbers_of
 
 RemovalName: TypeAlias = Literal["mask", "mean"]
 RunHooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
-NeuronHook: TypeAlias = tuple[str, Callable[..., Tensor]]
+RunHook: TypeAlias = tuple[str, Callable[..., Tensor | None]]
 """HookPoint name and function, as `run_with_hooks` takes them."""
 Hidden: TypeAlias = Callable[[int], Bool[Tensor, "run head pos pos"]]
 """A number of positions to the pairs of query and key whose scores are masked; one run, or one head, is for all."""
@@ -105,7 +105,7 @@ class Removals:
         return logits if self.layer is None else stream[-1]
 
 
-def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, instead: str = "") -> list[NeuronHook]:
+def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, instead: str = "") -> list[RunHook]:
     """Hooks that mask attention scores before the softmax, by layer, and refuse a pattern that gives a masked key weight.
 
     Args:
@@ -114,7 +114,7 @@ def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, inste
         called: What this is, at the head of an error.
         instead: What to do where the model's attention cannot be masked.
     """
-    hooks: list[NeuronHook] = []
+    hooks: list[RunHook] = []
     inside = _computes_attention_inside(model)
     for number, pairs in hidden.items():
         layer = model.layers[number]
@@ -132,7 +132,8 @@ def _computes_attention_inside(model: Model) -> bool:
     if model.memory.attends_inside is None:
         first, fired = model.layers[0], list[str]()
         seen = [
-            (name, lambda _, hook, name=name: fired.append(name)) for name in (first.sites["pattern"], first.values_name)
+            (name, lambda _, hook, name=name: fired.append(name))
+            for name in (first.sites["pattern"], first.values_name)
         ]
         with torch.no_grad(), model.hooks_disabled(), model.hooked.hooks(fwd_hooks=seen):
             model.hooked(probe_tokens(model.hooked).to(model.device))
@@ -144,9 +145,7 @@ def _hide(hidden: Hidden, scores: Tensor, hook: object = None) -> Tensor:
     return scores.masked_fill(_pairs_of(hidden, scores), torch.finfo(scores.dtype).min)
 
 
-def _mask_inside(
-    model: Model, layer: int, hidden: Hidden, refusal: Refusal, x: Tensor, hook: object = None
-) -> None:
+def _mask_inside(model: Model, layer: int, hidden: Hidden, refusal: Refusal, x: Tensor, hook: object = None) -> None:
     """Change the attention mask of the forward pass of Hugging Face's attention that reads x."""
     attention = model.layers[layer].block.attn.original_component
 
@@ -346,7 +345,7 @@ def logits_with_heads_replaced(
 
 def setting_neurons(
     model: Model, layer: int, values: Mapping[int, float], positions: tuple[int, ...] | None = None
-) -> NeuronHook:
+) -> RunHook:
     """A hook that sets neurons' activations (after the activation function, gated: the product).
 
     Args:

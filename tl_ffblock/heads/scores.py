@@ -1,6 +1,6 @@
-"""Heads by their names: induction, previous-token and duplicate-token heads (Elhage et al. 2021; Olsson et al. 2022, "In-context
-learning and induction heads"), and name movers by their copy score (Wang et al. 2023, "Interpretability in the wild").
+"""Heads by their names: induction, previous-token and duplicate-token heads, and name movers by their copy score.
 
+Elhage et al. 2021; Olsson et al. 2022, "In-context learning and induction heads"; Wang et al. 2023, "Interpretability in the wild".
 The first three are read off attention over a random sequence that is repeated, as in TransformerLens's exploratory analysis.
 """
 

@@ -1,7 +1,6 @@
-"""Attention knockout: attention from some positions to others is blocked in a window of layers (Geva et al. 2023, "Dissecting
-recall of factual associations in auto-regressive language models", section 4).
+"""Attention knockout: attention from some positions to others is blocked in a window of layers.
 
-A score that is masked before the softmax has weight 0, and the row's other weights grow in proportion.
+Geva et al. 2023, "Dissecting recall of factual associations in auto-regressive language models", section 4. A score that is masked before the softmax has weight 0, and the row's other weights grow in proportion.
 """
 
 # Noun: attention knockout (Geva et al. 2023)
@@ -10,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from typing import Any, SupportsIndex, TypeAlias, Unpack
+from typing import Any, SupportsIndex, TypeAlias
 
 import pandas as pd
 import torch
@@ -18,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
-from tl_ffblock.bridge.edited import Hidden, NeuronHook, masking_hooks
+from tl_ffblock.bridge.edited import Hidden, RunHook, masking_hooks
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Ids, Layers, Texts, Tokens, open_run
@@ -122,7 +121,7 @@ class AttentionKnockout(Result):
 @strict
 def attention_knockout_hooks(
     model: Any, *, keys: Positions, queries: Positions = None, layers: Layers = None, heads: AskedOfHeads = None
-) -> list[NeuronHook]:
+) -> list[RunHook]:
     """Hooks that block attention, for `run_with_hooks` and for every `fwd_hooks` of this package (Geva et al. 2023).
 
     Scores are masked before the softmax, in every model. The pattern of every run is checked: a masked key has no weight.
@@ -189,7 +188,9 @@ def attention_knockout(
     known, lengths = run.model, [len(sequence.tokens) for sequence in run.sequences]
     metric = for_prompts(target, len(lengths))
     if isinstance(metric, Direction):
-        raise InputError("target is a direction in the residual stream: expected a function of logits, as ffb.logit(...).")
+        raise InputError(
+            "target is a direction in the residual stream: expected a function of logits, as ffb.logit(...)."
+        )
     known.refuse_untrained_head()
     centres, windows = _windows(known, layers, window)
     numbers = None if heads is None else head_numbers(heads, known.n_heads, switch=False)
@@ -236,7 +237,9 @@ def _measured(
     types = None if batch.token_types is None else batch.token_types[index][: len(tokens)]
 
     def logits(n_runs: int) -> Float[Tensor, "run pos d_vocab"]:
-        return forward(model, Batch(tokens.expand(n_runs, -1), None, None if types is None else types.expand(n_runs, -1)))
+        return forward(
+            model, Batch(tokens.expand(n_runs, -1), None, None if types is None else types.expand(n_runs, -1))
+        )
 
     clean = logits(1)
     read = metric.of_prompt(CleanRun(batch.numbers[index], tokens, clean[0]))
@@ -260,7 +263,9 @@ def _same(pairs: Bool[Tensor, "run head pos pos"], _: int) -> Bool[Tensor, "run 
     return pairs
 
 
-def _windows(model: Model, layers: Layers, window: SupportsIndex | None) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+def _windows(
+    model: Model, layers: Layers, window: SupportsIndex | None
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     """Centres and windows: of w layers `l - w // 2` to `l + ceil(w / 2) - 1`, as in the code of Geva et al., within the model."""
     chosen = select_layers(model, layers)
     if window is None:

@@ -9,7 +9,7 @@ the rank of a trigger say how much the model needs the memory there? `knock_out_
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, SupportsIndex, TypeAlias, Unpack, get_args
+from typing import Any, Literal, SupportsIndex, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.attribution import Attribution
-from tl_ffblock.bridge.edited import NeuronHook, logits_under, setting_neurons
+from tl_ffblock.bridge.edited import RunHook, logits_under, setting_neurons
 from tl_ffblock.bridge.model import Model, identify, refuse_other_model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Run, open_run
 from tl_ffblock.errors import CompletenessError, InputError, brief
@@ -339,7 +339,7 @@ def _coefficients_of(
 @strict
 def knock_out(
     model: Any, memories: Memories, *, to: To = 0.0, positions: Sequence[SupportsIndex] | SupportsIndex | None = None
-) -> list[NeuronHook]:
+) -> list[RunHook]:
     """Hooks that set memories' coefficients, for `run_with_hooks` and for every `fwd_hooks` of this package.
 
     Law: the feed-forward's output changes by `(to - m_i) v_i` and nothing else of the layer does.

@@ -10,6 +10,7 @@ from typing import Any
 from docs.markdown import table
 
 MADE_BY = {
+    "AttentionKnockout": "`attention_knockout`",
     "AttentionScores": "`attention_scores`",
     "Attachments": "`heads.attachments`",
     "Attribution": "`attribute`",
@@ -27,6 +28,7 @@ MADE_BY = {
     "EdgeEstimates": "`attribution_patching(edges=True)`",
     "Faithfulness": "`faithfulness`",
     "FlowGraph": "`flow_graph`",
+    "HeadScores": "`heads.induction_scores`, `heads.copy_scores`",
     "LogitLens": "`logit_lens`",
     "MemoryCard": "`memories.memory_card`",
     "ModelCheck": "`check.check_model`",
@@ -42,11 +44,13 @@ MADE_BY = {
 """Classes by name, and the call that makes each."""
 BASES = {"Graph", "MemoryTable"}
 MEANS = {
+    "AttentionKnockout": "is of many prompts",
     "AverageMaps": "is a mean",
     "AverageShares": "is a mean",
     "CausalValidation": "is of many prompts",
     "ContributionSweep": "is of many prompts",
     "Faithfulness": "is of many prompts",
+    "HeadScores": "is of many prompts",
     "PatchedMaps": "`average` of its maps",
     "RelationHits": "is of a corpus",
     "TokenMaps": "`average`",

@@ -50,7 +50,7 @@ def test_dir_lists_names_and_modules() -> None:
     assert set(ffb.__all__) <= set(dir(ffb))
     assert {"check", "experiments", "graphs", "heads", "interventions", "memories", "scopes"} <= set(dir(ffb))
     assert not {"bridge", "layer", "page", "results", "views", "flow", "propagation"} & set(dir(ffb))
-    assert len(ffb.__all__) <= 48
+    assert len(ffb.__all__) <= 49
     assert len(dir(ffb)) <= 60
 
 

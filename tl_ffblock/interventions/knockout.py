@@ -110,6 +110,7 @@ class AttentionKnockout(Result):
         frame, several_prompts = self.to_dataframe(), len(self.tokens) > 1
         lines: dict[str, object] = {} if several_prompts else {"text": shortened(self.tokens[0])}
         lines |= {"attention from": self.query_tokens, "baseline": significant(self.baseline, 4, "-")}
+        lines |= {} if self.heads is None else {"heads": spans(self.heads)}
         for row in frame.loc[frame["effect"].abs().nlargest(LARGEST_SHOWN).index].itertuples():
             interval = f" [{row.low:.4g}, {row.high:.4g}]" if several_prompts else ""
             lines[f"layers {row.window} to {row.source}"] = f"{row.effect:+.4g}{interval}"

@@ -9,7 +9,7 @@ the rank of a trigger say how much the model needs the memory there? `knock_out_
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, SupportsIndex, TypeAlias, get_args
+from typing import Any, Literal, SupportsIndex, TypeAlias, Unpack, get_args
 
 import numpy as np
 import pandas as pd

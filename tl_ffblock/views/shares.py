@@ -17,6 +17,7 @@ from tl_ffblock.attribution.continuation import ContinuationAttribution
 from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
 from tl_ffblock.attribution.patching import PatchingEstimates
 from tl_ffblock.errors import InputError
+from tl_ffblock.interventions.knockout import AttentionKnockout
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import DataBlock, MapsBlock, PageBlock, PageData, PageText, SharesData, maps_labels, shares_map
 from tl_ffblock.page.data import MAP_DIGITS
@@ -143,6 +144,30 @@ def lens_figure(result: LogitLens, **options: Any) -> Any:
     labels = [f"{row} {top[-1][0]!r}" for row, top in zip(result.names, result.top_tokens, strict=True)]
     figure = lines({name: values}, title=result.summary()[0], xlabel="row, and its most probable token", x=labels)
     figure.axes[0].tick_params(axis="x", rotation=90)
+    return figure
+
+
+@figure_of.register(AttentionKnockout)
+def knockout_figure(result: AttentionKnockout, **options: Any) -> Any:
+    """The change of the target by the centre of the window, a line per source, with 95 % intervals over several prompts.
+
+    Args:
+        result: The knockouts.
+        **options: Those of other results' figures: of, against, by_layer.
+    """
+    if options:
+        return result_figure(result, **options)
+    sources = {name: result.effect[:, number] for number, name in enumerate(result.sources)}
+    size = f"{len(result.windows[0])} layers" if len(result.windows) == 1 else "centre of the window"
+    figure = lines(
+        sources, title=result.summary()[0], x=result.layers, xlabel=f"layer ({size})", ylabel="change of the target"
+    )
+    if len(result.by_prompt) > 1:
+        for number, line in enumerate(figure.axes[0].get_lines()[: len(sources)]):
+            ends = (end[:, number].numpy() for end in (result.interval.low, result.interval.high))
+            figure.axes[0].fill_between(
+                range(len(result.layers)), *ends, color=line.get_color(), alpha=0.2, linewidth=0
+            )
     return figure
 
 

@@ -180,7 +180,7 @@ def _refuse_weight(
 def _pairs_of(hidden: Hidden, scores: Tensor) -> Bool[Tensor, "run head query key"]:
     """The pairs of a forward pass whose queries are the last of its keys, as in one that goes on from a cache."""
     n_queries, n_keys = scores.shape[-2:]
-    return hidden(n_keys)[..., n_keys - n_queries :, :].to(scores.device)
+    return hidden(n_keys)[..., -n_queries:, -n_keys:].to(scores.device)
 
 
 def _refusal(model: Model, layer: str, called: str, instead: str) -> UnsupportedModelError:

@@ -17,10 +17,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
-from tl_ffblock.bridge.edited import Hidden, RunHook, masking_hooks
+from tl_ffblock.bridge.edited import Hidden, ResumedRuns, RunHook, masking_hooks
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model, identify, select_layers
-from tl_ffblock.bridge.runs import Ids, Layers, Texts, Tokens, open_run
+from tl_ffblock.bridge.runs import Ids, Layers, Run, Texts, Tokens, open_run
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.heads import head_numbers
 from tl_ffblock.layer.positions import Positions, positions, several, spans, whole_number
@@ -206,7 +206,7 @@ def attention_knockout(
                 at = [of_source[number] for of_source in places.values()]
                 hidden = [_pairs(known, lengths[number], to, None if from_ is None else from_[number]) for to in at]
                 masked = _of_heads(torch.stack(hidden), numbers, known.n_heads)
-                baselines[number], values[number] = _measured(known, batch, index, read, windows, masked, bar)
+                baselines[number], values[number] = _measured(run, batch, index, read, windows, masked, bar)
     labels = tuple(sequence.labels for sequence in run.sequences)
     return AttentionKnockout(
         by_prompt=torch.stack([values[number] for number in range(len(lengths))]),
@@ -225,7 +225,7 @@ def attention_knockout(
 
 
 def _measured(
-    model: Model,
+    run: Run,
     batch: Batch,
     index: int,
     metric: Metric,
@@ -233,16 +233,21 @@ def _measured(
     masked: Bool[Tensor, "source head pos pos"],
     bar: Progress,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "layer source"]]:
-    """The target of one prompt without a knockout, and with each."""
-    tokens = batch.sequence(index)
+    """The target of one prompt without a knockout, and with each; what lies before the first query is not run again."""
+    model, tokens = run.model, batch.sequence(index).to(run.model.device)
     types = None if batch.token_types is None else batch.token_types[index][: len(tokens)]
+    clean = forward(model, Batch(tokens[None], token_types=None if types is None else types[None]))
+    start = int(masked.any(dim=-1).any(dim=1).any(dim=0).nonzero()[0])
+    resumed = ResumedRuns(model, tokens[None], [clean[0]], starts=[[start] if start else []], resume=not run.is_hooked)
 
-    def logits(n_runs: int) -> Float[Tensor, "run pos d_vocab"]:
-        return forward(
-            model, Batch(tokens.expand(n_runs, -1), None, None if types is None else types.expand(n_runs, -1))
-        )
+    def logits(n_runs: int, hooks: Sequence[RunHook]) -> Float[Tensor, "run pos d_vocab"]:
+        if resumed.resumes:
+            rest = resumed.logits(start, [0] * n_runs, hooks)
+            return torch.cat([clean[:, :start].expand(n_runs, -1, -1), rest], dim=1)
+        with model.hooked.hooks(fwd_hooks=list(hooks)):
+            several = None if types is None else types.expand(n_runs, -1)
+            return forward(model, Batch(tokens.expand(n_runs, -1), token_types=several))
 
-    clean = logits(1)
     read = metric.of_prompt(CleanRun(batch.numbers[index], tokens, clean[0]))
     runs = list(product(range(len(windows)), range(len(masked))))
     at_once = model.at_once(_RUN_BYTES, len(tokens) * max(clean.shape[-1], model.n_heads * len(tokens)))
@@ -250,12 +255,11 @@ def _measured(
     for begin in range(0, len(runs), at_once):
         rows = runs[begin : begin + at_once]
         hidden: dict[int, Hidden] = {}
-        for layer in {layer for row, _ in rows for layer in windows[row]}:
+        for layer in sorted({layer for row, _ in rows for layer in windows[row]}):
             inside = torch.tensor([layer in windows[row] for row, _ in rows])
             pairs = masked[[source for _, source in rows]] & inside[:, None, None, None]
             hidden[layer] = partial(_same, pairs)
-        with model.hooked.hooks(fwd_hooks=masking_hooks(model, hidden, CALLED)):
-            values.append(run_by_run(read, logits(len(rows))).float().cpu())
+        values.append(run_by_run(read, logits(len(rows), masking_hooks(model, hidden, CALLED))).float().cpu())
         bar.step(len(rows))
     return run_by_run(read, clean)[0].float().cpu(), torch.cat(values).reshape(len(windows), len(masked))
 

@@ -87,7 +87,9 @@ def test_every_family_obeys_it(family: str, heads: list[int] | None) -> None:
     assert (identify(model).memory.attends_inside is True) == (family in INSIDE)
 
 
-@pytest.mark.parametrize("case", [*map(Case, ("gpt2", "llama", "gemma2", "mistral", "gpt_neox")), Case("gpt2", "hooked")], ids=str)
+@pytest.mark.parametrize(
+    "case", [*map(Case, ("gpt2", "llama", "gemma2", "mistral", "gpt_neox")), Case("gpt2", "hooked")], ids=str
+)
 @torch.no_grad()
 def test_it_is_a_masked_score_where_hooks_reach_it(case: Case) -> None:
     """A plain hook on attention scores in a window, run by run, gives the sweep's numbers; the model is left as it was."""

@@ -81,7 +81,10 @@ class HeadScores(Result):
     def summary(self) -> tuple[str, Mapping[str, object]]:
         frame = self.to_dataframe().nlargest(LARGEST_SHOWN, "value")
         largest = ", ".join(f"L{row.layer}H{row.head} {row.value:.2f}" for row in frame.itertuples())
-        return f"{self.score} score of every head of {self.model}, mean of {len(self.tokens)}", {"largest": largest}
+        made = "prompts" if self.detect_head is None else "random sequences"
+        return f"{self.score} score of every head of {self.model}, mean over {len(self.tokens)} {made}", {
+            "largest": largest
+        }
 
 
 @strict

@@ -175,7 +175,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         close(n["logits"], n["by_hand"], rtol=1e-4, atol=1e-5), n["table"].shape == (120, 7), (at / "knockout.png").is_file(),
         n["once"].windows == ((20, 21, 22, 23, 24),), n["relative"].shape == (10, 4), (at / "several.png").is_file(),
         close(n["maps"].values[20:25, :, -1, 2], torch.zeros(5, 4)), n["several"].source_tokens[1].count("|") == 1,
-        abs(float(n["logits"][0, -1] @ answers(n)) - float(window_of(n["result"], "20-24", "IO"))) < 1e-4,
+        abs(float(n["logits"][0, -1].detach() @ answers(n)) - float(window_of(n["result"], "20-24", "IO"))) < 1e-4,
     ],
     "how_to/induction_heads.md": lambda n, at: [
         close(n["by_hand"].mean(dim=(1, 3)), n["induction"].values, rtol=1e-4, atol=1e-6), "detect_head" in n["table"],

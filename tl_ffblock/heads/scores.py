@@ -18,7 +18,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.attention import attention_maps
-from tl_ffblock.bridge.model import Model, identify
+from tl_ffblock.bridge.inputs import marks_around, ordinary_ids
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.readout import read_out
 from tl_ffblock.bridge.runs import Texts, Tokens, open_run
 from tl_ffblock.errors import InputError
@@ -107,7 +108,7 @@ def repeated_tokens(
     """
     known = identify(model)
     length, n = whole_number(length, "length", at_least=2), whole_number(n, "n", at_least=1)
-    first, last, drawn = _special_tokens(known)
+    (first, last), drawn = marks_around(known), ordinary_ids(known)
     size, most = len(first) + 2 * length + len(last), known.longest_input
     if length > len(drawn) or (most is not None and size > most):
         raise InputError(
@@ -116,8 +117,7 @@ def repeated_tokens(
         )
     generator = torch.Generator().manual_seed(whole_number(seed, "seed", at_least=0))
     sequences = (drawn[torch.randperm(len(drawn), generator=generator)[:length]] for _ in range(n))
-    ends = [torch.tensor(ids, dtype=torch.long) for ids in (first, last)]
-    return torch.stack([torch.cat([ends[0], own, own, ends[1]]) for own in sequences])
+    return torch.stack([torch.cat([first, own, own, last]) for own in sequences])
 
 
 @strict
@@ -222,7 +222,7 @@ def _attention_scores(
     score: ScoreName, model: Any, length: SupportsIndex, n: SupportsIndex, seed: SupportsIndex
 ) -> HeadScores:
     known, tokens = identify(model), repeated_tokens(model, length, n, seed=seed)
-    size, begin = whole_number(length, "length"), len(_special_tokens(known)[0])
+    size, begin = whole_number(length, "length"), len(marks_around(known)[0])
     back, queries = {
         "induction": (size - 1, torch.arange(begin + size, begin + 2 * size)),
         "previous token": (1, torch.arange(1, tokens.shape[1])),
@@ -255,18 +255,3 @@ def _detection(score: ScoreName, tokens: Int[Tensor, " pos"]) -> Bool[Tensor, "q
     after = torch.zeros_like(same)
     after[:, 1:] = same[:, :-1]
     return after.tril()
-
-
-def _special_tokens(model: Model) -> tuple[list[int], list[int], Int[Tensor, " token"]]:
-    """Special tokens before and after a text of this model, and the tokens that are not special."""
-    tokenizer, size = model.hooked.tokenizer, int(model.hooked.cfg.d_vocab)
-    if tokenizer is None:
-        return [], [], torch.arange(size)
-    special = torch.tensor(sorted(set(tokenizer.all_special_ids)), dtype=torch.long)
-    ids = torch.arange(min(size, len(tokenizer)))
-    drawn = ids[~torch.isin(ids, special)]
-    if not model.family.causal:
-        ends = [[] if end is None else [end] for end in (tokenizer.cls_token_id, tokenizer.sep_token_id)]
-        return ends[0], ends[1], drawn
-    begins = bool(getattr(model.hooked.cfg, "default_prepend_bos", True)) and tokenizer.bos_token_id is not None
-    return [tokenizer.bos_token_id] if begins else [], [], drawn

@@ -6,7 +6,7 @@ Geva et al. 2023, "Dissecting recall of factual associations in auto-regressive 
 # Noun: attention knockout (Geva et al. 2023)
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from typing import Any, SupportsIndex, TypeAlias
@@ -139,11 +139,11 @@ def attention_knockout_hooks(
         UnsupportedModelError: for models whose layers are not decomposed; in the run, if attention cannot be masked.
     """
     known = identify(model)
-    numbers = None if heads is None else head_numbers(heads, known.n_heads, switch=False)
+    numbers = _chosen_heads(known, heads)
 
     def hidden(length: int) -> Bool[Tensor, "1 head pos pos"]:
-        at = positions(keys, length, "keys"), None if queries is None else positions(queries, length, "queries")
-        return _of_heads(_pairs(known, length, *at)[None], numbers, known.n_heads)
+        at = [positions(keys, length, "keys")], None if queries is None else positions(queries, length, "queries")
+        return _of_heads(_pairs(known, length, *at), numbers)
 
     return masking_hooks(known, dict.fromkeys(select_layers(known, layers), hidden), CALLED)
 
@@ -187,41 +187,47 @@ def attention_knockout(
     """
     run = open_run(model, inputs)
     known, lengths = run.model, [len(sequence.tokens) for sequence in run.sequences]
-    metric = for_prompts(target, len(lengths))
-    if isinstance(metric, Direction):
-        raise InputError(
-            "target is a direction in the residual stream: expected a function of logits, as ffb.logit(...)."
-        )
-    known.refuse_untrained_head()
+    metric = _metric_of(known, target, len(lengths))
     centres, windows = _windows(known, layers, window)
-    numbers = None if heads is None else head_numbers(heads, known.n_heads, switch=False)
-    named = keys if isinstance(keys, Mapping) else {"keys": keys}
-    places = {name: _by_prompt(at, lengths, f"keys[{name!r}]", run.single) for name, at in named.items()}
+    numbers = _chosen_heads(known, heads)
+    places = _sources(keys, lengths, run.single)
     from_ = None if queries is None else _by_prompt(queries, lengths, "queries", run.single)
-    read, values, baselines = metric.bound_to(known), {}, {}
-    total = len(lengths) * len(windows) * len(places)
-    with Progress(CALLED, total, "runs", shown=progress) as bar:
+    masked = [
+        _of_heads(_pairs(known, n, [at[row] for at in places.values()], None if from_ is None else from_[row]), numbers)
+        for row, n in enumerate(lengths)
+    ]
+    measured: dict[int, tuple[Tensor, Tensor]] = {}
+    with Progress(CALLED, len(lengths) * len(windows) * len(places), "runs", shown=progress) as bar:
         for batch in run.batches:
             for index, number in enumerate(batch.numbers):
-                at = [of_source[number] for of_source in places.values()]
-                hidden = [_pairs(known, lengths[number], to, None if from_ is None else from_[number]) for to in at]
-                masked = _of_heads(torch.stack(hidden), numbers, known.n_heads)
-                baselines[number], values[number] = _measured(run, batch, index, read, windows, masked, bar)
+                measured[number] = _measured(run, batch, index, metric, windows, masked[number], bar)
     labels = tuple(sequence.labels for sequence in run.sequences)
+    baselines, values = (torch.stack(of) for of in zip(*(measured[row] for row in range(len(lengths))), strict=True))
     return AttentionKnockout(
-        by_prompt=torch.stack([values[number] for number in range(len(lengths))]),
-        baselines=torch.stack([baselines[number] for number in range(len(lengths))]),
-        target=words_of(known, read),
+        by_prompt=values,
+        baselines=baselines,
+        target=words_of(known, metric),
         layers=centres,
         windows=windows,
         sources=tuple(places),
         source_tokens=tuple(_tokens(at, labels) for at in places.values()),
         query_tokens="all others" if from_ is None else _tokens(from_, labels),
-        heads=numbers,
+        heads=None if numbers is None else tuple(numbers.nonzero().flatten().tolist()),
         tokens=labels,
         model=known.name,
         fingerprint=known.fingerprint,
     )
+
+
+def _metric_of(model: Model, target: Target, n_prompts: int) -> Metric:
+    """The target as a metric of so many prompts."""
+    metric = for_prompts(target, n_prompts)
+    if isinstance(metric, Direction):
+        raise InputError(
+            "target is a direction in the residual stream: expected a function of logits, as ffb.logit(...)."
+        )
+    model.refuse_untrained_head()
+    return metric.bound_to(model)
 
 
 def _measured(
@@ -235,7 +241,8 @@ def _measured(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "layer source"]]:
     """The target of one prompt without a knockout, and with each; what lies before the first query is not run again."""
     model, tokens = run.model, batch.sequence(index).to(run.model.device)
-    types = None if batch.token_types is None else batch.token_types[index][: len(tokens)]
+    types, real = None if batch.token_types is None else batch.token_types[index], batch.real(index)
+    types = types if types is None or real is None else types[real]
     clean = forward(model, Batch(tokens[None], token_types=None if types is None else types[None]))
     start = int(masked.any(dim=-1).any(dim=1).any(dim=0).nonzero()[0])
     resumed = ResumedRuns(model, tokens[None], [clean[0]], starts=[[start] if start else []], resume=not run.is_hooked)
@@ -244,7 +251,7 @@ def _measured(
         if resumed.resumes:
             rest = resumed.logits(start, [0] * n_runs, hooks)
             return torch.cat([clean[:, :start].expand(n_runs, -1, -1), rest], dim=1)
-        with model.hooked.hooks(fwd_hooks=list(hooks)):
+        with replace(run, fwd_hooks=hooks).hooks():
             several = None if types is None else types.expand(n_runs, -1)
             return forward(model, Batch(tokens.expand(n_runs, -1), token_types=several))
 
@@ -280,6 +287,16 @@ def _windows(
     return chosen, tuple(map(tuple, around))
 
 
+def _sources(keys: Any, lengths: Sequence[int], single: bool) -> dict[str, list[list[int]]]:
+    """Positions of every prompt, by the source's name."""
+    named = keys if isinstance(keys, Mapping) else {"keys": keys}
+    if not named or not all(isinstance(name, str) for name in named):
+        raise InputError(
+            f'keys={brief(keys)}: expected positions, or sources by name, {{"subject": [2, 3], "last": -1}}.'
+        )
+    return {name: _by_prompt(at, lengths, f"keys[{name!r}]", single) for name, at in named.items()}
+
+
 def _by_prompt(given: Any, lengths: Sequence[int], name: str, single: bool) -> list[list[int]]:
     """Positions of every prompt, from 0."""
     if single or whole(given) is not None:
@@ -296,33 +313,40 @@ def _by_prompt(given: Any, lengths: Sequence[int], name: str, single: bool) -> l
     ]
 
 
-def _pairs(model: Model, length: int, keys: Sequence[int], queries: Sequence[int] | None) -> Bool[Tensor, "query key"]:
-    """The pairs that are masked.
+def _pairs(
+    model: Model, length: int, sources: Sequence[Sequence[int]], queries: Sequence[int] | None
+) -> Bool[Tensor, "source query key"]:
+    """The pairs that are masked, of each source.
 
     Raises:
         InputError: if a query has no key left.
     """
-    masked, column = torch.zeros(2, length, length, dtype=torch.bool)
-    column[:, list(keys)] = True
-    masked[sorted(set(range(length)) - set(keys)) if queries is None else list(queries)] = True
-    masked &= column
-    reached = torch.ones_like(masked).tril() if model.family.causal else torch.ones_like(masked)
-    alone = (masked | ~reached).all(dim=1).nonzero().flatten().tolist()
-    if alone:
-        raise InputError(
-            f"{CALLED}: the query at position {alone[0]} attends to no other position than those of keys={brief(list(keys))}, so no "
-            "weight would be left. Leave the query or one of its keys out."
-        )
+    masked = torch.zeros(len(sources), length, length, dtype=torch.bool)
+    reached = masked.new_ones(length, length).tril(0 if model.family.causal else length)
+    for keys, pairs in zip(sources, masked, strict=True):
+        rows = sorted(set(range(length)) - set(keys)) if queries is None else queries
+        pairs[torch.tensor(rows, dtype=torch.long)[:, None], torch.tensor(keys)] = True
+        alone = (pairs | ~reached).all(dim=1).nonzero().flatten().tolist()
+        if alone:
+            raise InputError(
+                f"{CALLED}: the query at position {alone[0]} attends to no other position than those of keys={brief(list(keys))}, so "
+                "no weight would be left. Leave the query or one of its keys out."
+            )
     return masked
 
 
 def _of_heads(
-    masked: Bool[Tensor, "run query key"], heads: Sequence[int] | None, n_heads: int
+    masked: Bool[Tensor, "run query key"], heads: Bool[Tensor, " head"] | None
 ) -> Bool[Tensor, "run head query key"]:
     """The pairs in some heads; one head stands for all."""
+    return masked[:, None] if heads is None else masked[:, None] & heads[:, None, None]
+
+
+def _chosen_heads(model: Model, heads: AskedOfHeads) -> Bool[Tensor, " head"] | None:
+    """Which heads of a layer are asked for; None means all."""
     if heads is None:
-        return masked[:, None]
-    return masked[:, None] & torch.isin(torch.arange(n_heads), torch.tensor(heads))[None, :, None, None]
+        return None
+    return torch.isin(torch.arange(model.n_heads), torch.tensor(head_numbers(heads, model.n_heads, switch=False)))
 
 
 def _tokens(places: Sequence[Sequence[int]], labels: Sequence[Sequence[str]]) -> str:

@@ -264,7 +264,7 @@ def test_a_model_that_does_not_hide_tokens_is_refused(monkeypatch: pytest.Monkey
     given = model_of("opt"), tiny.tokens("opt", N), DIFFERENCE, {"zeros": torch.zeros(N)}
     for removal in ("mask", "mean"):
         assert bool(ffb.faithfulness(*given, removal=removal).effects[0][:-1].isfinite().all())
-    monkeypatch.setattr("tl_ffblock.bridge.edited._mask_inside", lambda *_: None)
+    monkeypatch.setattr("tl_ffblock.bridge.edited._mask_inside", lambda *_, **__: None)
     assert_refused(lambda: ffb.faithfulness(*given), UnsupportedModelError, 'removal="mean"')
 
 

@@ -184,6 +184,7 @@ def sweep(**options: Any) -> AttentionKnockout:
 # fmt: off
 REFUSED = {
     "a key beyond": (lambda: sweep(keys={"s": [N]}), "keys['s']=[7]"),
+    "no keys": (lambda: sweep(keys=None), "keys=None"),
     "no source": (lambda: sweep(keys={}), "keys={}"),
     "a query beyond": (lambda: sweep(queries=[-8]), "queries=[-8]"),
     "a head beyond": (lambda: sweep(heads=[4]), "heads=[4]"),

@@ -142,7 +142,7 @@ def attention_knockout_hooks(
     numbers = _chosen_heads(known, heads)
 
     def hidden(length: int) -> Bool[Tensor, "1 head pos pos"]:
-        at = [positions(keys, length, "keys")], None if queries is None else positions(queries, length, "queries")
+        at = [positions(keys, length, "keys")], [] if queries is None else positions(queries, length, "queries")
         return _of_heads(_pairs(known, length, *at), numbers)
 
     return masking_hooks(known, dict.fromkeys(select_layers(known, layers), hidden), CALLED)
@@ -186,34 +186,28 @@ def attention_knockout(
         UnsupportedModelError: for models whose layers are not decomposed, or whose attention cannot be masked.
     """
     run = open_run(model, inputs)
-    known, lengths = run.model, [len(sequence.tokens) for sequence in run.sequences]
+    known, tokens = run.model, tuple(sequence.labels for sequence in run.sequences)
+    lengths = [len(labels) for labels in tokens]
     metric = _metric_of(known, target, len(lengths))
     centres, windows = _windows(known, layers, window)
     numbers = _chosen_heads(known, heads)
     places = _sources(keys, lengths, run.single)
-    from_ = None if queries is None else _by_prompt(queries, lengths, "queries", run.single)
-    masked = [
-        _of_heads(_pairs(known, n, [at[row] for at in places.values()], None if from_ is None else from_[row]), numbers)
-        for row, n in enumerate(lengths)
-    ]
-    measured: dict[int, tuple[Tensor, Tensor]] = {}
+    from_ = _by_prompt(queries, lengths, "queries", run.single)
+    at = zip(lengths, zip(*places.values(), strict=True), from_, strict=True)
+    masked = [_of_heads(_pairs(known, *of_prompt), numbers) for of_prompt in at]
     with Progress(CALLED, len(lengths) * len(windows) * len(places), "runs", shown=progress) as bar:
-        for batch in run.batches:
-            for index, number in enumerate(batch.numbers):
-                measured[number] = _measured(run, batch, index, metric, windows, masked[number], bar)
-    labels = tuple(sequence.labels for sequence in run.sequences)
-    baselines, values = (torch.stack(of) for of in zip(*(measured[row] for row in range(len(lengths))), strict=True))
+        baselines, values = _of_all_prompts(run, metric, windows, masked, bar)
     return AttentionKnockout(
-        by_prompt=values,
-        baselines=baselines,
-        target=words_of(known, metric),
-        layers=centres,
-        windows=windows,
-        sources=tuple(places),
-        source_tokens=tuple(_tokens(at, labels) for at in places.values()),
-        query_tokens="all others" if from_ is None else _tokens(from_, labels),
+        values,
+        baselines,
+        words_of(known, metric),
+        centres,
+        windows,
+        tuple(places),
+        source_tokens=tuple(_tokens(at, tokens) for at in places.values()),
+        query_tokens=_tokens(from_, tokens) or "all others",
         heads=None if numbers is None else tuple(numbers.nonzero().flatten().tolist()),
-        tokens=labels,
+        tokens=tokens,
         model=known.name,
         fingerprint=known.fingerprint,
     )
@@ -228,6 +222,18 @@ def _metric_of(model: Model, target: Target, n_prompts: int) -> Metric:
         )
     model.refuse_untrained_head()
     return metric.bound_to(model)
+
+
+def _of_all_prompts(
+    run: Run, metric: Metric, windows: Sequence[Sequence[int]], masked: Sequence[Tensor], bar: Progress
+) -> tuple[Float[Tensor, " prompt"], Float[Tensor, "prompt layer source"]]:
+    """The target of every prompt without a knockout, and with each."""
+    measured: dict[int, tuple[Tensor, Tensor]] = {}
+    for batch in run.batches:
+        for index, number in enumerate(batch.numbers):
+            measured[number] = _measured(run, batch, index, metric, windows, masked[number], bar)
+    clean, values = zip(*(measured[number] for number in range(len(masked))), strict=True)
+    return torch.stack(clean), torch.stack(values)
 
 
 def _measured(
@@ -290,7 +296,7 @@ def _windows(
 def _sources(keys: Any, lengths: Sequence[int], single: bool) -> dict[str, list[list[int]]]:
     """Positions of every prompt, by the source's name."""
     named = keys if isinstance(keys, Mapping) else {"keys": keys}
-    if not named or not all(isinstance(name, str) for name in named):
+    if not named or not all(isinstance(name, str) and at is not None for name, at in named.items()):
         raise InputError(
             f'keys={brief(keys)}: expected positions, or sources by name, {{"subject": [2, 3], "last": -1}}.'
         )
@@ -298,10 +304,12 @@ def _sources(keys: Any, lengths: Sequence[int], single: bool) -> dict[str, list[
 
 
 def _by_prompt(given: Any, lengths: Sequence[int], name: str, single: bool) -> list[list[int]]:
-    """Positions of every prompt, from 0."""
+    """Positions of every prompt, from 0; none for None."""
+    if given is None:
+        return [[] for _ in lengths]
     if single or whole(given) is not None:
         return [positions(given, length, name) for length in lengths]
-    listed = [] if given is None or isinstance(given, str) else several(given)
+    listed = [] if isinstance(given, str) else several(given)
     if len(listed) != len(lengths):
         raise InputError(
             f"{name}={brief(given)}: expected one position for all of {len(lengths)} prompts, or a list with an entry per prompt, "
@@ -314,9 +322,9 @@ def _by_prompt(given: Any, lengths: Sequence[int], name: str, single: bool) -> l
 
 
 def _pairs(
-    model: Model, length: int, sources: Sequence[Sequence[int]], queries: Sequence[int] | None
+    model: Model, length: int, sources: Sequence[Sequence[int]], queries: Sequence[int]
 ) -> Bool[Tensor, "source query key"]:
-    """The pairs that are masked, of each source.
+    """The pairs that are masked, of each source; without queries from all positions that are not keys.
 
     Raises:
         InputError: if a query has no key left.
@@ -324,7 +332,7 @@ def _pairs(
     masked = torch.zeros(len(sources), length, length, dtype=torch.bool)
     reached = masked.new_ones(length, length).tril(0 if model.family.causal else length)
     for keys, pairs in zip(sources, masked, strict=True):
-        rows = sorted(set(range(length)) - set(keys)) if queries is None else queries
+        rows = list(queries) or sorted(set(range(length)) - set(keys))
         pairs[torch.tensor(rows, dtype=torch.long)[:, None], torch.tensor(keys)] = True
         alone = (pairs | ~reached).all(dim=1).nonzero().flatten().tolist()
         if alone:

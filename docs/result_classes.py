@@ -11,6 +11,7 @@ from docs.markdown import table
 
 MADE_BY = {
     "ActivationPatching": "`activation_patching`",
+    "AttentionKnockout": "`attention_knockout`",
     "AttentionScores": "`attention_scores`",
     "Attachments": "`heads.attachments`",
     "Attribution": "`attribute`",
@@ -32,6 +33,7 @@ MADE_BY = {
     "EdgeEstimates": "`attribution_patching(edges=True)`",
     "Faithfulness": "`faithfulness`",
     "FlowGraph": "`flow_graph`",
+    "HeadScores": "`heads.induction_scores`, `heads.copy_scores`",
     "LogitLens": "`logit_lens`",
     "MemoryCard": "`memories.memory_card`",
     "ModelCheck": "`check.check_model`",
@@ -48,6 +50,7 @@ MADE_BY = {
 """Classes by name, and the call that makes each."""
 BASES = {"EdgeGraph", "Graph", "MemoryTable"}
 MEANS = {
+    "AttentionKnockout": "is of many prompts",
     "AverageMaps": "is a mean",
     "AverageShares": "is a mean",
     "Averages": "is a mean",
@@ -55,6 +58,7 @@ MEANS = {
     "CircuitFaithfulness": "is of many prompts",
     "ContributionSweep": "is of many prompts",
     "Faithfulness": "is of many prompts",
+    "HeadScores": "is of many prompts",
     "PatchedMaps": "`average` of its maps",
     "RelationHits": "is of a corpus",
     "TokenMaps": "`average`",

@@ -104,8 +104,7 @@ MUTANTS = (
     Mutant("identity: softmax of scores", "attention.py", "if not scored.error <= run.settings.rtol:", "if scored.error < 0:", _sabotage("scores")),
     Mutant("identity: resumed runs", "bridge/edited.py", "TOLERANCE = 1e-4", "TOLERANCE = 1e-1", ("tests/interventions/test_edits.py", "-k", "resumed",)),
     # Refusals.
-    Mutant("refusal: hidden tokens are seen", "bridge/edited.py", "if bool((pattern * hidden.to(pattern.device)).any()):", "if bool((pattern * hidden.to(pattern.device)).all()):", _sabotage("masking")),
-    Mutant("refusal: other positions where tokens are hidden", "bridge/edited.py", "if not float((x - expected).abs().max()) <= _ROUNDING", "if float((x - expected).abs().max()) < -_ROUNDING", _sabotage("masking")),
+    Mutant("refusal: hidden tokens are seen", "bridge/edited.py", "if bool((pattern * _pairs_of(hidden, pattern)).any()):", "if bool((pattern * _pairs_of(hidden, pattern)).all()):", _sabotage("masking")),
     Mutant("refusal: attributions of another value", "attribution/faithfulness.py", "if not (same and abs(scores.value - self.value) <= self.rounding):", "if not same:", _sabotage("tested_shares")),
     Mutant("refusal: attributions of another target", "attribution/faithfulness.py", "or scores.target == self.words", "or True", _sabotage("tested_shares")),
     Mutant("refusal: changed files", "files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', ("tests/unit/test_result.py",)),

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tl_ffblock.interventions import (
         Contributions,
         activation_patching,
+        attention_knockout,
         causal_validation,
         circuit_faithfulness,
         contribution_sweep,
@@ -101,6 +102,7 @@ _HOMES = {
     "TokenMaps": "results.token_maps",
     "activation_patching": "interventions",
     "amplification": "results.measures",
+    "attention_knockout": "interventions",
     "attention_maps": "attention",
     "attention_scores": "attention",
     "attribute": "attribution",
@@ -187,6 +189,7 @@ __all__ = [
     "__version__",
     "activation_patching",
     "amplification",
+    "attention_knockout",
     "attention_maps",
     "attention_scores",
     "attribute",

@@ -251,11 +251,13 @@ def test_other_tokens_of_the_same_value_are_another_target() -> None:
     assert ffb.faithfulness(model, TOKENS, own, shared[11]).target == "metric"
 
 
-def test_a_model_that_cannot_hide_tokens_is_refused() -> None:
-    """OPT's bridge computes attention before its HookPoints fire, and takes no mask by query and key; the mean works."""
+def test_a_model_that_does_not_hide_tokens_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Hugging Face computes attention its mask hides them; a mask that is not read is refused, and the mean works."""
     given = model_of("opt"), tiny.tokens("opt", N), DIFFERENCE, {"zeros": torch.zeros(N)}
+    for removal in ("mask", "mean"):
+        assert bool(ffb.faithfulness(*given, removal=removal).effects[0][:-1].isfinite().all())
+    monkeypatch.setattr("tl_ffblock.bridge.edited._mask_inside", lambda *_, **__: None)
     assert_refused(lambda: ffb.faithfulness(*given), UnsupportedModelError, 'removal="mean"')
-    assert bool(ffb.faithfulness(*given, removal="mean").effects[0][:-1].isfinite().all())
 
 
 def test_rounding_is_not_ranked() -> None:

@@ -101,12 +101,6 @@ def of_tensor(name: str) -> Spoil:
     return lambda derivatives: {key: every(value) if key[0] == name else value for key, value in derivatives.items()}
 
 
-def entered(seen: Any) -> Any:
-    """In what entered the first layer of a prompt's run as it is."""
-    seen.input = every(seen.input)
-    return seen
-
-
 @dataclass(frozen=True)
 class Fault:
     """One function that is wrong."""
@@ -252,7 +246,6 @@ SUMS = (
     Fault("layer.heads._softmax_error", more(1e-3), "scores", "softmax of query times key", error="UnsupportedModelError"),
     Fault("bridge.readout._own_logits", every, "read-out", "misses its own logits", error="IdentityError"),
     Fault("bridge.edited._hide", lambda scores: scores * 0, "masking", "to tokens that were hidden", error="UnsupportedModelError"),
-    Fault("bridge.edited.Removals._seen", entered, "masking", "numbers positions anew", error="UnsupportedModelError"),
     Fault("attribution.faithfulness.words_of", lambda words: words + "?", "tested shares", "Expected attributions of the same target", error="InputError"),
     Fault("attribution.faithfulness.Removals._run", every, "tested shares", "Expected attributions of the same target", error="InputError"),
 )

@@ -87,6 +87,18 @@ def attention_of_pair(names: dict[str, Any]) -> Tensor:
     return torch.cat([cache["pattern", layer] for layer in range(6)])
 
 
+def answers(names: dict[str, Any]) -> Tensor:
+    """The logit difference of the page on knockouts, as a vector over the vocabulary."""
+    first, second = (names["model"].to_single_token(word) for word in (" Mary", " John"))
+    return torch.eye(names["logits"].shape[-1])[first] - torch.eye(names["logits"].shape[-1])[second]
+
+
+def window_of(result: Any, window: str, source: str) -> float:
+    """The target under one of its knockouts."""
+    frame = result.to_dataframe()
+    return frame[(frame.window == window) & (frame.source == source)].value.item()
+
+
 def holds(path: Path, text: str) -> bool:
     """Whether a file holds a text."""
     return text in path.read_text(encoding="utf-8")
@@ -174,6 +186,25 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
     "how_to/circuits.md": lambda n, at: [
         len(n["circuit"]) == 1000, n["again"] & n["circuit"] == n["again"], n["curve"].certificate.empty < 1e-4,
         (at / "circuit.safetensors").is_file(), len(n["shared"]) + len(n["rest"]) == 1000, len(n["table"]) == 20, len(n["effects"].ends) == 2,
+    ],
+    "how_to/attention_knockout.md": lambda n, at: [
+        close(n["logits"], n["by_hand"], rtol=1e-4, atol=1e-5), n["table"].shape == (120, 7), (at / "knockout.png").is_file(),
+        n["once"].windows == ((20, 21, 22, 23, 24),), n["relative"].shape == (10, 4), (at / "several.png").is_file(),
+        close(n["maps"].values[20:25, :, -1, 2], torch.zeros(5, 4)), n["several"].source_tokens[1].count("|") == 1,
+        abs(float(n["logits"][0, -1].detach() @ answers(n)) - float(window_of(n["result"], "20-24", "IO"))) < 1e-4,
+    ],
+    "how_to/induction_heads.md": lambda n, at: [
+        close(n["by_hand"].mean(dim=(1, 3)), n["induction"].values, rtol=1e-4, atol=1e-6), "detect_head" in n["table"],
+        {path.name for path in at.iterdir()} == {"induction.png", "copies.png"}, n["copies"].values.shape == (30, 4),
+        n["previous"].values.shape == n["duplicate"].values.shape == (30, 4),
+    ],
+    "how_to/notebooks.md": lambda n, at: [
+        {path.name for path in at.iterdir()} == {
+            *(f"{name}.png" for name in ("direct", "lens", "residual", "heads", "estimates", "scatter", "induction", "faithfulness", "phrases", "knockout")),
+            *(f"{name}.html" for name in ("attention", "head_view", "model_view", "neuron_view", "neuron")),
+        },
+        close(n["answer"].shares.nansum(dim=1) + n["answer"].biases, n["answer"].values, rtol=1e-3, atol=1e-3),
+        len(n["circuit"]) == 1000, n["knockout"].sources == ("subject", "first"),
     ],
     "how_to/refused.md": lambda n, at: [],
 }

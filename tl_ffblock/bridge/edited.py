@@ -2,12 +2,11 @@
 
 Tokens removed (`Removals`), side by side in one batch:
 
-mask   no other position attends to the token: its score is the smallest number before every softmax. Bridges that compute
-       attention before a HookPoint shows it are given an attention mask [run 1 query key] instead.
+mask   no other position attends to the token: its score is masked in every layer.
 mean   the token is embedded as the mean of all tokens of the vocabulary, at its position.
 
-Checked in every run with a mask: the pattern that attention used gives a removed token no weight elsewhere, and
-what enters the first layer is what entered it before (a mask that numbers positions anew is refused so).
+Scores are masked before the softmax (`masking_hooks`). Bridges that leave attention to Hugging Face show scores after they were
+used: there the layer's own attention mask is changed. Checked in every run: the pattern gives a masked key no weight.
 
 Prompts resumed (`ResumedRuns`): in a causal model an edit changes nothing before its position. Where a bridge can go on from
 Hugging Face's cache of keys and values, only the rest of the prompt is run, ten times faster at the last position. That it can is
@@ -22,17 +21,19 @@ there, whichever of its tensors are only shown (the pattern of a BERT bridge is)
 """
 
 import copy
+import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
 from tl_ffblock.bridge.linearised import token_embedding_name
 from tl_ffblock.bridge.model import Model
@@ -43,8 +44,11 @@ from tl_ffblock.layer.scopes import INPUT, Add, feed_sum
 
 RemovalName: TypeAlias = Literal["mask", "mean"]
 RunHooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
-NeuronHook: TypeAlias = tuple[str, Callable[..., Tensor]]
+RunHook: TypeAlias = tuple[str, Callable[..., Tensor | None]]
 """HookPoint name and function, as `run_with_hooks` takes them."""
+Hidden: TypeAlias = Callable[[int], Bool[Tensor, "run head pos pos"]]
+"""A number of positions to the pairs of query and key whose scores are masked; one run, or one head, is for all."""
+Refusal: TypeAlias = Callable[[], Exception]
 Read: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "*batch"]]
 """Logits to a number."""
 PatchKind: TypeAlias = Literal["residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v", "pattern"]
@@ -55,10 +59,11 @@ _OF_HEADS = {"head": "hook_z", "q": "hook_q", "k": "hook_k", "v": "hook_v", "pat
 
 TOLERANCE = 1e-4
 """How well a run that goes on from the cache must give the clean run's logits, relative to the largest."""
+_REMOVAL = ('removal="mask"', 'Use removal="mean".')
+_ONE_MASK = ("XGLMAttention",)
+"""Attention of transformers 5 that reads one mask for all heads."""
 _RUN_BYTES = {"cpu": 2**28, "cuda": 2**32}
 """What the outputs of runs side by side may occupy, by device; one may always have more."""
-_ROUNDING = 1e-4
-"""How far what enters the first layer may be from what entered it, relative to the largest."""
 
 
 @dataclass(frozen=True)
@@ -92,93 +97,107 @@ class Removals:
             factor = _factor(self.model, self.tokens, x)
             return torch.where(removed.to(x.device)[:, :, None], (factor * mean).to(x), x)
 
-        return self._run(len(removed), {token_embedding_name(self.model): put})
+        return self._run(len(removed), [(token_embedding_name(self.model), put)])
 
     def _with_mask(self, removed: Bool[Tensor, "run pos"]) -> Float[Tensor, "run pos d"]:
-        model, seen = self.model, self._seen
         # Pairs of a position that stays and one that is removed: of what removed positions see, nothing is read.
         hidden = (~removed[:, :, None] & removed[:, None, :])[:, None]
-        callbacks: dict[str, Callable[..., Any]] = {}
-        callbacks[model.layers[0].sites["resid_pre"]] = partial(_hold_input, model, seen.input)
-        for layer in model.layers:
-            callbacks[layer.sites["pattern"]] = partial(_hold_pattern, model, layer.number, hidden)
-            if not seen.used_before_shown:
-                callbacks[layer.name("attn.hook_attn_scores")] = partial(_hide, hidden)
-        if not seen.used_before_shown:
-            return self._run(len(removed), callbacks)
-        later = torch.ones_like(hidden).triu(1) if model.family.causal else torch.zeros_like(hidden)
-        try:
-            return self._run(len(removed), callbacks, hidden | later)
-        except (IndexError, TypeError, ValueError) as error:
-            raise _refusal(model, "takes no attention mask by query and key") from error
-
-    @cached_property
-    def _seen(self) -> "_Seen":
-        seen, first = _Seen(), self.model.layers[0]
-        callbacks = (seen.enter, seen.show, seen.use)
-        names = (first.sites["resid_pre"], first.sites["pattern"], first.values_name)
-        self._run(1, dict(zip(names, callbacks, strict=True)))
-        return seen
+        everywhere = dict.fromkeys(range(self.model.n_layers), lambda _: hidden)
+        return self._run(len(removed), masking_hooks(self.model, everywhere, *_REMOVAL))
 
     @torch.no_grad()
-    def _run(
-        self,
-        n_runs: int,
-        callbacks: Mapping[str, Callable[..., Any]],
-        hidden: Bool[Tensor, "run 1 query key"] | None = None,
-    ) -> Float[Tensor, "run pos d"]:
-        model, options = self.model, {}
-        if hidden is not None:
-            numbers = model.parameter
-            least = torch.finfo(numbers.dtype).min
-            options["attention_mask"] = numbers.new_zeros(hidden.shape).masked_fill(hidden.to(numbers.device), least)
+    def _run(self, n_runs: int, hooks: RunHooks) -> Float[Tensor, "run pos d"]:
+        model = self.model
         stream: list[Tensor] = []
         at_end = self.layer in (None, model.n_layers)
         name = model.output_name if at_end or self.layer is None else model.layers[self.layer].sites["resid_pre"]
-        with Tap(model.hook_points[name], stream.append), model.hooked.hooks(fwd_hooks=list(callbacks.items())):
-            logits: Tensor = model.hooked(self.tokens.to(model.device).expand(n_runs, -1), **options)
+        with Tap(model.hook_points[name], stream.append), model.hooked.hooks(fwd_hooks=list(hooks)):
+            logits: Tensor = model.hooked(self.tokens.to(model.device).expand(n_runs, -1))
         return logits if self.layer is None else stream[-1]
 
 
-class _Seen:
-    """What a run shows of a model: what enters it, and whether attention was used before its pattern was shown."""
+def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, instead: str = "") -> list[RunHook]:
+    """Hooks that mask attention scores before the softmax, by layer, and refuse a pattern that gives a masked key weight.
 
-    input: Tensor
-    used_before_shown = _shown = False
-
-    def enter(self, x: Tensor, hook: object = None) -> None:
-        self.input = x
-
-    def show(self, pattern: Tensor, hook: object = None) -> None:
-        self._shown = True
-
-    def use(self, z: Tensor, hook: object = None) -> None:
-        self.used_before_shown = not self._shown
-
-
-def _hide(hidden: Bool[Tensor, "run 1 query key"], scores: Tensor, hook: object = None) -> Tensor:
-    return scores.masked_fill(hidden.to(scores.device), torch.finfo(scores.dtype).min)
-
-
-def _hold_input(model: Model, expected: Tensor, x: Tensor, hook: object = None) -> None:
-    if not bool(x.isfinite().all()):
-        raise InputError(f"{model.name}: what enters the first layer holds NaN or infinity. Check the weights.")
-    if not float((x - expected).abs().max()) <= _ROUNDING * float(expected.abs().max()):  # NaN is refused too
-        raise _refusal(model, "numbers positions anew where tokens are hidden")
+    Args:
+        model: The model.
+        hidden: Which pairs are masked, by layer.
+        called: What this is, at the head of an error.
+        instead: What to do where the model's attention cannot be masked.
+    """
+    hooks: list[RunHook] = []
+    inside = _computes_attention_inside(model)
+    for number, pairs in hidden.items():
+        layer = model.layers[number]
+        refusal = partial(_refusal, model, f"layer {number}", called, instead)
+        if inside:
+            hooks.append((layer.name("attn.hook_in"), partial(_mask_inside, model, number, pairs, refusal)))
+        else:
+            hooks.append((layer.name("attn.hook_attn_scores"), partial(_hide, pairs)))
+        hooks.append((layer.sites["pattern"], partial(_refuse_weight, model, number, pairs, refusal)))
+    return hooks
 
 
-def _hold_pattern(
-    model: Model, layer: int, hidden: Bool[Tensor, "run 1 query key"], pattern: Tensor, hook: object = None
+def _computes_attention_inside(model: Model) -> bool:
+    """Whether attention is Hugging Face's own, so that HookPoints show scores and pattern after they were used."""
+    if model.memory.attends_inside is None:
+        first, fired = model.layers[0], list[str]()
+        seen = [
+            (name, lambda _, hook, name=name: fired.append(name))
+            for name in (first.sites["pattern"], first.values_name)
+        ]
+        with torch.no_grad(), model.hooks_disabled(), model.hooked.hooks(fwd_hooks=seen):
+            model.hooked(probe_tokens(model.hooked).to(model.device))
+        model.memory.attends_inside = fired[0] == first.values_name
+    return model.memory.attends_inside
+
+
+def _hide(hidden: Hidden, scores: Tensor, hook: object = None) -> Tensor:
+    return scores.masked_fill(_pairs_of(hidden, scores), torch.finfo(scores.dtype).min)
+
+
+def _mask_inside(model: Model, layer: int, hidden: Hidden, refusal: Refusal, x: Tensor, hook: object = None) -> None:
+    """Change the attention mask of the forward pass of Hugging Face's attention that reads x."""
+    attention = model.layers[layer].block.attn.original_component
+
+    def enter(_: nn.Module, args: Any, kwargs: Any) -> Any:
+        armed.remove()
+        if not any(given is x for given in (*args, *kwargs.values())):
+            return None  # x was of a forward pass that ended early
+        call = inspect.signature(attention.forward).bind(*args, **kwargs)
+        mask = call.arguments.get("attention_mask")
+        if mask is None and model.family.causal:
+            raise refusal()  # it makes a mask of its own
+        if mask is None:
+            mask = x.new_zeros(1, 1, x.shape[1], x.shape[1])
+        pairs = _pairs_of(hidden, mask)
+        if pairs.shape[1] > 1 and type(attention).__name__ in _ONE_MASK:
+            raise refusal()
+        call.arguments["attention_mask"] = mask.masked_fill(pairs, torch.finfo(mask.dtype).min)
+        return call.args, call.kwargs
+
+    armed = attention.register_forward_pre_hook(enter, with_kwargs=True)
+
+
+def _refuse_weight(
+    model: Model, layer: int, hidden: Hidden, refusal: Refusal, pattern: Tensor, hook: object = None
 ) -> None:
     if not bool(pattern.isfinite().all()):
         raise InputError(f"{model.name}: the attention of layer {layer} holds NaN or infinity. Check the weights.")
-    if bool((pattern * hidden.to(pattern.device)).any()):
-        raise _refusal(model, f"attends, in layer {layer}, to tokens that were hidden")
+    if bool((pattern * _pairs_of(hidden, pattern)).any()):
+        raise refusal()
 
 
-def _refusal(model: Model, what: str) -> UnsupportedModelError:
+def _pairs_of(hidden: Hidden, scores: Tensor) -> Bool[Tensor, "run head query key"]:
+    """The pairs of a forward pass whose queries are the last of its keys, as in one that goes on from a cache."""
+    n_queries, n_keys = scores.shape[-2:]
+    return hidden(n_keys)[..., -n_queries:, -n_keys:].to(scores.device)
+
+
+def _refusal(model: Model, layer: str, called: str, instead: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f'removal="mask": {model.name} ({model.family.name}) {what}: its attention is out of reach of hooks. Use removal="mean".'
+        f"{called}: {model.name} ({model.family.name}) attends, in {layer}, to tokens that were hidden. Its attention is out of reach "
+        f"of hooks (of some models in single heads), or a query has no other key within reach. {instead}".rstrip()
     )
 
 
@@ -337,7 +356,7 @@ def logits_with_heads_replaced(
 
 def setting_neurons(
     model: Model, layer: int, values: Mapping[int, float], positions: tuple[int, ...] | None = None
-) -> NeuronHook:
+) -> RunHook:
     """A hook that sets neurons' activations (after the activation function, gated: the product).
 
     Args:

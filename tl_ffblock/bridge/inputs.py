@@ -388,6 +388,22 @@ def special_ids(model: Model) -> tuple[int, ...]:
     return () if getattr(model.hooked, "tokenizer", None) is None else special_tokens(model).marks
 
 
+def ordinary_ids(model: Model) -> Int[Tensor, " token"]:
+    """Ids of the tokens that stand for text."""
+    tokenizer, size = getattr(model.hooked, "tokenizer", None), int(model.hooked.cfg.d_vocab)
+    ids = torch.arange(size if tokenizer is None else min(size, len(tokenizer)))
+    special = () if tokenizer is None else tokenizer.all_special_ids
+    return ids[~torch.isin(ids, torch.tensor(special, dtype=torch.long))]
+
+
+def marks_around(model: Model) -> tuple[Int[Tensor, " first"], Int[Tensor, " last"]]:
+    """Special tokens that this model reads before and after a text; none without a tokenizer."""
+    known = getattr(model.hooked, "tokenizer", None) is not None
+    marks = _tokenised(model, "")[0].long() if known else torch.zeros(0, dtype=torch.long)
+    before = len(marks) if model.family.causal else min(1, len(marks))
+    return marks[:before], marks[before:]
+
+
 def padding_token(model: Model) -> int:
     """The id that fills short sequences up; any will do, since the mask hides it."""
     return getattr(model.hooked.tokenizer, "pad_token_id", None) or 0

@@ -46,7 +46,9 @@ class Memory:
     `difference` is that of its logits from those of the Hugging Face model it wraps, relative; None before both have run, NaN
     where they cannot. `ends_held` says that the last layer's last scope was found to be what the model reads next, `reads_out`
     that the read-out of its last layer's output was found to be its logits. `logit_differences` are, by rules, how far its
-    logits are from its own under linearised rules: zero. `products` are those of its heads' output matrices with what follows.
+    logits are from its own under linearised rules: zero. `attends_inside` says that its attention is Hugging Face's own module,
+    whose scores HookPoints show when they were used; None before it was tried. `products` are those of its heads' output
+    matrices with what follows.
     """
 
     fingerprint: str = ""
@@ -57,6 +59,7 @@ class Memory:
     ends_held: bool = False
     reads_out: bool = False
     logit_differences: dict[Any, float] = field(default_factory=dict)
+    attends_inside: bool | None = None
     products: HeadProducts = field(default_factory=HeadProducts)
 
 

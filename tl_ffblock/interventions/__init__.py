@@ -1,6 +1,7 @@
 """Maps inside causal experiments: contributions as interventions, patched runs, causal validation of a map, circuits."""
 
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison, activation_patching
+from tl_ffblock.interventions.attention_knockout import AttentionKnockout, attention_knockout, attention_knockout_hooks
 from tl_ffblock.interventions.circuits import (
     CircuitFaithfulness,
     EdgeEffects,
@@ -17,6 +18,7 @@ from tl_ffblock.interventions.validation import CausalValidation, SamplePlan, ca
 
 __all__ = [
     "ActivationPatching",
+    "AttentionKnockout",
     "CausalValidation",
     "CircuitFaithfulness",
     "ContributionSweep",
@@ -29,6 +31,8 @@ __all__ = [
     "SamplePlan",
     "VectorDifference",
     "activation_patching",
+    "attention_knockout",
+    "attention_knockout_hooks",
     "causal_validation",
     "circuit_faithfulness",
     "contribution_sweep",

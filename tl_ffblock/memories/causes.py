@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.attribution import Attribution
-from tl_ffblock.bridge.edited import NeuronHook, logits_under, setting_neurons
+from tl_ffblock.bridge.edited import RunHook, logits_under, setting_neurons
 from tl_ffblock.bridge.model import Model, identify, refuse_other_model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Run, open_run
 from tl_ffblock.errors import CompletenessError, InputError, brief
@@ -339,7 +339,7 @@ def _coefficients_of(
 @strict
 def knock_out(
     model: Any, memories: Memories, *, to: To = 0.0, positions: Sequence[SupportsIndex] | SupportsIndex | None = None
-) -> list[NeuronHook]:
+) -> list[RunHook]:
     """Hooks that set memories' coefficients, for `run_with_hooks` and for every `fwd_hooks` of this package.
 
     Law: the feed-forward's output changes by `(to - m_i) v_i` and nothing else of the layer does.

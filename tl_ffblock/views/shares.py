@@ -18,7 +18,9 @@ from tl_ffblock.attribution.continuation import ContinuationAttribution
 from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
 from tl_ffblock.attribution.patching import PatchingEstimates
 from tl_ffblock.errors import InputError
+from tl_ffblock.heads.scores import HeadScores
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison
+from tl_ffblock.interventions.attention_knockout import AttentionKnockout
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import (
     DataBlock,
@@ -81,6 +83,8 @@ KINDS = {
     "v": "a head's values",
 }
 """Kinds of components, in a sentence."""
+# Layers that are named along an axis.
+MOST_LABELS = 12
 # Of a head, named where it is pointed at.
 MOST_EDGES = 6
 # Room for signed maps on a page, before they are deflated; scopes beyond it are left out, but for the first.
@@ -200,6 +204,41 @@ def lens_figure(result: LogitLens, **options: Any) -> Any:
     figure = lines({name: values}, title=result.summary()[0], xlabel="row, and its most probable token", x=labels)
     figure.axes[0].tick_params(axis="x", rotation=90)
     return figure
+
+
+@figure_of.register(AttentionKnockout)
+def knockout_figure(result: AttentionKnockout, **options: Any) -> Any:
+    """The change of the target by the centre of the window, a line per source, with 95 % intervals over several prompts.
+
+    Args:
+        result: The knockouts.
+        **options: Those of other results' figures: of, against, by_layer.
+    """
+    if options:
+        return result_figure(result, **options)
+    sources = {name: result.effect[:, number] for number, name in enumerate(result.sources)}
+    every = -(-len(result.layers) // MOST_LABELS)
+    labels = [str(layer) if number % every == 0 else "" for number, layer in enumerate(result.layers)]
+    title = f"{result.target}, attention knockout from {result.query_tokens.strip()!r}\n{result.model}"
+    figure = lines(sources, title=title, x=labels, xlabel="layer, centre of the window", ylabel="change of the target")
+    place = figure.axes[0]
+    if len(result.by_prompt) > 1:
+        for number, line in enumerate(place.get_lines()[: len(sources)]):
+            ends = (end[:, number].numpy() for end in (result.interval.low, result.interval.high))
+            place.fill_between(range(len(result.layers)), *ends, color=line.get_color(), alpha=0.2, linewidth=0)
+        place.autoscale(axis="y")
+    return figure
+
+
+@figure_of.register(HeadScores)
+def head_scores_figure(result: HeadScores, **options: Any) -> Any:
+    """Scores of all heads as a heat map.
+
+    Args:
+        result: The scores.
+        **options: Those of other results' figures: of, against, by_layer.
+    """
+    return result_figure(result, **options) if options else heat_map(result.values, title=result.summary()[0])
 
 
 @page_of.register

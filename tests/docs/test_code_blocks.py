@@ -204,7 +204,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
             *(f"{name}.html" for name in ("attention", "head_view", "model_view", "neuron_view", "neuron")),
         },
         close(n["answer"].shares.nansum(dim=1) + n["answer"].biases, n["answer"].values, rtol=1e-3, atol=1e-3),
-        len(n["circuit"]) == 1000, n["knockout"].sources == ("subject", "first"),
+        len(n["circuit"]) == 1000, n["knockout"].sources == ("IO", "S1", "S2"),
     ],
     "how_to/refused.md": lambda n, at: [],
 }

@@ -155,6 +155,27 @@ def test_numbers_of_circuits_are_as_stated() -> None:
     assert f"is {measured.correlation(edges):.2f} over them" in page
 
 
+@pytest.mark.slow
+def test_tasks_of_notebooks_give_the_numbers_of_a_loop() -> None:
+    """Captum's and Neuroscope's, on the real model: logits of the answer's tokens, and the largest activations of a neuron."""
+    if SHIPPED["smollm2"].folder() is None:
+        pytest.skip("smollm2 is not installed")
+    model, prompt = ffb.load_model("smollm2"), "When Mary and John went to the store, John gave a drink to"
+    answer = ffb.attribute_continuation(model, prompt, " Mary and Anna")
+    tokens = model.to_tokens(prompt + " Mary and Anna")
+    logits = model(tokens)[0, answer.n_prompt - 1 : -1].detach()
+    said = logits.gather(1, tokens[0, answer.n_prompt :, None])[:, 0]
+    torch.testing.assert_close(answer.values, said, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(answer.shares.nansum(dim=1) + answer.biases, said, rtol=1e-4, atol=1e-4)
+    texts = ["Mary gave a drink to John", "He bought two apples, three pears and a melon.", "The cat sat on the mat."]
+    triggers = ffb.memories.find_triggers(model, texts, memories="20:300", k=5, per="token").to_dataframe()
+    runs = (model.run_with_cache(model.to_tokens(text))[1]["blocks.20.mlp.hook_post"][0, :, 300] for text in texts)
+    by_hand = torch.cat([run.detach() for run in runs]).topk(5).values
+    torch.testing.assert_close(
+        torch.tensor(triggers["coefficient"].to_numpy()), by_hand, rtol=1e-4, atol=1e-5, check_dtype=False
+    )
+
+
 TOOLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "folded, by head": (_dla(_folded), ""),
     "as it is loaded": (_dla(lambda: tiny.bridge("gpt2")), "compatibility mode"),

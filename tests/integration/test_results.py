@@ -54,7 +54,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "Faithfulness": lambda: ffb.faithfulness(model_of("gpt2"), TEXT, ffb.logit(7), {"own": torch.arange(6.0)}),
     "FlowGraph": run("flow_graph"),
     "AttentionKnockout": lambda: ffb.attention_knockout(model_of("gpt2"), torch.stack([TEXT, TEXT.flip(0)]), ffb.logit(7), keys={"first": 0, "second": 1}, window=1),
-    "HeadScores": run("heads.induction_scores"),
+    "AttentionHeadScores": run("heads.induction_scores"),
     "PatchedMaps": run("patched_maps"),
     "ContributionSweep": run("contribution_sweep"),
     "CausalValidation": run("causal_validation"),

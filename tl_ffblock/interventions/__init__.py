@@ -2,7 +2,7 @@
 
 from tl_ffblock.interventions.contributions import Contributions, EditPoint, edit_point
 from tl_ffblock.interventions.edits import Edit, knockout, measure_edits, measure_unedited, removal
-from tl_ffblock.interventions.knockout import AttentionKnockout, attention_knockout, attention_knockout_hooks
+from tl_ffblock.interventions.knockouts import AttentionKnockout, attention_knockout, attention_knockout_hooks
 from tl_ffblock.interventions.patched import PatchedMaps, VectorDifference, difference, patched_maps
 from tl_ffblock.interventions.sweeps import ContributionSweep, contribution_sweep
 from tl_ffblock.interventions.validation import CausalValidation, SamplePlan, causal_validation

@@ -18,7 +18,7 @@ from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
 from tl_ffblock.attribution.patching import PatchingEstimates
 from tl_ffblock.errors import InputError
 from tl_ffblock.heads.scores import AttentionHeadScores
-from tl_ffblock.interventions.knockout import AttentionKnockout
+from tl_ffblock.interventions.knockouts import AttentionKnockout
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import DataBlock, MapsBlock, PageBlock, PageData, PageText, SharesData, maps_labels, shares_map
 from tl_ffblock.page.data import MAP_DIGITS

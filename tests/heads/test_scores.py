@@ -13,10 +13,10 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import Case, processed
 from tl_ffblock.errors import InputError
-from tl_ffblock.heads import HeadScores, copy_scores, repeated_tokens
+from tl_ffblock.heads import AttentionHeadScores, copy_scores, repeated_tokens
 
 LENGTH, SEQUENCES = 8, 2
-SCORES: dict[str, tuple[Callable[..., HeadScores], int, int]] = {
+SCORES: dict[str, tuple[Callable[..., AttentionHeadScores], int, int]] = {
     "induction": (ffb.heads.induction_scores, LENGTH - 1, LENGTH),
     "previous_token": (ffb.heads.previous_token_scores, 1, 1),
     "duplicate_token": (ffb.heads.duplicate_token_scores, LENGTH, LENGTH),

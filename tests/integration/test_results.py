@@ -62,7 +62,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
         ffb.attribution_patching(model_of("gpt2"), TEXT, TEXT.flip(0), ffb.logit(7))
     ),
     "AttentionKnockout": lambda: ffb.attention_knockout(model_of("gpt2"), torch.stack([TEXT, TEXT.flip(0)]), ffb.logit(7), keys={"first": 0, "second": 1}, window=1),
-    "HeadScores": run("heads.induction_scores"),
+    "AttentionHeadScores": run("heads.induction_scores"),
     "PatchedMaps": run("patched_maps"),
     "ContributionSweep": run("contribution_sweep"),
     "CausalValidation": run("causal_validation"),

@@ -40,7 +40,7 @@ from tl_ffblock.heads.relations import (
     word_maps,
 )
 from tl_ffblock.heads.scores import (
-    HeadScores,
+    AttentionHeadScores,
     copy_scores,
     duplicate_token_scores,
     induction_scores,
@@ -70,7 +70,7 @@ __all__ = [
     "Arcs",
     "Attachments",
     "Direction",
-    "HeadScores",
+    "AttentionHeadScores",
     "Mentions",
     "ProbeKind",
     "ProbeSentence",

@@ -38,7 +38,7 @@ LARGEST_SHOWN = 5
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
-class HeadScores(Result):
+class AttentionHeadScores(Result):
     """A score of every head, mean over sequences or prompts: `values` [layer head]."""
 
     score: ScoreName
@@ -123,7 +123,7 @@ def repeated_tokens(
 @strict
 def induction_scores(
     model: Any, *, length: SupportsIndex = LENGTH, n: SupportsIndex = 4, seed: SupportsIndex = 0
-) -> HeadScores:
+) -> AttentionHeadScores:
     """Mean attention from a repeated token to the token after its first occurrence, over the second half (Olsson et al. 2022).
 
     Position i attends to `i - (length - 1)`. Costs one forward pass of n sequences.
@@ -144,7 +144,7 @@ def induction_scores(
 @strict
 def previous_token_scores(
     model: Any, *, length: SupportsIndex = LENGTH, n: SupportsIndex = 4, seed: SupportsIndex = 0
-) -> HeadScores:
+) -> AttentionHeadScores:
     """Mean attention from every token but the first to the one before. Arguments and errors are those of `induction_scores`."""
     return _attention_scores("previous token", model, length, n, seed)
 
@@ -152,7 +152,7 @@ def previous_token_scores(
 @strict
 def duplicate_token_scores(
     model: Any, *, length: SupportsIndex = LENGTH, n: SupportsIndex = 4, seed: SupportsIndex = 0
-) -> HeadScores:
+) -> AttentionHeadScores:
     """Mean attention from a repeated token to its first occurrence, over the second half.
 
     Arguments and errors are those of `induction_scores`.
@@ -164,7 +164,7 @@ def duplicate_token_scores(
 @torch.no_grad()
 def copy_scores(
     model: Any, prompts: str | Texts | Tokens, at: Positions, *, k: SupportsIndex = 5, negative: bool = False
-) -> HeadScores:
+) -> AttentionHeadScores:
     """How often a head that attends to a name writes the name: the copy score of name movers (Wang et al. 2023, section 3.3).
 
     The residual stream after the first layer, at the name, goes through the head's norm, `W_V W_O`, the final norm and the
@@ -198,7 +198,7 @@ def copy_scores(
         written = _written(layer.read(run.settings.dtype), names)
         said = torch.cat([one.topk(k).indices.cpu() for one in read.in_chunks(sign * written.flatten(0, 1))])
         found.append((said.reshape(*written.shape[:2], k) == ids[:, None, None]).any(dim=-1))
-    return HeadScores(
+    return AttentionHeadScores(
         score="copy",
         by_prompt=torch.stack(found, dim=1).float(),
         detect_head=None,
@@ -220,7 +220,7 @@ def _written(block: Block, x: Float[Tensor, "prompt d"]) -> Float[Tensor, "promp
 
 def _attention_scores(
     score: ScoreName, model: Any, length: SupportsIndex, n: SupportsIndex, seed: SupportsIndex
-) -> HeadScores:
+) -> AttentionHeadScores:
     known, tokens = identify(model), repeated_tokens(model, length, n, seed=seed)
     size, begin = whole_number(length, "length"), len(marks_around(known)[0])
     back, queries = {
@@ -230,7 +230,7 @@ def _attention_scores(
     }[score]
     every = attention_maps(known, tokens)
     detected = (_detection(score, own) for own in tokens)
-    return HeadScores(
+    return AttentionHeadScores(
         score=score,
         by_prompt=torch.stack([maps.values[..., queries, queries - back].mean(dim=-1) for maps in every]).float(),
         detect_head=torch.stack(

@@ -18,7 +18,7 @@ from tl_ffblock.attribution.continuation import ContinuationAttribution
 from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
 from tl_ffblock.attribution.patching import PatchingEstimates
 from tl_ffblock.errors import InputError
-from tl_ffblock.heads.scores import HeadScores
+from tl_ffblock.heads.scores import AttentionHeadScores
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison
 from tl_ffblock.interventions.attention_knockout import AttentionKnockout
 from tl_ffblock.numerals import scientific, significant
@@ -230,8 +230,8 @@ def knockout_figure(result: AttentionKnockout, **options: Any) -> Any:
     return figure
 
 
-@figure_of.register(HeadScores)
-def head_scores_figure(result: HeadScores, **options: Any) -> Any:
+@figure_of.register(AttentionHeadScores)
+def head_scores_figure(result: AttentionHeadScores, **options: Any) -> Any:
     """Scores of all heads as a heat map.
 
     Args:

@@ -1,9 +1,9 @@
+# Noun: attention knockout (Geva et al. 2023).
 """Attention knockout: attention from some positions to others is blocked in a window of layers.
 
-Geva et al. 2023, "Dissecting recall of factual associations in auto-regressive language models", section 4. A score that is masked before the softmax has weight 0, and the row's other weights grow in proportion.
+Geva et al. 2023, "Dissecting recall of factual associations in auto-regressive language models", section 4. A score that is
+masked before the softmax has weight 0, and the row's other weights grow in proportion.
 """
-
-# Noun: attention knockout (Geva et al. 2023)
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

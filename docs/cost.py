@@ -223,7 +223,7 @@ PATCHING = STORED.with_name("patching.json")
 
 
 def patching() -> str:
-    """What sweeps take beside transformer_lens.patching, and how far the numbers differ."""
+    """What sweeps take beside TransformerLens alone, and how far the numbers differ."""
     results = json.loads(PATCHING.read_text())
     rows = [
         (
@@ -236,17 +236,16 @@ def patching() -> str:
         )
         for row in results["rows"]
     ]
-    first = results["rows"][0]
     where = (
-        f"SmolLM2-135M-Instruct, {first['tokens']} tokens, one thread, CPU seconds, {results['rounds']} rounds, ratios within a round "
-        f"(least and most); a forward pass takes {first['forward_s']:.2f} s; "
+        f"SmolLM2-135M-Instruct, {results['tokens']} tokens, one thread, CPU seconds, {results['rounds']} rounds, ratios within a "
+        f"round (least and most); a forward pass takes {results['forward_s']:.2f} s; "
         f"{results['machine']}, torch {results['torch']}, {results['date']}."
     )
     head = (
         "sweep",
-        "patches",
+        "runs",
         "ours, checks included",
-        "transformer_lens.patching",
+        "TransformerLens",
         "ratio",
         "largest difference / largest effect",
     )

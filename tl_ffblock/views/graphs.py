@@ -95,12 +95,14 @@ def _(graph: EdgeEstimates, *, keep: float = KEEP) -> GraphPage:
 
 @page_of.register
 def _(graph: EdgeEffects) -> GraphPage:
-    return _layered(graph.prune(1.0), _EFFECTS, fold=False)
+    heading = f"measured edges to {graph.targets[0].name}"
+    return _layered(graph.prune(1.0), _EFFECTS, fold=False, heading=heading)
 
 
 @page_of.register
 def _(graph: Circuit) -> GraphPage:
-    return _layered(graph.prune(1.0), _CIRCUIT, fold=False)
+    heading = f"circuit of {len(graph):,} edges for {graph.targets[0].name}"
+    return _layered(graph.prune(1.0), _CIRCUIT, fold=False, heading=heading)
 
 
 @page_of.register
@@ -134,7 +136,7 @@ def _(graph: FlowGraph) -> GraphPage:
     )
 
 
-def _layered(graph: Graph, meaning: str, fold: bool) -> GraphPage:
+def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> GraphPage:
     """A page with a column per layer and kind, and a lane per position."""
     folded = _stretches(graph) if fold else {}
     last = 1 + max(node.layer or 0 for node in graph.nodes)
@@ -155,7 +157,7 @@ def _layered(graph: Graph, meaning: str, fold: bool) -> GraphPage:
         graph.weights.tolist(),
         [False] * len(graph.ends),
         folded,
-        heading=f"paths to {graph.targets[0].name}, {_percent(graph.kept)} of all edges' sizes",
+        heading=heading or f"paths to {graph.targets[0].name}, {_percent(graph.kept)} of all edges' sizes",
         meaning=meaning + _FOLDED * bool(folded),
         columns=tuple(titles.get((layer, place), _HEADINGS[place].format(layer)) for layer, place in columns),
         lanes=lanes + 1,

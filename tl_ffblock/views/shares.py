@@ -206,6 +206,24 @@ def lens_figure(result: LogitLens, **options: Any) -> Any:
     return figure
 
 
+@page_of.register
+def knockout_page(result: AttentionKnockout) -> PageData:
+    """What each knockout changes, as a map of windows by sources; a cell's interval over prompts in its details."""
+    headline, facts = result.summary()
+    windows = tuple(f"{window[0]}-{window[-1]}" if len(window) > 1 else str(window[0]) for window in result.windows)
+    note = "Change of the target when attention to the source is blocked in these layers. Orange raises it, violet lowers it."
+    ends = {"low": result.interval.low, "high": result.interval.high} if len(result.by_prompt) > 1 else {}
+    details = {
+        f"{row},{column}": [(name, float(end[row, column])) for name, end in ends.items()]
+        for row in range(len(windows))
+        for column in range(len(result.sources))
+        if ends
+    }
+    shown = shares_map("Knockouts", note, ("layers", windows), ("source", result.sources), result.effect, details)
+    said = " · ".join(f"{name} {fact}" for name, fact in facts.items())
+    return numbers_page(result.model, NumbersBlock(f"Attention knockout: {headline}", said, maps=(shown,)))
+
+
 @figure_of.register(AttentionKnockout)
 def knockout_figure(result: AttentionKnockout, **options: Any) -> Any:
     """The change of the target by the centre of the window, a line per source, with 95 % intervals over several prompts.

@@ -191,12 +191,11 @@ class Results(list[One], Generic[One]):
         frames = {number: result.to_dataframe() for number, result in enumerate(self)}
         return pd.concat(frames, names=["prompt", None]).reset_index("prompt").reset_index(drop=True)
 
-    def mean(self, positions: Any = None, **options: Any) -> Any:
+    def mean(self, positions: Any = None) -> Any:
         """The mean of the results, as the class of the results makes it; of `PatchingEstimates` it has every kind, with intervals.
 
         Args:
             positions: Names of positions, where the class reads numbers at some: `results.mean({"IO": [4, 2], "END": -1})`.
-            **options: Of the method `mean` of the class.
 
         Raises:
             InputError: if there is none, there is no mean of such results, or they are of different models, texts or kinds.
@@ -206,7 +205,7 @@ class Results(list[One], Generic[One]):
                 f"mean of {len(self)} results{f' of kind {type(self[0]).__name__}' if self else ''}: there is none."
             )
         kind: Any = type(self[0])
-        given = options if positions is None else {"positions": positions, **options}
+        given = {} if positions is None else {"positions": positions}
         refuse_options(f"mean of {kind.__name__}", kind.mean, given)
         return kind.mean(self, **given)
 

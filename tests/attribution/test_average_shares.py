@@ -103,7 +103,7 @@ def test_every_kind_is_averaged_at_named_positions() -> None:
 
 def test_without_names_positions_are_summed() -> None:
     """Over each prompt's own; a figure of them is [layer head]."""
-    averages = of_pairs().mean(n_draws=50, seed=3)
+    averages = type(of_pairs()[0]).mean(of_pairs(), n_draws=50, seed=3)
     for kind, average in averages.kinds.items():
         torch.testing.assert_close(average.mean, torch.stack([result[kind].sum(-1) for result in of_pairs()]).mean(0))
         assert (average.n_draws, average.seed) == (50, 3)

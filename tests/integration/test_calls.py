@@ -119,7 +119,7 @@ def test_a_method_is_named_by_the_class_of_the_result() -> None:
 
 
 def test_options_of_other_calls_are_no_arguments_where_they_do_nothing() -> None:
-    """Patching estimates and continuations have none of these, a continuation no padding and no segments."""
+    """Patching estimates have none of these but kinds, continuations none, and no padding and no segments."""
     names = [
         "layers",
         "queries",
@@ -135,7 +135,7 @@ def test_options_of_other_calls_are_no_arguments_where_they_do_nothing() -> None
     patching, continuation = (
         inspect.signature(getattr(ffb, name)).parameters for name in ("attribution_patching", "attribute_continuation")
     )
-    assert not set(names) & set(patching) and {"steps", "fwd_hooks", "rtol"} <= set(patching)
+    assert set(names) & set(patching) == {"of"} and {"steps", "fwd_hooks", "rtol"} <= set(patching)
     assert not {*names, "attention_mask", "token_type_ids"} & set(continuation)
     assert "cache" in inspect.signature(ffb.memories.token_parts).parameters
 

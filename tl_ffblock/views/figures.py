@@ -299,7 +299,9 @@ def scatter(
     return figure
 
 
-def _apart(x: Cells, y: Cells, order: Cells) -> list[int]:
+def _apart(
+    x: Float64[np.ndarray, " point"], y: Float64[np.ndarray, " point"], order: Int64[np.ndarray, " point"]
+) -> list[int]:
     """Numbers of points in an order, without those so near an earlier one that their names would lie on each other."""
     wide, high = (LEAST_APART * (np.ptp(axis) or 1.0) for axis in (x, y))
     kept: list[int] = []

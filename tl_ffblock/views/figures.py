@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float64, Shaped
+from jaxtyping import Float64, Int64, Shaped
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.graphs.edge_estimates import EdgeGraph

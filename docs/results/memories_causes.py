@@ -66,7 +66,7 @@ def triggers_of(run: Path, model: Any, config: Config, layer: int, n_memories: i
 
 def tokens_of_triggers(model: Any, triggers: memories.Triggers) -> pd.DataFrame:
     """A row a trigger: where the decisive token is, by shares and by removal."""
-    removals = memories.ablate(model, triggers, where=("random", "each"), ranks=RANKS_OF_TOKENS)
+    removals = memories.remove_tokens(model, triggers, where=("random", "each"), ranks=RANKS_OF_TOKENS)
     rows = []
     for (name, rank), of_trigger in removals.groupby(["memory", "rank"], sort=False):
         each = of_trigger[of_trigger["where"] == "each"].sort_values("removed")
@@ -106,11 +106,11 @@ def tokens_of_triggers(model: Any, triggers: memories.Triggers) -> pd.DataFrame:
 def effects_of_knock_outs(model: Any, triggers: memories.Triggers) -> pd.DataFrame:
     """A row a memory: effects at its triggers and elsewhere, and whether the rank says how large they are."""
     values = memories.value_tokens(model, memories=triggers.memories)
-    own = memories.knock_out_effects(model, triggers, values)
+    own = memories.neuron_ablation_effects(model, triggers, values)
     shifted = replace(
         triggers, sequence=np.roll(triggers.sequence, 1, axis=0), position=np.roll(triggers.position, 1, axis=0)
     )
-    elsewhere = memories.knock_out_effects(model, shifted, values, ranks=RANKS_OF_TOKENS)
+    elsewhere = memories.neuron_ablation_effects(model, shifted, values, ranks=RANKS_OF_TOKENS)
     rows = []
     for name, of_memory in own.groupby("memory", sort=False):
         memory = memories.MemoryName.read(name)

@@ -401,13 +401,13 @@ def test_triggers_know_their_model() -> None:
         memories.memory_card(model, corpus, "1:3"),
     )
     values = memories.value_tokens(model, memories="1:3")
-    memories.ablate(model, triggers)
-    memories.knock_out_effects(model, triggers, values)
+    memories.remove_tokens(model, triggers)
+    memories.neuron_ablation_effects(model, triggers, values)
     parameter_of(model).data[0, 0] += 0.1
     newer = memories.value_tokens(model, memories="1:3")
     calls: list[Callable[[], object]] = [
-        lambda: memories.ablate(model, triggers),
-        lambda: memories.knock_out_effects(model, triggers, values),
+        lambda: memories.remove_tokens(model, triggers),
+        lambda: memories.neuron_ablation_effects(model, triggers, values),
         lambda: card.on_text(model, corpus[0]),
         lambda: memories.agreement(triggers, newer),
     ]

@@ -118,9 +118,9 @@ RUNS: dict[str, Case] = {
     "memories.find_triggers": Case(lambda m, x, **o: memories.find_triggers(m, corpus(x), memories=["1:3"], k=2, **o)),
     "memories.memory_card": Case(lambda m, x, **o: memories.memory_card(m, corpus(x), "1:3", k=2, **o)),
     "memories.mean_coefficients": Case(lambda m, x, **o: memories.mean_coefficients(m, corpus(x), memories=["1:3"], **o)),
-    "memories.ablate": Case(lambda m, x, **o: memories.ablate(m, triggers(m, x), **o), families=CAUSAL),
-    "memories.knock_out": Case(lambda m, x, **o: m.run_with_hooks(x[None], fwd_hooks=memories.knock_out(m, "1:3"))),
-    "memories.knock_out_effects": Case(lambda m, x, **o: memories.knock_out_effects(m, triggers(m, x), memories.value_tokens(m, memories="1:3"), **o), families=CAUSAL),
+    "memories.remove_tokens": Case(lambda m, x, **o: memories.remove_tokens(m, triggers(m, x), **o), families=CAUSAL),
+    "memories.ablate_neurons": Case(lambda m, x, **o: m.run_with_hooks(x[None], fwd_hooks=memories.ablate_neurons(m, "1:3"))),
+    "memories.neuron_ablation_effects": Case(lambda m, x, **o: memories.neuron_ablation_effects(m, triggers(m, x), memories.value_tokens(m, memories="1:3"), **o), families=CAUSAL),
     "graphs.top_tokens": Case(lambda m, x, **o: ffb.graphs.top_tokens(m, torch.ones(2, tiny.D_MODEL), k=5, **o)),
     "check.check_model": Case(lambda m, x, **o: ffb.check.check_model(m, **o)),
 }

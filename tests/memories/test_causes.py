@@ -66,7 +66,7 @@ def test_a_shortened_trigger_is_a_text_of_its_own() -> None:
     """The coefficient without a token is that of the prefix written without it."""
     model, corpus = model_of("llama"), [tiny.tokens("llama", n, seed=n) for n in (4, 7, 9, 1)]
     triggers = memories.find_triggers(model, corpus, memories=["0:3", "2:5"], k=3)
-    table = memories.ablate(model, triggers, where=("first", "last", "random", "each"))
+    table = memories.remove_tokens(model, triggers, where=("first", "last", "random", "each"))
     for row in table.itertuples():
         trigger = triggers.of(row.memory)[row.rank - 1]
         prefix = corpus[trigger.sequence][: trigger.position + 1].tolist()
@@ -90,7 +90,7 @@ def test_a_trigger_of_one_word_has_no_row(tmp_path: Path) -> None:
     """Without its word only the tokenizer's mark is left, which is no text; longer triggers have their rows."""
     model = load_model(tiny.save_local("gpt2", tmp_path, ["cat sat on the mat ."]))
     triggers = memories.find_triggers(model, ["cat", "cat sat", "sat on the mat"], layers=1, k=3)
-    table = memories.ablate(model, triggers, where=("first", "last", "random", "each"))
+    table = memories.remove_tokens(model, triggers, where=("first", "last", "random", "each"))
     words = [trigger.position for name in triggers.memories for trigger in triggers.of(name)]  # <bos> is at 0
     assert 1 in words and len(set(words)) > 2
     assert len(table) == sum(3 + position for position in words if position > 1)
@@ -108,7 +108,7 @@ def test_a_knocked_out_memory_is_missing_from_the_feed_forward(family: str) -> N
     if record.routing is not None:
         pytest.skip("no HookPoint carries the activations of single experts")
     to = {MemoryName(1, 3): 0.0, MemoryName(1, 40): 2.5}
-    after, _ = feed_forward(model, tokens, memories.knock_out(model, list(to), to=to, positions=[2, -1]))
+    after, _ = feed_forward(model, tokens, memories.ablate_neurons(model, list(to), to=to, positions=[2, -1]))
     own, values = coefficients(record), neuron_values(record.block)
     expected = torch.zeros_like(before)
     for position in (2, 5):
@@ -123,14 +123,14 @@ def test_effects_are_clean_minus_knocked_out() -> None:
     model, corpus = model_of("gpt2"), [tiny.tokens("gpt2", n, seed=n) for n in (4, 7, 9)]
     triggers = memories.find_triggers(model, corpus, memories=["0:3", "2:5"], k=2)
     values = memories.value_tokens(model, memories=["0:3", "2:5"], k=1)
-    table = memories.knock_out_effects(model, triggers, values)
+    table = memories.neuron_ablation_effects(model, triggers, values)
     assert len(table) == sum(len(triggers.of(name)) for name in ("0:3", "2:5"))
     for row in table.itertuples():
         trigger = triggers.of(row.memory)[row.rank - 1]
         text = corpus[trigger.sequence]
         prefix = text[: trigger.position + 1][None]
         clean = model(prefix)[0, -1].double()
-        hooks = memories.knock_out(model, row.memory, positions=-1)
+        hooks = memories.ablate_neurons(model, row.memory, positions=-1)
         edited = model.run_with_hooks(prefix, fwd_hooks=hooks)[0, -1].double()
         top = int(values.top(row.memory)[0])
         difference = (clean - clean.mean()) - (edited - edited.mean())

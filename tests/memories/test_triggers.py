@@ -158,7 +158,7 @@ def test_what_is_named_is_found_by_name() -> None:
     means, backwards = (memories.mean_coefficients(model, texts("gpt2"), names) for names in (NAMED, NAMED[::-1]))
     assert means == pytest.approx(backwards)
     knocked = [
-        model.run_with_hooks(tokens, fwd_hooks=memories.knock_out(model, names, to=means))
+        model.run_with_hooks(tokens, fwd_hooks=memories.ablate_neurons(model, names, to=means))
         for names in (NAMED, NAMED[::-1])
     ]
     torch.testing.assert_close(*knocked)
@@ -166,7 +166,7 @@ def test_what_is_named_is_found_by_name() -> None:
     triggers = memories.find_triggers(model, texts("gpt2"), memories=NAMED, k=2)
     same, other = (memories.value_tokens(model, memories=names) for names in (NAMED, NAMED[::-1]))
     assert memories.agreement(triggers, same).equals(memories.agreement(triggers, other))
-    effects = [memories.knock_out_effects(model, triggers, values, ranks=1) for values in (same, other)]
+    effects = [memories.neuron_ablation_effects(model, triggers, values, ranks=1) for values in (same, other)]
     assert effects[0].equals(effects[1])
 
 
@@ -183,10 +183,10 @@ REFUSED: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "agreement of an encoder": ("bert", lambda m: memories.agreement(found(m, "bert"), values(m)), "has read the token after"),
     "agreement of fewer values": ("gpt2", lambda m: memories.agreement(found(m, memories=["0:3", "1:3"]), values(m)), "of other memories"),
     "agreement of another sign": ("gpt2", lambda m: memories.agreement(found(m, sign="negative"), values(m)), "other memories or another sign"),
-    "effects of another sign": ("gpt2", lambda m: memories.knock_out_effects(m, found(m, sign="negative"), values(m)), "other memories or another sign"),
-    "ablation of an encoder": ("bert", lambda m: memories.ablate(m, found(m, "bert")), "has read the text after"),
-    "a memory without its mean": ("gpt2", lambda m: memories.knock_out(m, ["0:3", "1:8"], to={MemoryName(0, 3): 1.0}), "no value for memory 1:8"),
-    "a memory of experts": ("mixtral", lambda m: memories.knock_out(m, "1:0:3"), "no HookPoint carries the activations of single experts"),
+    "effects of another sign": ("gpt2", lambda m: memories.neuron_ablation_effects(m, found(m, sign="negative"), values(m)), "other memories or another sign"),
+    "ablation of an encoder": ("bert", lambda m: memories.remove_tokens(m, found(m, "bert")), "has read the text after"),
+    "a memory without its mean": ("gpt2", lambda m: memories.ablate_neurons(m, ["0:3", "1:8"], to={MemoryName(0, 3): 1.0}), "no value for memory 1:8"),
+    "a memory of experts": ("mixtral", lambda m: memories.ablate_neurons(m, "1:0:3"), "no HookPoint carries the activations of single experts"),
     "carried of no such layer": ("gpt2", lambda m: carried(m, "7:0"), "7"),
     "carried of no such neuron": ("gpt2", lambda m: carried(m, "1:9999"), "1:9999"),
     "carried of an expert": ("gpt2", lambda m: carried(m, "1:2:3"), "1:2:3"),

@@ -72,9 +72,11 @@ def test_a_former_name_warns_and_is_the_same(former: str, now: str) -> None:
 
 
 def test_a_former_name_of_a_function_warns() -> None:
-    """Annotation sheets, which are of a study."""
+    """Annotation sheets, which are of a study; neurons are ablated."""
     with pytest.warns(DeprecationWarning, match="geva.annotation"):
         assert ffb.memories.read_annotations is import_module("tl_ffblock.experiments.geva.annotation").read_annotations
+    with pytest.warns(DeprecationWarning, match="memories.ablate_neurons now"):
+        assert ffb.memories.knock_out is ffb.memories.ablate_neurons
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -8,8 +8,8 @@
     memories.agreement(triggers, values)                    # is the token after a trigger the one that is promoted?
     memories.token_parts(model, sentence, "12:305").parts   # which token turned it on; parts and bias sum to the coefficient
     memories.carried(ffb.attribute(model, sentence, target), "12:305")  # its signed share of a logit
-    memories.ablate(model, triggers)                        # the coefficient without a token of the trigger
-    model.run_with_hooks(tokens, fwd_hooks=memories.knock_out(model, "12:305"))
+    memories.remove_tokens(model, triggers)                        # the coefficient without a token of the trigger
+    model.run_with_hooks(tokens, fwd_hooks=memories.ablate_neurons(model, "12:305"))
 
 A memory is a neuron of a feed-forward: one row of W_out, its value, and one column of W_in (gated: two), its key. Its
 coefficient is what its value is multiplied by, `g(k x + b)`, gated `g(k x + b) (k' x + b')`; an expert's includes the
@@ -24,12 +24,12 @@ from tl_ffblock.memories.card import CardText, CardTrigger, CardValue, MemoryCar
 from tl_ffblock.memories.causes import (
     CarriedShares,
     CoefficientParts,
-    ablate,
+    ablate_neurons,
     carried,
-    knock_out,
-    knock_out_effects,
     largest_carried,
     mean_coefficients,
+    neuron_ablation_effects,
+    remove_tokens,
     token_parts,
 )
 from tl_ffblock.memories.names import MemoryName
@@ -45,7 +45,6 @@ from tl_ffblock.memories.values import (
 )
 
 __all__ = [
-    "OUTCOMES",
     "CardText",
     "CardTrigger",
     "CardValue",
@@ -53,30 +52,40 @@ __all__ = [
     "CoefficientParts",
     "MemoryCard",
     "MemoryName",
+    "OUTCOMES",
     "Trigger",
     "Triggers",
     "ValueTokens",
-    "ablate",
+    "ablate_neurons",
     "active",
     "agreement",
     "carried",
     "find_triggers",
-    "knock_out",
-    "knock_out_effects",
     "largest_carried",
     "mean_coefficients",
     "memory_card",
+    "neuron_ablation_effects",
     "outcomes",
+    "remove_tokens",
     "token_parts",
     "value_tokens",
     "zero_agreement",
 ]
 
 
+_FORMER = {
+    "ablate": "tl_ffblock.memories.remove_tokens",
+    "knock_out": "tl_ffblock.memories.ablate_neurons",
+    "knock_out_effects": "tl_ffblock.memories.neuron_ablation_effects",
+    "read_annotations": "tl_ffblock.experiments.geva.annotation.read_annotations",
+    "write_annotation_sheet": "tl_ffblock.experiments.geva.annotation.write_annotation_sheet",
+}
+"""Former names that still work, and what they are now; annotation sheets are of the study of Geva et al."""
+
+
 def __getattr__(name: str) -> Any:
-    """Annotation sheets are of the study of Geva et al. (`tl_ffblock.experiments.geva.annotation`)."""
-    if name in ("read_annotations", "write_annotation_sheet"):
-        home = "tl_ffblock.experiments.geva.annotation"
-        warnings.warn(f"tl_ffblock.memories.{name} is {home}.{name} now", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(home), name)
+    if name in _FORMER:
+        home, _, now = _FORMER[name].rpartition(".")
+        warnings.warn(f"tl_ffblock.memories.{name} is {_FORMER[name]} now", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(home), now)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

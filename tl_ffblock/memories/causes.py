@@ -3,7 +3,7 @@
 Which token turned a memory on: its coefficient is a sum over source tokens and a bias. What memories contribute to a target is
 their part of an attribution. By interventions: what a coefficient becomes when a token of its trigger is removed (Geva et al.
 2021, section 3.3); and what the model's answer becomes when a coefficient is set to zero, to its mean or to another value. Does
-the rank of a trigger say how much the model needs the memory there? `knock_out_effects` measures it.
+the rank of a trigger say how much the model needs the memory there? `neuron_ablation_effects` measures it.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ from tl_ffblock.signatures import spelled_out, strict, whole
 
 Removed: TypeAlias = Literal["first", "last", "random", "each"]
 To: TypeAlias = float | Mapping[MemoryName, float]
-"""The new coefficient: one number for all (0 knocks out), or one per memory, as `mean_coefficients` gives them."""
+"""The new coefficient: one number for all (0 is zero ablation), or one per memory, as `mean_coefficients` gives them."""
 _AT_ONCE = 16
 """Shortened prefixes that run together."""
 
@@ -263,7 +263,7 @@ def largest_carried(attribution: Attribution, *, k: int = 10) -> pd.DataFrame:
 
 
 @strict
-def ablate(
+def remove_tokens(
     model: Any,
     triggers: Triggers,
     *,
@@ -337,7 +337,7 @@ def _coefficients_of(
 
 
 @strict
-def knock_out(
+def ablate_neurons(
     model: Any, memories: Memories, *, to: To = 0.0, positions: Sequence[SupportsIndex] | SupportsIndex | None = None
 ) -> list[RunHook]:
     """Hooks that set memories' coefficients, for `run_with_hooks` and for every `fwd_hooks` of this package.
@@ -402,10 +402,10 @@ def mean_coefficients(
 
 @strict
 @torch.no_grad()
-def knock_out_effects(
+def neuron_ablation_effects(
     model: Any, triggers: Triggers, values: ValueTokens, *, to: To = 0.0, ranks: int | None = None
 ) -> pd.DataFrame:
-    """What the model's next token becomes when a memory is knocked out at the last token of its triggers.
+    """What the model's next token becomes when a memory is ablated at the last token of its triggers.
 
     Args:
         model: A causal language model with dense feed-forwards.
@@ -417,7 +417,7 @@ def knock_out_effects(
     Returns:
         One row per trigger: memory, layer, neuron, rank, coefficient, top_logit (change of the logit of the value's top token,
         from the mean of all logits), next_log_probability (change at the token that follows; NaN where none does), kl
-        (divergence of the prediction from the clean one, nats). Changes are clean minus knocked out: what the memory gives.
+        (divergence of the prediction from the clean one, nats). Changes are clean minus ablated: what the memory gives.
 
     Raises:
         InputError: if triggers and values are of other memories, another model or sign, or of an encoder.
@@ -428,7 +428,7 @@ def knock_out_effects(
     refuse_other_model("values", values.fingerprint, known)
     following, cells, rows = triggers.next_ids, triggers.cells(ranks), []
     for row, rank in cells:
-        hooks = knock_out(known, triggers.memories[row], to=to, positions=-1)
+        hooks = ablate_neurons(known, triggers.memories[row], to=to, positions=-1)
         tokens = torch.as_tensor(triggers.prefix(row, rank), dtype=torch.long)
         clean, without = (logits_under(known, tokens[None], edits)[0, -1].double() for edits in ([], hooks))
         top, after = int(values.top_ids[row, 0]), int(following[row, rank])

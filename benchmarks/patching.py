@@ -1,18 +1,18 @@
 """What patching and knockouts take beside TransformerLens alone: the same sweeps of the same prompts, CPU seconds in turn.
 
-    python benchmarks/patching.py [--rounds 3] [--json docs/patching.json]
+    python benchmarks/patching.py [--rounds 3] [--only NAME ...] [--json docs/patching.json]
 
 SmolLM2-135M-Instruct, a pair of prompts of 15 tokens, one thread. Patching, clean activations into the corrupted run: the residual
 stream at each layer's input and position, and each head's z over all positions, beside transformer_lens.patching. Ours begins each
 run at its layer and has the patches of a layer in one batch. Attention knockout of four sources in windows of five layers, beside a
 loop of runs whose hooks mask scores. Our checks are part of our time. A figure is the median over rounds of the ratio within a
-round. The largest difference of the two is given relative to the largest effect.
+round. The largest difference of the two is given relative to the largest effect. With --only the file keeps its other rows.
 """
 
 import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -76,13 +76,15 @@ def sweeps(model: Any) -> dict[str, Sweep]:
     }
 
 
-def measure(rounds: int) -> tuple[float, list[dict[str, Any]]]:
+def measure(rounds: int, only: Collection[str]) -> tuple[float, list[dict[str, Any]]]:
     """Seconds of a forward pass; of every sweep seconds of both, ratios, and how far they differ."""
     model = ffb.load_model("smollm2")
     tokens, rows = model.to_tokens(CLEAN), []
     with torch.no_grad():
         forward = statistics.median(seconds(lambda: model(tokens)) for _ in range(5))
         for name, (ours, theirs) in sweeps(model).items():
+            if only and name not in only:
+                continue
             made: dict[str, Any] = {}
             times = [
                 (
@@ -110,10 +112,14 @@ def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="sweeps to measure")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    forward, rows = measure(options.rounds)
+    forward, rows = measure(options.rounds, options.only)
+    if options.only and options.json:
+        measured = {row["sweep"] for row in rows}
+        rows = [*(row for row in json.loads(options.json.read_text())["rows"] if row["sweep"] not in measured), *rows]
     results = {**machine(), "rounds": options.rounds, "tokens": 15, "forward_s": forward, "rows": rows}
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")

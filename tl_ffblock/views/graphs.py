@@ -95,14 +95,14 @@ def _(graph: EdgeEstimates, *, keep: float = KEEP) -> GraphPage:
 
 @page_of.register
 def _(graph: EdgeEffects) -> GraphPage:
-    heading = f"measured edges to {graph.targets[0].name}"
-    return _layered(graph.prune(1.0), _EFFECTS, fold=False, heading=heading)
+    shown = graph.prune(1.0)
+    return _layered(shown, _EFFECTS, fold=False, heading=f"measured edges to {shown.targets[0].name}")
 
 
 @page_of.register
 def _(graph: Circuit) -> GraphPage:
-    heading = f"circuit of {len(graph):,} edges for {graph.targets[0].name}"
-    return _layered(graph.prune(1.0), _CIRCUIT, fold=False, heading=heading)
+    shown = graph.prune(1.0)
+    return _layered(shown, _CIRCUIT, fold=False, heading=f"circuit of {len(graph):,} edges for {shown.targets[0].name}")
 
 
 @page_of.register

@@ -185,7 +185,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
     ],
     "how_to/circuits.md": lambda n, at: [
         len(n["circuit"]) == 1000, n["again"] & n["circuit"] == n["again"], n["curve"].certificate.empty < 1e-4,
-        (at / "circuit.safetensors").is_file(), len(n["shared"]) + len(n["rest"]) == 1000, len(n["table"]) == 20, len(n["effects"].ends) == 2,
+        (at / "circuit.safetensors").is_file(), "target" in n["links"], len(n["shared"]) + len(n["rest"]) == 1000, len(n["table"]) == 20, len(n["effects"].ends) == 2,
     ],
     "how_to/attention_knockout.md": lambda n, at: [
         close(n["logits"], n["by_hand"], rtol=1e-4, atol=1e-5), n["table"].shape == (120, 7), (at / "knockout.png").is_file(),

@@ -5,6 +5,7 @@ from tl_ffblock.graphs.circuit import Circuit
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates, EdgeGraph
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode, FlowVectors, Pruning, overlap, top_tokens
 from tl_ffblock.graphs.graph import Component, Edge, Graph, GraphCertificate, GraphTarget
+from tl_ffblock.graphs.neuronpedia import read_neuronpedia, to_neuronpedia
 
 __all__ = [
     "AttributionGraph",
@@ -21,5 +22,7 @@ __all__ = [
     "GraphTarget",
     "Pruning",
     "overlap",
+    "read_neuronpedia",
+    "to_neuronpedia",
     "top_tokens",
 ]

@@ -30,6 +30,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "tl_ffblock/README.md": architecture.BLOCKS,
     "docs/transformer_lens.md": hook_names.BLOCKS,
     "docs/how_to/activation_patching.md": cost.PATCHING_BLOCKS,
+    "docs/how_to/notebooks.md": cost.NOTEBOOK_BLOCKS,
     "docs/how_to/results.md": result_classes.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,
     "docs/results/causal_validation.md": causal_tables.BLOCKS,

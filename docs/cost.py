@@ -252,6 +252,31 @@ def patching() -> str:
     return f"{where}\n\n{table(head, rows)}"
 
 
+NOTEBOOKS = STORED.with_name("notebooks.json")
+"""The run of benchmarks/notebooks.py."""
+
+
+def notebooks() -> str:
+    """What tasks take beside plain TransformerLens, and how far the numbers differ."""
+    results = json.loads(NOTEBOOKS.read_text())
+    rows = [
+        (
+            row["task"],
+            f"{row['ours_s']:.2f} s",
+            f"{row['theirs_s']:.2f} s",
+            f"{row['ratios'][len(row['ratios']) // 2]:.2f} ({row['ratios'][0]:.2f} to {row['ratios'][-1]:.2f})",
+            scientific(row["difference"], 1) if row["difference"] else "0",
+        )
+        for row in results["rows"]
+    ]
+    where = (
+        f"SmolLM2-135M-Instruct, one thread, CPU seconds, {results['rounds']} rounds, ratios within a round (least and most); "
+        f"{results['machine']}, torch {results['torch']}, {results['date']}."
+    )
+    head = ("task", "ours, checks included", "plain", "ours / plain", "largest difference / largest number")
+    return f"{where}\n\n{table(head, rows)}"
+
+
 ESTIMATES = STORED.with_name("estimates.json")
 """The run of benchmarks/estimates.py."""
 
@@ -266,5 +291,6 @@ def estimates() -> str:
 
 BLOCKS = {"cost": cost}
 PATCHING_BLOCKS = {"patching": patching}
+NOTEBOOK_BLOCKS = {"notebooks": notebooks}
 PROMPT_BLOCKS = {"prompts": prompts, "page": page, "gpu": gpu, "bound": bound, "checks": checks}
 ATTRIBUTION_BLOCKS = {"attribution": attribution, "estimates": estimates}

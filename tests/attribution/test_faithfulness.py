@@ -207,7 +207,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "another text": (lambda: measured({"mine": shares()[::-1]}), "another text"),
     "a logit": (lambda: second_of_another(ffb.logit(7)), r"results\['mine'\]\[1\] attributes .*logit token 7 = .* removed from is logit difference token 7 − token 11 = "),
     "another difference": (lambda: second_of_another(ffb.logit(7, minus=12)), r"token 7 − token 12 = .*token 7 − token 11 = "),
-    "another position": (lambda: second_of_another(ffb.logit(7, minus=11, at=-2)), r"token 7 − token 11 = .*token 7 − token 11 = "),
+    "another position": (lambda: second_of_another(ffb.logit(7, minus=11, at=-2)), r"token 7 − token 11 at -2 = .*token 7 − token 11 = "),
     "another factor": (lambda: second_of_another(lambda logits: 1.001 * (logits[:, -1, 7] - logits[:, -1, 11])), r"metric = .* of external"),
     "a direction": (lambda: second_of_another(direction(1)), r"direction at the input of layer 1 = "),
     "hooks": (lambda: measured(attributed_otherwise(fwd_hooks=[HOOK]), TOKENS), OTHERS),

@@ -1,6 +1,7 @@
 """Activation patching: every number is that of a plain hooked run, and a patch that is not what it says is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -321,6 +322,10 @@ REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] 
     "compared with a number": (lambda m, a, b: swept(m, a, b, of="mlp").compare(1), InputError, "ffb.attribution_patching"),
     "normalised ablation": (lambda m, a, b: swept(m, a, None, replacement="zero", of="mlp").normalised, InputError, "no corrupted run"),
     "a mean of unlike sweeps": (lambda m, a, b: type(swept(m, of="mlp")).mean([swept(m, of="mlp"), swept(m, of="head")]), InputError, "other kinds"),
+    "a mean of two layers": (lambda m, a, b: type(swept(m, of="mlp")).mean([swept(m, of="mlp", layers=0), swept(m, of="mlp", layers=1)]), InputError, "other kinds, layers"),
+    "a mean with an interrupted sweep": (lambda m, a, b: type(swept(m, of="mlp")).mean([swept(m, of="mlp"), replace(swept(m, of="mlp"), complete=False)]), InputError, "was interrupted"),
+    "estimates read elsewhere": (lambda m, a, b: ffb.activation_patching(m, a, b, ffb.logit(7, at=-2), direction="noising", of="mlp").compare(ffb.attribution_patching(m, a, b, ffb.logit(7))), InputError, "targets differ"),
+    "no prompt": (lambda m, a, b: ffb.activation_patching(m, None, b, TARGET), InputError, "clean is a NoneType"),
     "a mean of two directions": (lambda m, a, b: type(swept(m, of="mlp")).mean([swept(m, of="mlp"), swept(m, of="mlp", direction="noising")]), InputError, "direction"),
 }
 # fmt: on

@@ -350,6 +350,13 @@ def test_refusals(tmp_path: Path) -> None:
     """In words: what was given, what is expected."""
     model, (clean, corrupted) = model_of("gpt2"), pair("gpt2")
     full, edges = Circuit.full(model), Circuit.full(model_of("llama"))
+
+    def estimated(first: Tensor, second: Tensor, target: Any = TARGET) -> Any:
+        return ffb.attribution_patching(model, first, second, target, edges=True).edges
+
+    whole = estimated(clean, corrupted)
+    some = ffb.edge_patching(model, clean, corrupted, TARGET, Circuit.topn(whole, 5))
+    two = ffb.activation_patching(model, clean, corrupted, [TARGET, ffb.logit(3)], of=("head", "mlp"))
     (tmp_path / "other.json").write_text('{"edges": {}}')
     (tmp_path / "foreign.json").write_text(
         '{"cfg": {}, "nodes": {}, "edges": {"m9->logits": {"score": 1, "in_graph": true}}}'
@@ -367,6 +374,29 @@ def test_refusals(tmp_path: Path) -> None:
         (lambda: Circuit.of(model, [("L9H0", "L0.mlp")]), ScopeKeyError, "no sender 'L9H0'"),
         (lambda: Circuit.topn(full, 1000), InputError, "expected 0 to 262"),
         (lambda: full & edges, InputError, "other components"),
+        (lambda: ffb.edge_patching(model, clean, corrupted, TARGET, []), InputError, "expected one edge or more"),
+        (lambda: path_patching(model, clean, corrupted, TARGET, []), InputError, "paths: none"),
+        (lambda: ffb.edge_patching(model, None, corrupted, TARGET), InputError, "clean is a NoneType"),
+        (lambda: some.correlation(estimated(corrupted, clean)), InputError, "the prompts of the estimates"),
+        (
+            lambda: some.correlation(estimated(clean, corrupted, ffb.logit(3))),
+            InputError,
+            "the target of the estimates",
+        ),
+        (
+            lambda: Circuit.topn([whole, estimated(clean, corrupted, ffb.probability(7))], 3),
+            InputError,
+            "of one quantity",
+        ),
+        (lambda: Circuit.by_size(whole, fractions="a"), InputError, "fractions='a'"),
+        (lambda: full.top_nodes(two, 3), InputError, "several targets"),
+        (
+            lambda: (
+                ffb.circuit_faithfulness(model, clean, corrupted, [Circuit.topn(whole, n) for n in (1, 4)], TARGET).cpr
+            ),
+            InputError,
+            "up to all 262 edges",
+        ),
         (lambda: full & 3, InputError, "expected two circuits"),
         (lambda: full.to_html(), InputError, "without scores for a target"),
         (lambda: full.top_nodes(3, 2), InputError, "without the columns"),
@@ -392,3 +422,13 @@ def test_refusals(tmp_path: Path) -> None:
     for call, error, said in calls:
         with pytest.raises(error, match=said):
             call()
+
+
+def test_a_circuit_of_some_measured_edges_is_a_part_of_the_model() -> None:
+    """Its size is said of all edges; in 16 bits effects are tabulated and printed."""
+    model, (clean, corrupted) = tiny.bridge("llama", dtype=torch.bfloat16), pair("llama")
+    all_edges = Circuit.full(model)
+    measured = ffb.edge_patching(model, clean, corrupted, TARGET, [("L0.mlp", "target"), ("L0H1", "L1.mlp")])
+    circuit = Circuit.topn(measured, 1)
+    assert (circuit.n_edges, circuit.n_possible) == (1, all_edges.n_possible)
+    assert "L0" in repr(measured) and len(measured.to_dataframe()) == 2 and measured.weights.dtype == torch.float32

@@ -294,6 +294,7 @@ def test_one_call_makes_the_page(model_of: Any, tokens_of: Any) -> None:
     maps = ffb.contribution_maps(model, tokens)
     beside = ffb.attribute(model, tokens, ffb.logit(7, minus=8), of=("heads", "edges", "neurons", "maps"))
     assert ffb.overview(model, tokens, 7, minus=8).html == maps.show(view="overview", beside=beside).html
+    assert ffb.overview(model, tokens[None], 7, minus=8).html == ffb.overview(model, tokens, 7, minus=8).html
     assert ffb.overview(model, tokens).html == maps.show().html
     for call in (lambda: ffb.overview(model, tokens, minus=8), lambda: ffb.overview(model, tokens.repeat(2, 1), 7)):
         with pytest.raises(InputError):

@@ -29,7 +29,7 @@ from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, Derivatives, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
-from tl_ffblock.bridge.inputs import is_single, refuse_pair
+from tl_ffblock.bridge.inputs import is_single, refuse_no_prompt, refuse_pair
 from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
@@ -427,6 +427,7 @@ def pairs_of(*sides: Any) -> tuple[bool, list[tuple[Any, ...]]]:
         InputError: if one is a prompt and the other a list, or they are of different lengths, or empty.
     """
     for side, name in zip(sides, ("clean", "corrupted"), strict=True):
+        refuse_no_prompt(side, name)
         refuse_pair(side, name)
     single = [is_single(side) or (isinstance(side, Tensor) and side.ndim == 2 and len(side) == 1) for side in sides]
     rows = [[side] if is_single(side) else list(side) for side in sides]

@@ -104,8 +104,9 @@ def for_prompts(target: Target, number: int) -> Metric | Direction:
 
 
 def words_of(model: Model, metric: Metric) -> str:
-    """The metric of one prompt with the tokens that it reads: `logit difference ' Mary' − ' John'`."""
-    return f"{metric.name} {metric.answers_in_words(lambda ids: quoted(model, torch.tensor(ids)))}".rstrip()
+    """The metric of one prompt with the tokens that it reads, and where, unless at the end: `logit difference ' Mary' − ' John'`."""
+    words = f"{metric.name} {metric.answers_in_words(lambda ids: quoted(model, torch.tensor(ids)))}".rstrip()
+    return words if metric.at in (None, -1) else f"{words} at {metric.at}"
 
 
 def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: int = 1) -> Metric | Direction:

@@ -179,6 +179,16 @@ def _as_tensor(values: Any, name: str) -> Tensor:
         ) from None
 
 
+def refuse_no_prompt(given: Any, name: str) -> None:
+    """Refuse what is neither a text nor token ids, nor several of them.
+
+    Raises:
+        InputError: naming the argument and what it is.
+    """
+    if not isinstance(given, str | Sequence | Mapping | Tensor | np.ndarray):
+        raise InputError(f"{name} is a {type(given).__name__}: expected a text, token ids, or a list of these.")
+
+
 def refuse_pair(given: Any, name: str) -> None:
     """Refuse a tuple of two texts, which are not said to be two prompts, and a tokenizer's output.
 

@@ -3,6 +3,7 @@
 
 import heapq
 import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -169,7 +170,9 @@ class Circuit(EdgeGraph):
         Raises:
             InputError: as `topn`, and if a fraction is not between 0 and 1.
         """
-        if wrong := [fraction for fraction in fractions if not 0 <= (real(fraction) or 0) <= 1]:
+        if not isinstance(fractions, list | tuple):
+            raise InputError(f"fractions={brief(fractions)}: expected a list of parts of all edges, from 0 to 1.")
+        if wrong := [fraction for fraction in fractions if not 0 <= (-1 if real(fraction) is None else fraction) <= 1]:
             raise InputError(f"fractions: {brief(wrong[0])}; expected parts of all edges, from 0 to 1.")
         whole, _ = _prepared(scores, 0)
         choose = cls.greedy if greedy else cls.topn
@@ -191,6 +194,10 @@ class Circuit(EdgeGraph):
         if missing:
             raise InputError(
                 f"scores: a table without the columns {', '.join(sorted(missing))}; expected one row per component."
+            )
+        if "target" in table and table["target"].nunique() > 1:
+            raise InputError(
+                "scores: a table of several targets, whose values are not to be summed; expected those of one target."
             )
         sums = table[table["kind"].isin(("head", "mlp"))].groupby(["kind", "layer", "head"])["value"].sum()
         if not 0 <= whole_number(n, "n") <= len(sums):
@@ -407,6 +414,10 @@ def _prepared(scores: Scores, n: int) -> tuple[Circuit, Bool[np.ndarray, " edge"
     for other in circuits[1:]:
         if not torch.equal(other.ends, whole.ends) or other.model != whole.model:
             raise InputError("scores: graphs with other edges; expected those of one model, all edges of each.")
+        if _quantity(other) != _quantity(whole):
+            raise InputError(
+                f"scores: one graph is of the {_quantity(whole)}, another of the {_quantity(other)}: expected one quantity."
+            )
     weights = torch.stack([circuit.weights for circuit in circuits]).mean(dim=0)
     whole = replace(whole, weights=weights, sizes=weights[:, 0].abs())
     if not 0 <= whole_number(n, "n") <= len(whole):
@@ -433,8 +444,13 @@ def _all_edges(graph: EdgeGraph) -> Circuit:
         sizes=graph.weights[known, 0].abs(),
         certificate=graph.certificate,
         rules=graph.rules,
-        n_possible=int(known.sum()),
+        n_possible=getattr(graph, "n_possible", 0) or int(known.sum()),
     )
+
+
+def _quantity(circuit: Circuit) -> str:
+    """What kind of number its scores are of: the target's name without the tokens that it reads."""
+    return re.split(r"['\"]| token \d", circuit.targets[0].name)[0].strip() if circuit.targets else ""
 
 
 def _keys(whole: Circuit, *, absolute: bool) -> Float[np.ndarray, " edge"]:

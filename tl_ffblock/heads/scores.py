@@ -193,6 +193,8 @@ def copy_scores(
 
     names = torch.stack([by_layer[0] for by_layer in run.by_layer(stream)])
     ids = torch.stack([own[place] for own, place in zip(tokens, places, strict=True)])
+    if k > (size := int(known.hooked.W_E.shape[0])):
+        raise InputError(f"k={k}: expected at most {size}, the tokens of the vocabulary.")
     read, found = read_out(known, "final_norm"), []
     for layer in known.layers:
         written = _written(layer.read(run.settings.dtype), names)

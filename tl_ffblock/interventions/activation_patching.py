@@ -204,7 +204,12 @@ class ActivationPatching(Result):
         first = several[0]
         for number, result in enumerate(several):
             shapes, others = ({k: tuple(v.shape) for k, v in each.measured.items()} for each in (first, result))
-            if (shapes, first.positions) != (others, result.positions):
+            if not result.complete:
+                raise InputError(
+                    f"cannot average: the sweep of result {number} was interrupted, and a mean of what it has would be of other "
+                    "patches than its unpatched runs. Leave it out, or run it again."
+                )
+            if (shapes, first.positions, first.layers) != (others, result.positions, result.layers):
                 raise InputError(
                     f"cannot average results 0 and {number}: they are of other kinds, layers or positions. Prompts of different "
                     'lengths are averaged at named positions, positions={"IO": [4, 2], "END": -1}.'
@@ -598,7 +603,7 @@ def _of_pair(
         position_tokens=tuple(text[place] for place in places),
         labels=text,
         targets=tuple(words_of(known, metric) for metric in bound),
-        quantities=tuple(metric.name for metric in bound),
+        quantities=tuple(m.name if m.at in (None, -1) else f"{m.name} at {m.at}" for m in bound),
         clean=clean,
         corrupted=other[0] if sweep.replacement == "run" else torch.full_like(clean, torch.nan),
         direction=sweep.direction,

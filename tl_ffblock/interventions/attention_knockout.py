@@ -327,12 +327,16 @@ def _pairs(
     """The pairs that are masked, of each source; without queries from all positions that are not keys.
 
     Raises:
-        InputError: if a query has no key left.
+        InputError: if a query has no key left, or no query is left.
     """
     masked = torch.zeros(len(sources), length, length, dtype=torch.bool)
     reached = masked.new_ones(length, length).tril(0 if model.family.causal else length)
     for keys, pairs in zip(sources, masked, strict=True):
         rows = list(queries) or sorted(set(range(length)) - set(keys))
+        if not rows:
+            raise InputError(
+                f"{CALLED}: keys={brief(list(keys))} are all positions, so that no query is left. Give queries=, or fewer keys."
+            )
         pairs[torch.tensor(rows, dtype=torch.long)[:, None], torch.tensor(keys)] = True
         alone = (pairs | ~reached).all(dim=1).nonzero().flatten().tolist()
         if alone:

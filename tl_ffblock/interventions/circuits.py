@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
 from tl_ffblock.bridge.edge_ablation import EdgeAblation, SenderOutputs
-from tl_ffblock.bridge.inputs import is_single, label
+from tl_ffblock.bridge.inputs import is_single, label, refuse_no_prompt
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Tokens
 from tl_ffblock.errors import InputError, brief
@@ -78,7 +78,7 @@ class CircuitFaithfulness(Result):
         """Circuit-model distance: the area between faithfulness and 1 over circuit sizes; 0 is best.
 
         Raises:
-            InputError: if there are fewer than two circuits.
+            InputError: if the circuits are not of several sizes up to all edges.
         """
         return self._area((1 - self.faithfulness).abs())
 
@@ -111,7 +111,7 @@ class CircuitFaithfulness(Result):
         ends = f"{significant(float(self.clean.mean()), 4)}, all edges ablated {significant(float(self.ablated.mean()), 4)}"
         shown = zip(self.n_edges.tolist(), self.faithfulness.tolist(), strict=True)
         lines: dict[str, object] = {"faithfulness": " · ".join(f"{n} edges {significant(f)}" for n, f in shown)}
-        if len(self.values) > 1:
+        if len(set(self.n_edges.tolist())) > 1 and int(self.n_edges.max()) == self.n_possible:
             lines["MIB-style"] = f"CMD {significant(self.cmd)} · CPR {significant(self.cpr)}"
         lines |= {"clean": ends, "pairs": len(self.clean), "certificate": self.certificate}
         return f"{self.target} of {self.model}, ablation={self.ablation!r}", lines
@@ -121,8 +121,11 @@ class CircuitFaithfulness(Result):
         return (own - ablated[:, None]) / (clean - ablated)[:, None]
 
     def _area(self, heights: Float[Tensor, " circuit"]) -> float:
-        if len(heights) < 2:
-            raise InputError("an area over circuit sizes needs circuits of several sizes: Circuit.by_size(edges).")
+        if len(set(self.n_edges.tolist())) < 2 or int(self.n_edges.max()) < self.n_possible:
+            raise InputError(
+                f"an area over circuit sizes needs circuits of several sizes, up to all {self.n_possible} edges; these have "
+                f"{', '.join(map(str, self.n_edges.tolist()))}. Use Circuit.by_size(edges)."
+            )
         order = torch.argsort(self.n_edges, stable=True)
         return float(torch.trapezoid(heights[order], self.fractions[order]))
 
@@ -134,6 +137,8 @@ class EdgeEffects(EdgeGraph):
 
     corrupted: float
     """The target of the corrupted run; that of the clean one is `targets[0].value`."""
+    n_possible: int = 0
+    """Edges of the whole model."""
 
     def compare(self, estimates: EdgeGraph) -> pd.DataFrame:
         """One row per edge: source, target, the measured effect and the estimate.
@@ -142,8 +147,9 @@ class EdgeEffects(EdgeGraph):
             estimates: Edges of `attribution_patching(edges=True)` of the same pair.
 
         Raises:
-            InputError: if none of the edges are the same.
+            InputError: if they are of other prompts, another target or model, or none of the edges are the same.
         """
+        _refuse_other_edges(self, estimates)
         measured, estimated = (
             {
                 tuple(graph.nodes[end].name for end in ends): weight
@@ -289,6 +295,8 @@ def edge_patching(
     known = edges if isinstance(edges, Circuit) else None
     if known is None:
         known = Circuit.full(runs.edges.model) if edges is None else Circuit.of(runs.edges.model, edges)
+    if not known.n_edges:
+        raise InputError(f"edges={brief(edges)}: expected one edge or more, such as [('L0.mlp', 'target')].")
     rows, columns = kept_edges(runs.edges, known).nonzero(as_tuple=True)
     by_receiver = torch.argsort(columns, stable=True)
     results = Results[EdgeEffects]()
@@ -333,6 +341,8 @@ def path_patching(
     """
     runs = _Pairs.open(model, clean, corrupted, target, "corrupted")
     full, edges = Circuit.full(runs.edges.model), runs.edges
+    if not paths:
+        raise InputError("paths: none; expected one or more, such as [[('L0.mlp', 'target')]].")
     numbered = [_numbers_of_path(full, path) for path in paths]
     changes = []
     for pair in runs.counted(shown=progress):
@@ -362,6 +372,20 @@ def _numbers_of_path(full: Circuit, path: Sequence[tuple[str, str]]) -> list[tup
     return numbers
 
 
+def _refuse_other_edges(measured: EdgeEffects, estimates: EdgeGraph) -> None:
+    """Refuse estimates of other prompts, another target or model, as far as they say."""
+    own, other = (
+        {"model": graph.model, "prompts": graph.labels, "target": graph.targets[0].name if graph.targets else ""}
+        for graph in (measured, estimates)
+    )
+    for name, mine in own.items():
+        if mine and other[name] and mine != other[name]:
+            raise InputError(
+                f"compare: the {name} of the estimates, {brief(other[name])}, is not that of the measured edges, {brief(mine)}: "
+                "expected estimates of the same pair and target."
+            )
+
+
 def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tensor, " edge"]) -> EdgeEffects:
     """Effects with their labels; a component's share is the sum of what it sends, an input's of what it receives."""
     none = torch.zeros(len(edges.nodes), dtype=torch.float64)
@@ -379,6 +403,7 @@ def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tenso
         certificate=_certificate(runs.edges, [pair.gaps]),
         rules="patched",
         corrupted=float(pair.corrupted_value),
+        n_possible=int(runs.edges.possible.sum()),
     )
 
 
@@ -433,6 +458,8 @@ class _Pairs:
             raise InputError(
                 f'corrupted=None with ablation={ablation!r}: expected corrupted prompts; ablation="zero" needs none.'
             )
+        for side, name in ((clean, "clean"), (clean if corrupted is None else corrupted, "corrupted")):
+            refuse_no_prompt(side, name)
         sides = [[side] if single else list(side) for side in (clean, clean if corrupted is None else corrupted)]
         refuse_unpaired(*sides)
         if not sides[0]:
@@ -480,4 +507,5 @@ class _Pairs:
 
 
 def _read(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Float[Tensor, " run"]:
-    return run_by_run(metric, logits).detach().cpu()
+    values = run_by_run(metric, logits).detach().cpu()
+    return values.to(torch.promote_types(values.dtype, torch.float32))

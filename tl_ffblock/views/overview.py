@@ -54,8 +54,10 @@ def overview(
     known = identify(model)
     asked: Any = logit(target, minus=minus, at=at) if token else target  # type: ignore[arg-type]  # a token
     maps = contribution_maps(known, input, heads=heads)
-    if isinstance(maps, list):
-        raise InputError(f"input={brief(input)}: {len(maps)} prompts; expected one text, or the token ids of one.")
-    beside = [] if target is None else [attribute(known, input, asked, of=PARTS)]
-    data = contribution_page(maps, view="overview" if beside else "maps", beside=beside)
+    several = [*maps] if isinstance(maps, list) else [maps]
+    if len(several) > 1:
+        raise InputError(f"input={brief(input)}: {len(several)} prompts; expected one text, or the token ids of one.")
+    made = [] if target is None else attribute(known, input, asked, of=PARTS)
+    beside = made if isinstance(made, list) else [made]
+    data = contribution_page(several[0], view="overview" if beside else "maps", beside=beside)
     return iframe(page(data, circuitsvis=False), title=data.heading, still=still_of(data))

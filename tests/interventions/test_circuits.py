@@ -386,7 +386,7 @@ def test_refusals(tmp_path: Path) -> None:
         (
             lambda: Circuit.topn([whole, estimated(clean, corrupted, ffb.probability(7))], 3),
             InputError,
-            "of one quantity",
+            "expected one quantity",
         ),
         (lambda: Circuit.by_size(whole, fractions="a"), InputError, "fractions='a'"),
         (lambda: full.top_nodes(two, 3), InputError, "several targets"),

@@ -226,14 +226,15 @@ def propagated(run: Run, targets: FlowTargets, position: int) -> list[Propagated
 
 
 def _asked(traced: Traced, targets: FlowTargets, position: int) -> list[Target]:
+    at = -1 if position == len(traced.batch.sequence(0)) - 1 else position
     if targets is None:
         real = traced.batch.real(0)
         row = position if real is None else int(real[position])
-        return [logit(int(traced.logits[0, row].argmax()), at=position)]
+        return [logit(int(traced.logits[0, row].argmax()), at=at)]
     given: list[Any] = list(targets) if isinstance(targets, Sequence) and not isinstance(targets, str) else [targets]
     if not given or any(isinstance(item, bool | float) for item in given):
         raise InputError(f"target={brief(targets)}: expected a token, a metric, a direction, or several of them.")
-    return [logit(item, at=position) if isinstance(item, str | SupportsIndex) else item for item in given]
+    return [logit(item, at=at) if isinstance(item, str | SupportsIndex) else item for item in given]
 
 
 def _token_of(begin: Cotangents, traced: Traced, position: int, target: Target) -> int | None:

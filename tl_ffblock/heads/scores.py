@@ -193,12 +193,10 @@ def copy_scores(
 
     names = torch.stack([by_layer[0] for by_layer in run.by_layer(stream)])
     ids = torch.stack([own[place] for own, place in zip(tokens, places, strict=True)])
-    if k > (size := int(known.hooked.W_E.shape[0])):
-        raise InputError(f"k={k}: expected at most {size}, the tokens of the vocabulary.")
     read, found = read_out(known, "final_norm"), []
     for layer in known.layers:
         written = _written(layer.read(run.settings.dtype), names)
-        said = torch.cat([one.topk(k).indices.cpu() for one in read.in_chunks(sign * written.flatten(0, 1))])
+        said = torch.cat([_largest(one, k) for one in read.in_chunks(sign * written.flatten(0, 1))])
         found.append((said.reshape(*written.shape[:2], k) == ids[:, None, None]).any(dim=-1))
     return AttentionHeadScores(
         score="copy",
@@ -208,6 +206,12 @@ def copy_scores(
         model=known.name,
         fingerprint=known.fingerprint,
     )
+
+
+def _largest(logits: Float[Tensor, "row d_vocab"], k: int) -> Int[Tensor, "row k"]:
+    if k > logits.shape[-1]:
+        raise InputError(f"k={k}: expected at most {logits.shape[-1]}, the tokens of the vocabulary.")
+    return logits.topk(k).indices.cpu()
 
 
 def _written(block: Block, x: Float[Tensor, "prompt d"]) -> Float[Tensor, "prompt head d"]:

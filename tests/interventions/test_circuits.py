@@ -409,6 +409,7 @@ def test_refusals(tmp_path: Path) -> None:
         ),
         (lambda: ffb.run_circuit(model, clean, corrupted[1:], full, TARGET), InputError, "6 tokens, corrupted 5"),
         (lambda: ffb.run_circuit(model, clean, None, full, TARGET), InputError, "expected corrupted prompts"),
+        (lambda: ffb.run_circuit(model, ["a", "b"], "ab", full, TARGET), InputError, "corrupted one prompt"),
         (
             lambda: ffb.run_circuit(model, clean, corrupted, full, ffb.direction(torch.ones(32), layer=1)),
             InputError,

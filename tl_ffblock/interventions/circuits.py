@@ -16,16 +16,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from tl_ffblock.attribution.patching import pairs_of
 from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
 from tl_ffblock.bridge.edge_ablation import EdgeAblation, SenderOutputs
-from tl_ffblock.bridge.inputs import is_single, label, refuse_no_prompt
+from tl_ffblock.bridge.inputs import is_single, label
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Tokens
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.graphs.circuit import Circuit, kept_edges
 from tl_ffblock.graphs.edge_estimates import SENDERS, EdgeGraph
 from tl_ffblock.graphs.graph import GraphCertificate, GraphTarget
-from tl_ffblock.interventions.patched import PromptList, equally_long, refuse_unpaired
+from tl_ffblock.interventions.patched import PromptList, equally_long
 from tl_ffblock.metrics import CleanRun, Metric, run_by_run
 from tl_ffblock.numerals import significant
 from tl_ffblock.progress import Progress
@@ -458,20 +459,15 @@ class _Pairs:
             raise InputError(
                 f'corrupted=None with ablation={ablation!r}: expected corrupted prompts; ablation="zero" needs none.'
             )
-        for side, name in ((clean, "clean"), (clean if corrupted is None else corrupted, "corrupted")):
-            refuse_no_prompt(side, name)
-        sides = [[side] if single else list(side) for side in (clean, clean if corrupted is None else corrupted)]
-        refuse_unpaired(*sides)
-        if not sides[0]:
-            raise InputError("clean holds no prompt; expected one or more.")
-        metric = for_prompts(target, len(sides[0]))
+        _, given = pairs_of(clean, clean if corrupted is None else corrupted)
+        metric = for_prompts(target, len(given))
         if isinstance(metric, Direction):
             raise InputError(
                 "target: a direction in the residual stream; circuits end at the logits. Use a metric such as ffb.logit."
             )
         known.refuse_untrained_head()
         pairs: list[tuple[Tensor, Tensor | None]] = []
-        for number, pair in enumerate(zip(*sides, strict=True)):
+        for number, pair in enumerate(given):
             which = "" if single else f"[{number}]"
             first, second = equally_long(known, pair, which)
             pairs.append((first, None if corrupted is None else second))

@@ -413,7 +413,7 @@ def test_refusals(tmp_path: Path) -> None:
         (
             lambda: ffb.run_circuit(model, clean, corrupted, full, ffb.direction(torch.ones(32), layer=1)),
             InputError,
-            "circuits end at the logits",
+            "this call reads logits",
         ),
         (lambda: ffb.circuit_faithfulness(model, clean, corrupted, full, TARGET).cmd, InputError, "several sizes"),
         (lambda: ffb.circuit_faithfulness(model, clean, clean, full, TARGET), InputError, "the same"),

@@ -103,6 +103,22 @@ def for_prompts(target: Target, number: int) -> Metric | Direction:
     return (logit(cast("str", target)) if token else as_metric(cast("Metric", target), "target")).for_prompts(number)
 
 
+def of_logits(target: Target, model: Model, number: int) -> Metric:
+    """A target of so many prompts that is a function of logits, for a model that has them.
+
+    Raises:
+        InputError: if it is none, a direction, or has answers for another number of prompts.
+        UntrainedHeadError: for an encoder whose head was never trained.
+    """
+    metric = for_prompts(target, number)
+    if isinstance(metric, Direction):
+        raise InputError(
+            "target is a direction in the residual stream: this call reads logits. Use a function of logits, such as ffb.logit(...)."
+        )
+    model.refuse_untrained_head()
+    return metric.bound_to(model)
+
+
 def words_of(model: Model, metric: Metric) -> str:
     """The metric of one prompt with the tokens that it reads, and where, unless at the end: `logit difference ' Mary' − ' John'`."""
     words = f"{metric.name} {metric.answers_in_words(lambda ids: quoted(model, torch.tensor(ids)))}".rstrip()

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.attribution.patching import PatchingEstimates, pairs_of
-from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
+from tl_ffblock.attribution.targets import Target, of_logits, words_of
 from tl_ffblock.bridge.edited import PATCH_KINDS, LateRuns, PatchKind, heads_of
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.model import Model, identify, select_layers
@@ -519,7 +519,6 @@ def activation_patching(
         IdentityError: if a run patched by itself is not itself, or patched at all positions not the other run.
     """
     known = identify(model)
-    known.refuse_untrained_head()
     given: dict[str, Any] = {**DEFAULTS, **options}
     single, pairs = _pairs(clean, corrupted, given["replacement"], given["direction"])
     sweep = _opened(known, target, len(pairs), corrupted is not None, given)
@@ -683,9 +682,4 @@ def _metrics(target: Any, n_pairs: int, model: Model) -> tuple[Metric, ...]:
     given = list(target) if isinstance(target, list | tuple) else [target]
     if not given:
         raise InputError("target=[]: expected a target, or a list of one or more.")
-    read = [for_prompts(each, n_pairs) for each in given]
-    if any(isinstance(each, Direction) for each in read):
-        raise InputError(
-            "target is a direction: activation patching reads logits. Use a metric, such as ffb.logit(...)."
-        )
-    return tuple(cast("Metric", each).bound_to(model) for each in read)
+    return tuple(of_logits(each, model, n_pairs) for each in given)

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
+from tl_ffblock.attribution.targets import Target, of_logits, words_of
 from tl_ffblock.bridge.edited import Hidden, ResumedRuns, RunHook, masking_hooks
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model, identify, select_layers
@@ -188,7 +188,7 @@ def attention_knockout(
     run = open_run(model, inputs)
     known, tokens = run.model, tuple(sequence.labels for sequence in run.sequences)
     lengths = [len(labels) for labels in tokens]
-    metric = _metric_of(known, target, len(lengths))
+    metric = of_logits(target, known, len(lengths))
     centres, windows = _windows(known, layers, window)
     numbers = _chosen_heads(known, heads)
     places = _sources(keys, lengths, run.single)
@@ -211,17 +211,6 @@ def attention_knockout(
         model=known.name,
         fingerprint=known.fingerprint,
     )
-
-
-def _metric_of(model: Model, target: Target, n_prompts: int) -> Metric:
-    """The target as a metric of so many prompts."""
-    metric = for_prompts(target, n_prompts)
-    if isinstance(metric, Direction):
-        raise InputError(
-            "target is a direction in the residual stream: expected a function of logits, as ffb.logit(...)."
-        )
-    model.refuse_untrained_head()
-    return metric.bound_to(model)
 
 
 def _of_all_prompts(

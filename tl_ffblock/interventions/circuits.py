@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.attribution.patching import pairs_of
-from tl_ffblock.attribution.targets import Direction, Target, for_prompts, words_of
+from tl_ffblock.attribution.targets import Target, of_logits, words_of
 from tl_ffblock.bridge.edge_ablation import EdgeAblation, SenderOutputs
 from tl_ffblock.bridge.inputs import is_single, label
 from tl_ffblock.bridge.model import identify
@@ -460,18 +460,13 @@ class _Pairs:
                 f'corrupted=None with ablation={ablation!r}: expected corrupted prompts; ablation="zero" needs none.'
             )
         _, given = pairs_of(clean, clean if corrupted is None else corrupted)
-        metric = for_prompts(target, len(given))
-        if isinstance(metric, Direction):
-            raise InputError(
-                "target: a direction in the residual stream; circuits end at the logits. Use a metric such as ffb.logit."
-            )
-        known.refuse_untrained_head()
+        metric = of_logits(target, known, len(given))
         pairs: list[tuple[Tensor, Tensor | None]] = []
         for number, pair in enumerate(given):
             which = "" if single else f"[{number}]"
             first, second = equally_long(known, pair, which)
             pairs.append((first, None if corrupted is None else second))
-        return cls(edges, pairs, metric.bound_to(known), ablation, single)
+        return cls(edges, pairs, metric, ablation, single)
 
     def __iter__(self) -> Iterator[_Pair]:
         means = self._means() if self.ablation == "mean" else None

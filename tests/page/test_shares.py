@@ -1,4 +1,4 @@
-"""Targets and numbers that are no maps of tokens in a browser: hostile tokens, a chosen row, files, no request and no overflow."""
+"""Targets and numbers by component in a browser: hostile tokens, a chosen row, files, no request and no overflow."""
 
 from dataclasses import replace
 

@@ -239,7 +239,7 @@ def _is_of_tokens(model: Model, cached: Mapping[str, Tensor], batch: Batch) -> b
 
 
 class NothingMoreToRead(Exception):  # noqa: N818 - no error
-    """Ends a forward pass that nobody else listens to: what is left of it costs time and memory."""
+    """Ends a forward pass that nobody else listens to: its remainder costs time and memory."""
 
 
 @torch.no_grad()

@@ -388,7 +388,7 @@ def patched_name(model: Model, kind: PatchKind, layer: int) -> str:
     """HookPoint at which a kind of activation is patched; `layer` is the number of layers for the last one's output.
 
     The stream between attention and feed-forward is changed at what attention adds to it: a bridge's HookPoint of the stream
-    itself is what the next norm reads, and not what goes past it.
+    itself is what the next norm reads, and not what skips it.
 
     Raises:
         UnsupportedModelError: if the model has no such activation, or no HookPoint of it.

@@ -56,7 +56,7 @@ _TERMS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
 )
 # Norms whose output is read by attention and feed-forwards, and not added to the residual stream.
 _READ_BY_BRANCHES = ("attn_norm", "ff_norm")
-# Position embeddings that are no term: what TransformerLens 4.3 calls hook_pos_embed there is of a module that never
+# Position embeddings that are not a term: what TransformerLens 4.3 calls hook_pos_embed there is of a module that never
 # runs.
 _NOT_ADDED = ("rotary", "alibi")
 

@@ -96,7 +96,7 @@ def read_neuronpedia(path: str | os.PathLike[str]) -> nx.DiGraph:
 
     Raises:
         MapFileError: if it is not such a file: a field is missing, a name stands twice, a link leads from or to nowhere, or a
-            weight is no finite number.
+            weight is not a finite number.
         FileNotFoundError: if there is no such file.
     """
     try:
@@ -105,7 +105,7 @@ def read_neuronpedia(path: str | os.PathLike[str]) -> nx.DiGraph:
         raise MapFileError(f"{path} is no JSON: {error}.") from error
     wrong = next(_faults(held), "")
     if wrong:
-        raise MapFileError(f"{path} is no graph for Neuronpedia: {wrong}.")
+        raise MapFileError(f"{path} is not a graph for Neuronpedia: {wrong}.")
     graph = nx.DiGraph(**held["metadata"])
     graph.add_nodes_from((node["node_id"], node) for node in held["nodes"])
     graph.add_weighted_edges_from((link["source"], link["target"], float(link["weight"])) for link in held["links"])

@@ -338,7 +338,7 @@ def path_patching(
         progress: Whether a long call shows a bar.
 
     Raises:
-        FFBlockError: whatever `edge_patching` raises; InputError for edges that are no path.
+        FFBlockError: whatever `edge_patching` raises; InputError for edges that do not form a path.
     """
     runs = _Pairs.open(model, clean, corrupted, target, "corrupted")
     full, edges = Circuit.full(runs.edges.model), runs.edges
@@ -362,7 +362,7 @@ def _numbers_of_path(full: Circuit, path: Sequence[tuple[str, str]]) -> list[tup
     """The edges of a path by the numbers of sender and receiver."""
     if not path:
         raise InputError("paths: a path without edges; expected one or more, such as [('L0.mlp', 'target')].")
-    numbers = [full.numbers(edge) for edge in path if full[edge] is not None]  # which refuses what is no edge
+    numbers = [full.numbers(edge) for edge in path if full[edge] is not None]  # which refuses names without an edge
     readers = {
         full.nodes[receiver].name: to for receiver, to in zip(full.ends[:, 1].tolist(), full.readers, strict=True)
     }

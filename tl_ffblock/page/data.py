@@ -13,7 +13,7 @@ from tl_ffblock.page.numbers import pack, pack_reachable, rounded
 
 View: TypeAlias = Literal["overview", "maps", "heads", "all", "scores", "memories", "numbers", "logit"]
 """Ways to look at a page's data: the overview of a target through all layers, maps, lines of heads, every layer and head, attention
-scores term by term, cards of memories, numbers that are no maps of tokens; "logit" is the former name of "overview"."""
+scores term by term, cards of memories, numbers by component; "logit" is the former name of "overview"."""
 _HEADS = "maps by head: make them with heads=True, or put attention_maps beside them"
 # The kind of block that each view shows, and what a page without one lacks.
 _NEEDED = {
@@ -22,7 +22,7 @@ _NEEDED = {
     "all": ("maps", _HEADS),
     "scores": ("scores", "attention scores: put attention_scores beside the maps"),
     "memories": ("memory", "a memory's card: put one beside the maps"),
-    "numbers": ("numbers", "numbers that are no maps of tokens"),
+    "numbers": ("numbers", "numbers by component"),
     "overview": ("logit", "an attribution: put one of the same text (ffb.attribute) beside the maps"),
 }
 # Significant digits of shares that are read.
@@ -153,7 +153,7 @@ class MapsBlock:
 
 @dataclass(frozen=True)
 class NumbersBlock:
-    """Numbers that are no maps of tokens: shares of targets by position, maps whose rows may be layers, tables.
+    """Numbers by component: shares of targets by position, maps whose rows may be layers, tables.
 
     One of `rows` (name, value, shares by position, sums as pairs of words and share) is an attribution, several are a
     continuation's tokens, whose matrix [target, source] is drawn, too. Each of `maps` is as `shares_map` makes it. Each of `tables`

@@ -1,4 +1,4 @@
-/* Numbers that are no maps of tokens: tokens in the colour of what they bring, maps of layers, tables. Of a continuation the chosen target is the selection's `to`. */
+/* Numbers by component: tokens in the colour of what they bring, maps of layers, tables. Of a continuation the chosen target is the selection's `to`. */
 
 const PIECE = { left: 46, top: 18, label: 11 };
 
